@@ -1,0 +1,76 @@
+# `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install run test soak lint format lock clean
+
+# The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
+# `make PYTHON=/path/to/python …` chooses another.
+PYTHON_WORKS := import sys, venv, ensurepip; raise SystemExit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3 python; do \
+	if $$candidate -c '$(PYTHON_WORKS)' 2>/dev/null; then echo $$candidate; break; fi; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SCENARIO ?= scenarios/smoke.yaml
+
+# The stamp holds the folder that was installed: an environment that was moved, copied along with the tree (it would run the
+# code of the other tree) or lost its interpreter does not count as installed.
+ifneq ($(shell test -x $(BIN)/python && cat $(INSTALLED) 2>/dev/null),$(CURDIR))
+.PHONY: $(INSTALLED)
+endif
+
+help:
+	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
+	@echo "make test     install what is missing and run the tests"
+	@echo "make install  build the environment in $(VENV) alone"
+	@echo "make soak     the tests that run for many minutes"
+	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
+	@echo "make lock     resolve the dependencies anew (needs uv)"
+	@echo "make clean    remove the environment and all caches; runs/ stays"
+
+run: install
+	$(BIN)/stampede run $(SCENARIO)
+
+test: install
+	$(BIN)/python -m pytest
+
+soak: install
+	$(BIN)/python -m pytest -m soak -n 0
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+install: $(INSTALLED)
+
+# The stamp goes first and comes last, so that an interrupted install leaves nothing that counts as installed.
+$(INSTALLED): requirements.lock pyproject.toml
+	@rm -f $@
+	@'$(or $(PYTHON),false)' -c '$(PYTHON_WORKS)' || { echo "stampede needs Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
+		"(Debian: python3-venv); name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 2; }
+	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock; the first time this downloads some 200 MB."
+	@'$(PYTHON)' -m venv --clear $(VENV)
+	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
+	@printf '%s' '$(CURDIR)' > $@
+
+# Both locks: the environment's, and the image's, which has Ray's job server instead of the development tools and otherwise
+# the same versions.
+UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --quiet
+
+lock:
+	@command -v uv >/dev/null || { echo "make lock needs uv on PATH (python -m pip install uv)" >&2; exit 2; }
+	$(UV_COMPILE) --upgrade --group dev --output-file requirements.lock
+	$(UV_COMPILE) --upgrade --group image --constraint requirements.lock --output-file k8s/requirements.lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
