@@ -1,0 +1,68 @@
+"""Sized, named types of the chain, and the root of its expected failures."""
+
+from __future__ import annotations
+
+from typing import Final, NewType
+
+Height = NewType("Height", int)
+"""Position of a block in the chain, u64. Genesis is 0, the first block 1."""
+
+Cycles = NewType("Cycles", int)
+"""Units of compute."""
+
+Cells = NewType("Cells", int)
+"""Bytes of data, as a metered unit."""
+
+Amount = NewType("Amount", int)
+"""Quantity of the smallest CBY unit, ``0 <= amount < 2**128``."""
+
+Price = NewType("Price", int)
+"""Amount per cycle or per cell, ``0 <= price < 2**96``."""
+
+Address = NewType("Address", bytes)
+"""Account or actor address, 20 bytes."""
+
+Hash = NewType("Hash", bytes)
+"""32 bytes: a transaction, header, root or timer id."""
+
+TimerId = NewType("TimerId", bytes)
+"""Identity of a timer, 32 bytes (SPEC §4)."""
+
+PRICE_LIMIT: Final = 2**96
+AMOUNT_LIMIT: Final = 2**128
+HEIGHT_LIMIT: Final = 2**63
+ADDRESS_BYTES: Final = 20
+HASH_BYTES: Final = 32
+
+ZERO_HASH: Final = Hash(bytes(HASH_BYTES))
+"""Origin of work that no transaction started; parent of the genesis block."""
+
+RESERVED_ADDRESSES: Final = 16
+"""Addresses ``0x00…00`` to ``0x00…0f`` belong to the system (SPEC §1)."""
+
+SYSTEM_PARAMETERS_ADDRESS: Final = Address(bytes(19) + b"\x09")
+"""The system account that holds governed parameters (SPEC §1)."""
+
+
+class ValidatorError(Exception):
+    """Root of the expected failures of this package: one clear line each."""
+
+
+def is_reserved(address: bytes) -> bool:
+    """Whether an address belongs to the system."""
+    return address[:19] == bytes(19) and address[19] < RESERVED_ADDRESSES
+
+
+def address_text(address: bytes) -> str:
+    """``0x…`` in lower-case hex."""
+    return "0x" + address.hex()
+
+
+def parse_address(text: str) -> Address:
+    """The address that ``0x…`` names. Raises :class:`ValueError` where the text is not 40 hex digits after ``0x``."""
+    if len(text) != 2 + 2 * ADDRESS_BYTES or text[:2] not in ("0x", "0X"):
+        raise ValueError(f"{text!r} is no address: expected 0x and 40 hex digits")
+    try:
+        return Address(bytes.fromhex(text[2:]))
+    except ValueError:
+        raise ValueError(f"{text!r} is no address: expected 0x and 40 hex digits") from None
