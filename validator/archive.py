@@ -1,0 +1,78 @@
+"""Final blocks on disk: block, receipts, finalization certificate and own state root, by height.
+
+Append-only, durable before the state that follows from a block is. Offsets and the hashes of transactions are kept in
+memory and rebuilt on open.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from validator.block import Block, BlockReceipts
+from validator.codec import decode, encode
+from validator.disk import Disk
+from validator.frames import frame, read_frame, recover
+from validator.types import Hash, Height
+
+ARCHIVE_FILE: Final = "blocks/archive"
+
+
+class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
+    """One final block as it is kept."""
+
+    block: bytes
+    receipts: bytes
+    certificate: bytes
+    """The finalization of exactly this block; empty where a descendant's finalization made it final."""
+    computed_root: bytes
+
+
+class TransactionPlace(NamedTuple):
+    """Where a final transaction stands."""
+
+    height: Height
+    position: int
+
+
+class BlockArchive:
+    """The final chain from height 1 on."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._offsets: list[int] = []
+        self._places: dict[Hash, TransactionPlace] = {}
+        for record in recover(disk, ARCHIVE_FILE):
+            archived = decode(record.payload, ArchivedBlock)
+            self._index(record.offset, decode(archived.receipts, BlockReceipts))
+
+    @property
+    def height(self) -> Height:
+        """Height of the newest archived block; 0 where there is none."""
+        return Height(len(self._offsets))
+
+    def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
+        """Add the next final block, durably."""
+        assert receipts.height == self.height + 1, "final blocks come in order"
+        offset = self._disk.append(ARCHIVE_FILE, frame(encode(archived)))
+        self._disk.sync(ARCHIVE_FILE)
+        self._index(offset, receipts)
+
+    def get(self, height: int) -> ArchivedBlock | None:
+        """The block at a height, or ``None``."""
+        if not 1 <= height <= self.height:
+            return None
+        return decode(read_frame(self._disk, ARCHIVE_FILE, self._offsets[height - 1]), ArchivedBlock)
+
+    def block(self, height: int) -> Block | None:
+        archived = self.get(height)
+        return None if archived is None else decode(archived.block, Block)
+
+    def place_of(self, transaction_hash: Hash) -> TransactionPlace | None:
+        return self._places.get(transaction_hash)
+
+    def _index(self, offset: int, receipts: BlockReceipts) -> None:
+        self._offsets.append(offset)
+        for position, receipt in enumerate(receipts.transactions):
+            self._places[Hash(receipt.transaction_hash)] = TransactionPlace(Height(receipts.height), position)

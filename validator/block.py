@@ -1,0 +1,169 @@
+"""Blocks, headers and receipts, as they are hashed, stored and sent (SPEC §3).
+
+A header holds the state root **after** its block, so a quorum on a block is a quorum on its state. Receipts hold all that
+an observer needs to keep books of its own, without access to any validator's state: who was charged what, where it went,
+which timers were scheduled, extended, cancelled, fired or destroyed, and every event.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from validator.codec import encode, merkle_root, tagged_hash
+from validator.types import Hash
+
+MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    """What validators vote on. Basefees are those in force during the block (big-endian bytes)."""
+
+    chain_id: str
+    height: int
+    view: int
+    parent_hash: bytes
+    proposer: int
+    """Index of the proposing validator."""
+    transactions_root: bytes
+    receipts_root: bytes
+    state_root: bytes
+    basefee_cycle: bytes
+    basefee_cell: bytes
+    basefee_lane_timer: bytes
+    lane_cycles: int
+    """Cycles used by timer fires."""
+    lane_cells: int
+    user_cycles: int
+    """Cycles charged to transactions."""
+    user_cells: int
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """A header and the signed transactions, in order."""
+
+    header: Header
+    transactions: tuple[bytes, ...]
+
+
+def header_hash(header: Header) -> Hash:
+    """The block's identity, and what consensus calls its digest."""
+    return tagged_hash(b"header", encode(header))
+
+
+def transactions_root(hashes: list[Hash]) -> Hash:
+    return merkle_root(b"transactions", hashes)
+
+
+# --- receipts -------------------------------------------------------------------------------------------------------
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """A protocol event or an actor's ``emit``. ``fields`` are in the order that SPEC gives, integers as decimal text."""
+
+    name: str
+    actor: bytes
+    fields: tuple[tuple[str, str], ...]
+
+
+class Movement(msgspec.Struct, frozen=True, array_like=True):
+    """An amount that left one account for another, fees apart."""
+
+    source: bytes
+    target: bytes
+    amount: bytes
+
+
+class Scheduled(msgspec.Struct, frozen=True, array_like=True):
+    """A timer that came to be."""
+
+    timer_id: bytes
+    actor: bytes
+    trigger_height: int
+    sequence: int
+    expires_at: int
+
+
+class Cancelled(msgspec.Struct, frozen=True, array_like=True, tag="cancelled"):
+    timer_id: bytes
+
+
+class Extended(msgspec.Struct, frozen=True, array_like=True, tag="extended"):
+    timer_id: bytes
+    expires_at: int
+
+
+class Effects(msgspec.Struct, frozen=True, array_like=True):
+    """What a handler left behind, empty where it reverted. Each list is in the order of execution."""
+
+    movements: tuple[Movement, ...] = ()
+    scheduled: tuple[Scheduled, ...] = ()
+    timer_changes: tuple[Cancelled | Extended, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+class TransactionReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """``burned + tip == fee``; the sender paid the fee, the proposer got the tip."""
+
+    transaction_hash: bytes
+    sender: bytes
+    ok: bool
+    error: str
+    """Empty where ``ok``."""
+    cycles: int
+    cells: int
+    burned: bytes
+    tip: bytes
+    effects: Effects
+    created: bytes = b""
+    """The address of a deployed actor."""
+
+
+class FireReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """One timer fire. ``burned + tip`` is what was kept of the charge to ``fee_payer``."""
+
+    timer_id: bytes
+    actor: bytes
+    trigger_height: int
+    sequence: int
+    fee_payer: bytes
+    ok: bool
+    error: str
+    cycles: int
+    cells: int
+    burned: bytes
+    tip: bytes
+    tip_per_cycle: bytes
+    effects: Effects
+
+
+class DestroyedReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """A timer that ended without firing. ``reason`` is ``expired`` or ``insufficient_funds``."""
+
+    timer_id: bytes
+    reason: str
+    event: Event
+
+
+class BlockReceipts(msgspec.Struct, frozen=True, array_like=True):
+    """Everything that happened in a block, each list in execution order."""
+
+    height: int
+    proposer: bytes
+    """Account that got the tips."""
+    transactions: tuple[TransactionReceipt, ...]
+    fires: tuple[FireReceipt, ...]
+    destroyed: tuple[DestroyedReceipt, ...]
+    gc_cycles: int
+    p50_tip: bytes
+
+
+def receipts_root(receipts: BlockReceipts) -> Hash:
+    """Root over the summary and then each receipt, in order."""
+    summary = (receipts.height, receipts.proposer, receipts.gc_cycles, receipts.p50_tip)
+    lists = (receipts.transactions, receipts.fires, receipts.destroyed)
+    items: list[object] = [(*summary, *(len(items) for items in lists))]
+    for receipt_list in lists:
+        items.extend(receipt_list)
+    return merkle_root(b"receipts", [tagged_hash(b"receipt", encode(item)) for item in items])

@@ -1,0 +1,43 @@
+"""How a handler's run can fail (SPEC §2, §4). The names are those that receipts show.
+
+A :class:`Rejection` is a refused host call, which the program may catch; every other :class:`HandlerFailure` ends the
+handler. Neither is ever a bug of the validator: those raise other types and stop it.
+"""
+
+from __future__ import annotations
+
+
+class HandlerFailure(Exception):
+    """A handler's run failed and all its effects are reverted. ``name`` is the error that the receipt shows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Rejection(HandlerFailure):
+    """A host call was refused: an error of SPEC §4, ``InsufficientBalance``, ``NotFound`` …"""
+
+
+class OutOfCycles(HandlerFailure):
+    def __init__(self) -> None:
+        super().__init__("OutOfCycles")
+
+
+class OutOfCells(HandlerFailure):
+    def __init__(self) -> None:
+        super().__init__("OutOfCells")
+
+
+class BadScript(HandlerFailure):
+    """The payload is no list of operations (SPEC §2, ``builtin:script``)."""
+
+    def __init__(self) -> None:
+        super().__init__("BadScript")
+
+
+class ScriptFailed(HandlerFailure):
+    """The script's own ``fail``."""
+
+    def __init__(self) -> None:
+        super().__init__("ScriptFailed")

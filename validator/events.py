@@ -1,0 +1,209 @@
+"""The border between a validator and its driver: what goes in, and what comes out.
+
+``Node.handle(now_ms, event)`` returns effects, in the order in which they must be performed. The driver gives each answer
+back as an event. The simulator and the live hosts perform the same effects; neither can do anything else to a validator.
+
+Work for the executor (:class:`validator.executor.Executor`) is an effect too: ``Run(job)`` is answered by
+``Completed(result)``, jobs are run one at a time and in order. So votes flow while a block executes, and a slow executor
+can be modelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from validator.types import Hash, Height
+
+if TYPE_CHECKING:
+    from validator.executor import Job, JobResult
+
+
+class TimerName(NamedTuple):
+    """Names a wake-up; starting one that runs restarts it."""
+
+    owner: str
+    """``leader``, ``advance``, ``rebroadcast`` (consensus), ``sync`` or ``propose`` (node)."""
+    number: int = 0
+    """The view, for consensus timers."""
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The first event a node gets, after recovery from its disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Bytes from a peer that proved its key when it connected."""
+
+    sender: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    timer: TimerName
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Signed transactions from a client; answered by :class:`Reply` with the same request number."""
+
+    request: int
+    transactions: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The executor finished a job."""
+
+    result: JobResult
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """All journal appends up to and including ``token`` are durable."""
+
+    token: int
+
+
+Event = Started | Message | Timeout | Submit | Completed | Synced
+
+
+# --- effects --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send to one peer, or to all of them where ``recipient`` is ``None``."""
+
+    recipient: int | None
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    timer: TimerName
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    timer: TimerName
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Give a job to the executor."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append bytes to the journal file and make them durable; answered by :class:`Synced`.
+
+    A driver may put several appends under one sync and answer with the highest token only.
+    """
+
+    token: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceJournal:
+    """Atomically replace the journal's content. Every append emitted before is covered; there is no answer."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
+    """What became of one submitted transaction: ``error`` is ``None`` where the mempool took it."""
+
+    transaction_hash: Hash
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    request: int
+    results: tuple[SubmitResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNotarized:
+    """For observers: a block got its notarization here."""
+
+    view: int
+    digest: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFinal:
+    """For observers: a block is final, executed and committed here."""
+
+    height: Height
+    view: int
+    digest: Hash
+    state_root: Hash
+    transactions: int
+    fires: int
+    destroyed: int
+    pending_timers: int
+    backlog: int
+    """Live timers whose trigger height has passed."""
+    basefee_cycle: int
+    basefee_lane_timer: int
+    lane_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """This validator's own execution of a final block gave another result than the header. It stops taking part.
+
+    ``receipts`` is what its execution gave, encoded, as evidence (empty where execution failed).
+    """
+
+    height: Height
+    digest: Hash
+    reason: str
+    expected_root: Hash
+    computed_root: Hash
+    receipts: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceFound:
+    """Proof of a validator's misbehaviour, encoded."""
+
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFault:
+    """A peer sent something that was dropped; ``reason`` is a short fixed word for counters."""
+
+    peer: int
+    reason: str
+
+
+Effect = (
+    Send
+    | SetTimer
+    | CancelTimer
+    | Run
+    | Append
+    | ReplaceJournal
+    | Reply
+    | BlockNotarized
+    | BlockFinal
+    | Diverged
+    | EvidenceFound
+    | PeerFault
+)

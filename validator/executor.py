@@ -1,0 +1,476 @@
+"""The executor: everything slow that a validator does, one job at a time and in order.
+
+It owns the state store, the scheduler's index, the tree of executed blocks over the last final one, and the archive. The
+node tells it what to do by jobs; the driver runs them (on a thread of their own in the live testnet, in place in the
+simulator) and hands the results back. A job depends on nothing but the executor's state and its own content.
+
+*Speculation.* An executed block is a view over its parent's state plus the changes that moved the index. Going to another
+branch moves the index back along one path and forward along the other; final blocks become the base, everything that does
+not descend from them is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from validator.archive import ArchivedBlock, BlockArchive
+from validator.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
+from validator.codec import decode, encode, pack_uint
+from validator.disk import Disk
+from validator.genesis import Genesis
+from validator.genesis_block import genesis_batch, genesis_header
+from validator.pages import StatePages
+from validator.records import GLOBALS
+from validator.scheduler.index import SchedulerIndex
+from validator.state import LogStateStore, View
+from validator.transactions import TransactionError, address_of, parse, transaction_hash
+from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
+from validator.types import Address, Hash, Height, ValidatorError
+
+GENESIS_FILE: Final = "genesis"
+MAX_BLOCK_TRANSACTIONS: Final = 4_096
+MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
+"""Transaction bytes that a proposer puts into a block; a block may hold more and still be valid up to the maximum."""
+
+
+class RecoveryError(ValidatorError):
+    """What is on disk does not fit together, or not with the genesis. The message says what."""
+
+
+# --- jobs and results -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Build a block on an executed parent from the mempool's candidates, in the order given."""
+
+    view: int
+    parent: Hash
+    proposer: int
+    candidates: tuple[PreparedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    view: int
+    parent: Hash
+    digest: Hash
+    block: Block
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Execute a block on its executed parent against its header."""
+
+    digest: Hash
+    block: Block
+    known: Mapping[Hash, PreparedTransaction]
+    """Transactions of the block whose signatures were checked before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """``error`` is ``None`` for a valid block."""
+
+    digest: Hash
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finalize:
+    """Make an executed child of the last final block final and durable."""
+
+    digest: Hash
+    certificate: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finalized:
+    """A block is final here; figures for observers."""
+
+    digest: Hash
+    header: Header
+    transactions: tuple[Hash, ...]
+    nonces: Mapping[Address, int]
+    """The nonces that the transactions' senders have now."""
+    fires: int
+    destroyed: int
+    pending_timers: int
+    backlog: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedInvalid:
+    """A final block did not execute to its header here: this validator has diverged."""
+
+    digest: Hash
+    header: Header
+    reason: str
+    computed_root: Hash
+    receipts: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBlocks:
+    """Read final blocks for a peer that catches up."""
+
+    peer: int
+    first: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksRead:
+    peer: int
+    bodies: tuple[bytes, ...]
+    certificate: bytes
+    """The finalization of the last of them."""
+
+
+Job = Build | Execute | Finalize | ReadBlocks
+JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead
+
+
+@dataclass(frozen=True, slots=True)
+class _ExecutedBlock:
+    digest: Hash
+    parent: Hash
+    block: Block
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _InvalidBlock:
+    block: Block
+    reason: str
+    computed_root: Hash
+    receipts: bytes
+
+
+class Executor:
+    """One validator's executor. Opening it recovers from the disk: state that lags behind the archive is re-executed."""
+
+    def __init__(self, disk: Disk, genesis: Genesis, transition: type[Transition] = Transition) -> None:
+        self._genesis = genesis
+        self._transition = transition
+        self._store = LogStateStore.open(disk)
+        self._archive = BlockArchive(disk)
+        self._genesis_header = self._open_genesis(disk)
+        self._executed: dict[Hash, _ExecutedBlock] = {}
+        self._invalid: dict[Hash, _InvalidBlock] = {}
+        self._final_header = self._header_at(self._store.final.height)
+        self._final = header_hash(self._final_header)
+        self._check_final_state()
+        self._index = SchedulerIndex.rebuild(self._store.final)
+        self._index_at = self._final
+        self.recovered_height = self._archive.height
+        """Height of the newest final block found on disk."""
+        self.replayed_blocks = self._replay()
+        """How many archived blocks were executed again, the state lagging behind them."""
+        self.pages = StatePages(self)
+
+    # --- what others read -------------------------------------------------------------------------------------------
+
+    @property
+    def genesis(self) -> Genesis:
+        return self._genesis
+
+    @property
+    def genesis_digest(self) -> Hash:
+        return header_hash(self._genesis_header)
+
+    @property
+    def final_header(self) -> Header:
+        """Header of the last final block."""
+        return self._final_header
+
+    @property
+    def final_digest(self) -> Hash:
+        return self._final
+
+    @property
+    def final_view(self) -> View:
+        """The last final state."""
+        return self._store.final
+
+    @property
+    def archive(self) -> BlockArchive:
+        return self._archive
+
+    @property
+    def index(self) -> SchedulerIndex:
+        """The scheduler's index, standing wherever the last job left it."""
+        return self._index
+
+    def close(self) -> None:
+        self._store.close()
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    def run(self, job: Job) -> JobResult:
+        """Do one job."""
+        match job:
+            case Build():
+                return self._build(job)
+            case Execute():
+                return Executed(job.digest, self._execute(job.digest, job.block, job.known))
+            case Finalize():
+                return self._finalize(job)
+            case ReadBlocks():
+                return self._read_blocks(job)
+
+    def _build(self, job: Build) -> Built:
+        parent = self._header_of(job.parent)
+        height = Height(parent.height + 1)
+        transition = self._transition_on(job.parent, height, job.proposer)
+        taken, outcome = transition.select(_within(job.candidates, MAX_BLOCK_PAYLOAD_BYTES), MAX_BLOCK_TRANSACTIONS)
+        header = Header(
+            chain_id=self._genesis.chain_id,
+            height=height,
+            view=job.view,
+            parent_hash=job.parent,
+            proposer=job.proposer,
+            transactions_root=transactions_root([prepared.hash for prepared in taken]),
+            receipts_root=outcome.receipts_root,
+            state_root=outcome.state_root,
+            basefee_cycle=pack_uint(outcome.prices.basefee_cycle),
+            basefee_cell=pack_uint(outcome.prices.basefee_cell),
+            basefee_lane_timer=pack_uint(outcome.basefee_lane_timer),
+            lane_cycles=outcome.lane_cycles,
+            lane_cells=outcome.lane_cells,
+            user_cycles=outcome.user_cycles,
+            user_cells=outcome.user_cells,
+        )
+        block = Block(header, tuple(prepared.wire for prepared in taken))
+        digest = header_hash(header)
+        self._keep(digest, block, outcome)
+        return Built(job.view, job.parent, digest, block, encode(block))
+
+    def _execute(self, digest: Hash, block: Block, known: Mapping[Hash, PreparedTransaction]) -> str | None:
+        """Execute a block; ``None`` where it is valid, else why it is not."""
+        if digest in self._executed:
+            return None
+        if digest in self._invalid:
+            return self._invalid[digest].reason
+        try:
+            prepared = self._check(block, known)
+            transition = self._transition_on(Hash(block.header.parent_hash), Height(block.header.height), block.header.proposer)
+            outcome = transition.apply(prepared)
+        except (_Invalid, NotAdmitted) as error:
+            self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
+            return str(error)
+        differing = outcome.matches(block.header)
+        if differing is not None:
+            reason = f"execution gives another {differing}"
+            self._invalid[digest] = _InvalidBlock(block, reason, outcome.state_root, encode(outcome.receipts))
+            return reason
+        self._keep(digest, block, outcome)
+        return None
+
+    def _finalize(self, job: Finalize) -> Finalized | FinalizedInvalid:
+        invalid = self._invalid.get(job.digest)
+        if invalid is not None:
+            return FinalizedInvalid(
+                job.digest, invalid.block.header, invalid.reason, invalid.computed_root, invalid.receipts
+            )
+        executed = self._executed[job.digest]
+        assert executed.parent == self._final, "blocks become final in order"
+        self._move_index_below(job.digest)
+        outcome = executed.outcome
+        archived = ArchivedBlock(
+            encode(executed.block), encode(outcome.receipts), job.certificate, outcome.state_root
+        )
+        self._archive.append(archived, outcome.receipts)
+        self._store.commit(outcome.view)
+        self._final, self._final_header = job.digest, executed.block.header
+        self._drop_other_branches()
+        return Finalized(
+            digest=job.digest,
+            header=executed.block.header,
+            transactions=tuple(Hash(receipt.transaction_hash) for receipt in outcome.receipts.transactions),
+            nonces=self._nonces(outcome),
+            fires=len(outcome.receipts.fires),
+            destroyed=len(outcome.receipts.destroyed),
+            pending_timers=outcome.live_timers,
+            backlog=len(outcome.carried),
+        )
+
+    def _nonces(self, outcome: Outcome) -> dict[Address, int]:
+        senders = sorted({Address(receipt.sender) for receipt in outcome.receipts.transactions})
+        return {sender: self.pages.account(sender)["nonce"] for sender in senders}
+
+    def _read_blocks(self, job: ReadBlocks) -> BlocksRead:
+        """As many blocks as asked for and there are, ending in one that has a certificate of its own."""
+        bodies: list[bytes] = []
+        certificate, certified, size = b"", 0, 0
+        for height in range(job.first, job.first + job.most):
+            archived = self._archive.get(height)
+            if archived is None:
+                break
+            size += len(archived.block)
+            if bodies and size > MAX_BLOCK_BYTES:
+                break
+            bodies.append(archived.block)
+            if archived.certificate:
+                certificate, certified = archived.certificate, len(bodies)
+        return BlocksRead(job.peer, tuple(bodies[:certified]), certificate)
+
+    # --- the tree of executed blocks --------------------------------------------------------------------------------
+
+    def _transition_on(self, parent: Hash, height: Height, proposer: int) -> Transition:
+        self._move_index(parent)
+        view = self._store.final if parent == self._final else self._executed[parent].outcome.view
+        account = address_of(self._genesis.validators[proposer])
+        return self._transition(view, self._index, BlockContext(height, account, self._genesis.parameters))
+
+    def _keep(self, digest: Hash, block: Block, outcome: Outcome) -> None:
+        self._executed[digest] = _ExecutedBlock(digest, Hash(block.header.parent_hash), block, outcome)
+
+    def _header_of(self, digest: Hash) -> Header:
+        return self._final_header if digest == self._final else self._executed[digest].block.header
+
+    def _path(self, digest: Hash) -> list[_ExecutedBlock]:
+        """The executed blocks from the last final one (exclusive) to ``digest``, ascending."""
+        path: list[_ExecutedBlock] = []
+        while digest != self._final:
+            path.append(self._executed[digest])
+            digest = path[-1].parent
+        path.reverse()
+        return path
+
+    def _move_index(self, digest: Hash) -> None:
+        """Move the index to an executed block, back and forth along the tree."""
+        if digest == self._index_at:
+            return
+        here, there = self._path(self._index_at), self._path(digest)
+        shared = 0
+        while shared < min(len(here), len(there)) and here[shared].digest == there[shared].digest:
+            shared += 1
+        for block in reversed(here[shared:]):
+            self._index.retreat(block.outcome.changes)
+        for block in there[shared:]:
+            self._index.advance(block.outcome.changes)
+        self._index_at = digest
+
+    def _move_index_below(self, digest: Hash) -> None:
+        """Make the index stand at ``digest`` or at a descendant of it."""
+        if all(block.digest != digest for block in self._path(self._index_at)):
+            self._move_index(digest)
+
+    def _drop_other_branches(self) -> None:
+        """Keep only what descends from the last final block."""
+        kept: dict[Hash, _ExecutedBlock] = {}
+        ascending = sorted(self._executed.values(), key=lambda block: block.block.header.height)
+        for block in ascending:
+            if block.parent == self._final or block.parent in kept:
+                kept[block.digest] = block
+        self._executed = kept
+        height = self._final_header.height
+        self._invalid = {
+            digest: invalid for digest, invalid in self._invalid.items() if invalid.block.header.height > height
+        }
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def _check(self, block: Block, known: Mapping[Hash, PreparedTransaction]) -> list[PreparedTransaction]:
+        """What can be said of a block without executing it; its transactions, decoded."""
+        header = block.header
+        parent_hash = Hash(header.parent_hash)
+        if header.chain_id != self._genesis.chain_id:
+            raise _Invalid("the block is of another chain")
+        if parent_hash != self._final and parent_hash not in self._executed:
+            raise _Invalid("the parent is not executed")
+        if header.height != self._header_of(parent_hash).height + 1:
+            raise _Invalid("the height does not follow its parent's")
+        if not 0 <= header.proposer < len(self._genesis.validators):
+            raise _Invalid("the proposer is no validator")
+        hashes = [transaction_hash(wire) for wire in block.transactions]
+        if header.transactions_root != transactions_root(hashes):
+            raise _Invalid("another transactions_root")
+        return [self._prepare(digest, wire, known) for digest, wire in zip(hashes, block.transactions, strict=True)]
+
+    def _prepare(self, digest: Hash, wire: bytes, known: Mapping[Hash, PreparedTransaction]) -> PreparedTransaction:
+        prepared = known.get(digest)
+        if prepared is not None:
+            return prepared
+        try:
+            return PreparedTransaction(digest, wire, parse(wire, self._genesis.chain_id))
+        except TransactionError as error:
+            raise _Invalid(str(error)) from None
+
+    # --- recovery -----------------------------------------------------------------------------------------------------
+
+    def _open_genesis(self, disk: Disk) -> Header:
+        """The genesis header, written down when the data folder was first used."""
+        if self._store.final.get(GLOBALS) is None:
+            self._store.commit(self._store.final.derive(Height(0), genesis_batch(self._genesis)))
+        stored = disk.read(GENESIS_FILE)
+        if not stored:
+            header = genesis_header(self._genesis, self._store.final.root)
+            disk.replace(GENESIS_FILE, encode(header))
+            return header
+        header = decode(stored, Header)
+        if header != genesis_header(self._genesis, header.state_root):
+            raise RecoveryError("the data folder belongs to a chain with another genesis")
+        return header
+
+    def _header_at(self, height: int) -> Header:
+        if height == 0:
+            return self._genesis_header
+        block = self._archive.block(height)
+        if block is None:
+            raise RecoveryError(f"state is at height {height}, the archive ends at {self._archive.height}")
+        return block.header
+
+    def _check_final_state(self) -> None:
+        header, view = self._final_header, self._store.final
+        if header.chain_id != self._genesis.chain_id or header.state_root != view.root:
+            raise RecoveryError(
+                f"state at height {view.height} has root {view.root.hex()}, its block says {header.state_root.hex()}"
+            )
+
+    def _replay(self) -> int:
+        """Execute the archived blocks that the state lags behind."""
+        replayed = 0
+        for height in range(self._final_header.height + 1, self._archive.height + 1):
+            block = self._archive.block(height)
+            assert block is not None
+            digest = header_hash(block.header)
+            error = self._execute(digest, block, {})
+            if error is not None:
+                raise RecoveryError(f"archived block {height} does not execute: {error}")
+            outcome = self._executed[digest].outcome
+            self._move_index(digest)
+            self._store.commit(outcome.view)
+            self._final, self._final_header = digest, block.header
+            self._drop_other_branches()
+            replayed += 1
+        return replayed
+
+
+class _Invalid(Exception):
+    """A block is invalid; the message says why."""
+
+
+def _within(candidates: tuple[PreparedTransaction, ...], most_bytes: int) -> list[PreparedTransaction]:
+    """The first candidates that fit into a block's bytes."""
+    size, fitting = 0, []
+    for candidate in candidates:
+        size += len(candidate.wire)
+        if size > most_bytes:
+            break
+        fitting.append(candidate)
+    return fitting
+
+
+def decode_block(body: bytes) -> Block | None:
+    """The block of a body, or ``None`` where it is none: too large, malformed or not canonical."""
+    if len(body) > MAX_BLOCK_BYTES:
+        return None
+    try:
+        return decode(body, Block)
+    except ValidatorError:
+        return None

@@ -1,0 +1,115 @@
+"""The genesis state and the genesis block, the same for every validator (SPEC §3, §12)."""
+
+from __future__ import annotations
+
+import json
+
+from validator.block import BlockReceipts, Header, receipts_root
+from validator.codec import encode, pack_uint, tagged_hash
+from validator.genesis import Genesis
+from validator.params import GOVERNED
+from validator.records import (
+    GLOBALS,
+    Account,
+    Actor,
+    Globals,
+    account_key,
+    actor_key,
+    encode_record,
+    storage_key,
+)
+from validator.types import SYSTEM_PARAMETERS_ADDRESS, ZERO_HASH, Hash, ValidatorError, is_reserved
+
+
+class GenesisError(ValidatorError):
+    """The genesis cannot be built: one line that says what is wrong."""
+
+
+def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
+    """The state of height 0, as keys and values. Raises :class:`GenesisError`."""
+    _check(genesis)
+    p = genesis.parameters
+    records: dict[bytes, object] = {}
+    for address, balance in genesis.accounts.items():
+        records[account_key(address)] = Account(balance, 0)
+    for address, actor in genesis.actors.items():
+        records[account_key(address)] = Account(actor.balance, 0)
+        records[actor_key(address)] = Actor(actor.code, actor.deployer)
+    for name, text in governed_values(genesis).items():
+        records[storage_key(SYSTEM_PARAMETERS_ADDRESS, name)] = text.encode()
+    minted = sum(genesis.accounts.values()) + sum(actor.balance for actor in genesis.actors.values())
+    records[GLOBALS] = Globals(
+        next_sequence=0,
+        basefee_cycle=p.initial_basefee,
+        basefee_cell=p.initial_basefee,
+        basefee_lane_timer=p.initial_basefee,
+        p50_tip=0,
+        last_block_cycle_usage=0,
+        live_timers=0,
+        minted=minted,
+        burned_user=0,
+        burned_timer_cycle=0,
+        burned_timer_lane=0,
+    )
+    return {key: encode_record(key, record) for key, record in sorted(records.items())}
+
+
+def governed_values(genesis: Genesis) -> dict[str, str]:
+    """The governed parameters as they stand in the system account's storage (SPEC §12)."""
+    values = genesis.parameters.to_names()
+    return {f"system:cip1:{name.lower()}": _text(values[name]) for name in sorted(GOVERNED)}
+
+
+def genesis_header(genesis: Genesis, state_root: bytes) -> Header:
+    """The header of the genesis block, given the root of the genesis state.
+
+    Its transactions root is a hash over the whole genesis, so that chains of different genesis never meet.
+    """
+    fee = pack_uint(genesis.parameters.initial_basefee)
+    empty = BlockReceipts(0, bytes(20), (), (), (), 0, b"")
+    return Header(
+        chain_id=genesis.chain_id,
+        height=0,
+        view=0,
+        parent_hash=ZERO_HASH,
+        proposer=0,
+        transactions_root=_content_hash(genesis),
+        receipts_root=receipts_root(empty),
+        state_root=state_root,
+        basefee_cycle=fee,
+        basefee_cell=fee,
+        basefee_lane_timer=fee,
+        lane_cycles=0,
+        lane_cells=0,
+        user_cycles=0,
+        user_cells=0,
+    )
+
+
+def _content_hash(genesis: Genesis) -> Hash:
+    """Hash over everything that a genesis says, maps in order of their keys."""
+    accounts = [(address, pack_uint(balance)) for address, balance in sorted(genesis.accounts.items())]
+    actors = [
+        (address, actor.code, actor.deployer, pack_uint(actor.balance))
+        for address, actor in sorted(genesis.actors.items())
+    ]
+    parameters = [(name, _text(value)) for name, value in sorted(genesis.parameters.to_names().items())]
+    content = (genesis.chain_id, genesis.validators, parameters, accounts, actors, sorted(genesis.system_deployers))
+    return tagged_hash(b"genesis", encode(content))
+
+
+def _check(genesis: Genesis) -> None:
+    if genesis.parameters.activation_height != 0:
+        raise GenesisError("ACTIVATION_HEIGHT: only 0 is supported; the FIFO phase is not there yet")
+    if not genesis.validators or len(set(genesis.validators)) != len(genesis.validators):
+        raise GenesisError("validators: expected at least one, all different")
+    both = sorted(set(genesis.accounts) & set(genesis.actors))
+    if both:
+        raise GenesisError(f"0x{both[0].hex()} is given as account and as actor")
+    for address in (*genesis.accounts, *genesis.actors):
+        if is_reserved(address):
+            raise GenesisError(f"0x{address.hex()} is reserved")
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else str(value)

@@ -1,0 +1,156 @@
+"""The host that a running handler calls (SPEC §2): every call charges first, then checks, then acts.
+
+A :class:`HandlerContext` is one run of one handler. What it leaves behind (movements, timers, events) is collected here and
+thrown away by :func:`run_handler` where the handler fails, together with every change it made to the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from validator import costs
+from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled
+from validator.codec import pack_uint
+from validator.errors import HandlerFailure
+from validator.meter import Meter
+from validator.scheduler import scheduling
+from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
+from validator.types import Address, TimerId
+from validator.world import World
+
+TIMER_ID_TEXT_BYTES = 64
+
+
+@dataclass(slots=True)
+class HandlerContext:
+    """One run of a handler of ``actor``, called by ``sender``."""
+
+    world: World
+    meter: Meter
+    actor: Address
+    sender: Address
+    terms: SchedulingTerms
+    allowance: Allowance | None = None
+    """The transaction's timer allowance; ``None`` outside the transaction phase."""
+    movements: list[Movement] = field(default_factory=list)
+    scheduled: list[Scheduled] = field(default_factory=list)
+    timer_changes: list[Cancelled | Extended] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def height(self) -> int:
+        return self.terms.height
+
+    def effects(self) -> Effects:
+        """What the run left behind so far."""
+        return Effects(
+            tuple(self.movements), tuple(self.scheduled), tuple(self.timer_changes), tuple(self.events)
+        )
+
+    def clear_effects(self) -> None:
+        for collected in (self.movements, self.scheduled, self.timer_changes, self.events):
+            collected.clear()
+
+    def move(self, source: Address, target: Address, amount: int) -> None:
+        """Move an amount between accounts. Raises ``InsufficientBalance``."""
+        self.world.debit(source, amount)
+        self.world.credit(target, amount)
+        if amount:
+            self.movements.append(Movement(source, target, pack_uint(amount)))
+
+    def report(self, name: str, *fields: tuple[str, str]) -> None:
+        """Add an event at no cost."""
+        self.events.append(Event(name, self.actor, fields))
+
+    # --- host calls -------------------------------------------------------------------------------------------------
+
+    def burn(self, cycles: int) -> None:
+        self.meter.charge(cycles)
+
+    def kv_get(self, key: str) -> bytes | None:
+        self.meter.charge(costs.KV_GET_CYCLES)
+        return self.world.storage_get(self.actor, key)
+
+    def kv_set(self, key: str, value: bytes) -> None:
+        self.meter.charge(costs.KV_SET_CYCLES, len(key.encode()) + len(value))
+        self.world.storage_set(self.actor, key, value)
+
+    def kv_delete(self, key: str) -> None:
+        self.meter.charge(costs.KV_DELETE_CYCLES)
+        self.world.storage_delete(self.actor, key)
+
+    def emit(self, name: str, data: str) -> None:
+        self.meter.charge(costs.EMIT_CYCLES, len(data.encode()))
+        self.report(name, ("data", data))
+
+    def transfer(self, to: Address, amount: int) -> None:
+        self.meter.charge(costs.TRANSFER_CYCLES)
+        self.move(self.actor, to, amount)
+
+    def schedule_timer(self, request: ScheduleRequest) -> TimerId:
+        self.meter.charge(costs.SCHEDULE_TIMER_CYCLES, len(request.payload))
+        accepted = scheduling.schedule(self.world, self.actor, request, self.terms, self.allowance)
+        timer = accepted.timer
+        if accepted.clamped_from is not None:
+            self.report(
+                "TimerPriorityClampedAtSchedule",
+                ("timer_id", timer.timer_id.hex()),
+                ("stated", str(accepted.clamped_from)),
+                ("clamped", str(timer.max_priority_fee_per_cycle)),
+            )
+        self.scheduled.append(
+            Scheduled(timer.timer_id, timer.actor, timer.trigger_height, timer.sequence, timer.expires_at)
+        )
+        return timer.timer_id
+
+    def cancel_timer(self, timer_id: bytes) -> None:
+        self.meter.charge(costs.CANCEL_TIMER_CYCLES)
+        scheduling.cancel(self.world, self.actor, timer_id)
+        self.timer_changes.append(Cancelled(timer_id))
+
+    def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
+        self.meter.charge(costs.EXTEND_TIMER_CYCLES)
+        timer = scheduling.extend(
+            self.world, self.actor, timer_id, expires_at, self.height, self.terms.parameters
+        )
+        self.timer_changes.append(Extended(timer_id, timer.expires_at))
+
+    def saved_timer(self, key: str) -> bytes:
+        """The timer id that ``save_as`` stored under ``key``, or empty where there is none."""
+        saved = self.kv_get(key)
+        if saved is None or len(saved) != TIMER_ID_TEXT_BYTES:
+            return b""
+        try:
+            return bytes.fromhex(saved.decode("ascii"))
+        except (UnicodeDecodeError, ValueError):
+            return b""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a handler's run ended; ``error`` is empty where it returned."""
+
+    error: str
+    effects: Effects
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+
+def run_handler(context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
+    """Run a handler; where it fails, revert all that it did (SPEC §2) and keep only what it used."""
+    checkpoint = context.world.checkpoint()
+    allowance_before = context.allowance.left if context.allowance is not None else 0
+    try:
+        body(context)
+    except HandlerFailure as failure:
+        context.world.revert(checkpoint)
+        context.clear_effects()
+        if context.allowance is not None:
+            context.allowance.left = allowance_before
+        return RunResult(failure.name, Effects())
+    return RunResult("", context.effects())
+
+

@@ -1,0 +1,73 @@
+"""What validators say to each other, besides consensus: transactions that spread, and blocks that are asked for.
+
+One envelope, canonical MessagePack: ``[tag, …fields]``. Consensus messages travel inside it in their own encoding.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from validator.codec import CodecError, decode, encode
+
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
+MAX_BLOCKS_ASKED: Final = 64
+
+
+class ConsensusMessage(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A message of the consensus engine."""
+
+    payload: bytes
+
+
+class TransactionsMessage(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Signed transactions that the sender's mempool took from a client."""
+
+    transactions: tuple[bytes, ...]
+
+
+class BlockRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Asks for one block that is not final yet, by its digest."""
+
+    digest: bytes
+
+
+class BlockResponse(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    body: bytes
+
+
+class FinalBlocksRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Asks for final blocks from a height on."""
+
+    first: int
+    most: int
+
+
+class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Consecutive final blocks and the finalization of the last one."""
+
+    bodies: tuple[bytes, ...]
+    certificate: bytes
+
+
+PeerMessage = (
+    ConsensusMessage | TransactionsMessage | BlockRequest | BlockResponse | FinalBlocksRequest | FinalBlocksResponse
+)
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True):
+    message: PeerMessage
+
+
+def encode_message(message: PeerMessage) -> bytes:
+    """The wire form of a message."""
+    return encode(_Envelope(message))
+
+
+def decode_message(payload: bytes) -> PeerMessage:
+    """The message of a wire form. Raises :class:`~validator.codec.CodecError`."""
+    if len(payload) > MAX_MESSAGE_BYTES:
+        raise CodecError(f"message of {len(payload)} bytes, expected at most {MAX_MESSAGE_BYTES}")
+    return decode(payload, _Envelope).message

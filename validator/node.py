@@ -1,0 +1,606 @@
+"""The node: consensus, mempool, block tree and catch-up of one validator, as a pure state machine.
+
+``handle(now_ms, event)`` returns effects (:mod:`validator.events`). What the node knows of execution is only what the
+executor's results say. How the parts meet:
+
+- The engine's ``Propose`` becomes a ``Build`` job once the parent is executed and the block interval has passed.
+- The engine's ``Verify`` puts the block into the tree; it is executed once its parent is, and the engine gets its answer.
+- The engine's ``Finalized`` makes a line of blocks final: executed where they are not yet, then committed one by one. Blocks
+  of the line that are not here are fetched first: by digest when the line is short, as a range of final blocks, each range
+  proved by a finalization certificate, when this node is far behind.
+- A final block that does not execute to its header means that this validator computes another state than a quorum does:
+  it says so (``Diverged``) and stops taking part. Continuing would only spread the damage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from consensus import interface as engine_border
+from consensus.certificates import verify_certificate
+from consensus.interface import TimerKind
+from consensus.keys import Signer, ValidatorSet
+from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
+from consensus.messages import decode as decode_consensus
+from consensus.messages import encode as encode_consensus
+from consensus.simplex import Simplex, SimplexConfig
+from consensus.types import Digest, Token, ValidatorIndex, View
+from validator.block import header_hash
+from validator.block_tree import BlockState, BlockTree, HeldBlock
+from validator.codec import CodecError
+from validator.events import (
+    Append,
+    BlockFinal,
+    BlockNotarized,
+    Completed,
+    Diverged,
+    Effect,
+    Event,
+    EvidenceFound,
+    Message,
+    PeerFault,
+    ReplaceJournal,
+    Reply,
+    Run,
+    Send,
+    SetTimer,
+    Started,
+    Submit,
+    SubmitResult,
+    Synced,
+    Timeout,
+    TimerName,
+)
+from validator.executor import (
+    BlocksRead,
+    Build,
+    Built,
+    Execute,
+    Executed,
+    Finalize,
+    Finalized,
+    FinalizedInvalid,
+    JobResult,
+    ReadBlocks,
+    decode_block,
+)
+from validator.journal import JournalContent, encode_entries
+from validator.mempool import Mempool, Refused
+from validator.messages import (
+    MAX_BLOCKS_ASKED,
+    MAX_GOSSIPED_TRANSACTIONS,
+    BlockRequest,
+    BlockResponse,
+    ConsensusMessage,
+    FinalBlocksRequest,
+    FinalBlocksResponse,
+    PeerMessage,
+    TransactionsMessage,
+    decode_message,
+    encode_message,
+)
+from validator.transactions import transaction_hash
+from validator.types import Hash, Height
+
+MAX_CANDIDATES: Final = 2_048
+"""Mempool transactions offered to a block builder."""
+JOURNAL_REPLACED_EVERY: Final = 64
+"""Final blocks between two replacements of the journal."""
+
+SYNC_TIMER: Final = TimerName("sync")
+PROPOSE_TIMER: Final = TimerName("propose")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One node's settings. Validators may differ in them."""
+
+    simplex: SimplexConfig
+    block_interval_ms: int = 0
+    """Least time from being asked for a proposal to building it."""
+    sync_retry_ms: int = 250
+    """How long to wait for an answer to a request for blocks before the next peer is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """Who a node is."""
+
+    index: int
+    signer: Signer
+    validators: ValidatorSet
+    chain_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinalPoint:
+    """Where a node's chain begins after recovery: its newest archived block, or the genesis."""
+
+    digest: Hash
+    height: Height
+    view: int
+
+
+class Node:
+    """One validator's node."""
+
+    def __init__(self, config: NodeConfig, identity: NodeIdentity, start: FinalPoint, journal: JournalContent) -> None:
+        self._config = config
+        self._identity = identity
+        self._namespace = identity.chain_id.encode()
+        self._engine = Simplex(
+            config.simplex,
+            identity.validators,
+            ValidatorIndex(identity.index),
+            identity.signer,
+            self._namespace,
+            engine_border.Parent(View(start.view), Digest(start.digest)),
+            journal.records,
+        )
+        self._tree = BlockTree(start.digest, start.height)
+        for body in journal.bodies:
+            block = decode_block(body)
+            if block is not None:
+                self._tree.add(block, body)
+        self.mempool = Mempool(identity.chain_id)
+        self.diverged: Diverged | None = None
+        self._effects: list[Effect] = []
+        self._now_ms = 0.0
+        self._committed = start.height
+        self._journal_height = start.height
+        self._proposal: engine_border.Propose | None = None
+        self._proposal_ready = False
+        self._verifying: dict[Hash, list[engine_border.Verify]] = {}
+        self._final_block_view = start.view
+        self._certificates: dict[Hash, bytes] = {}
+        """Finalizations of blocks that are not final here yet, encoded."""
+        self._target: Certificate | None = None
+        """The newest finalization whose block cannot be reached from our final one yet."""
+        self._proven: Hash | None = None
+        """The newest block that is proved final and can be reached: everything up to it is to be executed and committed."""
+        self._uncommitted: dict[Hash, bytes] = {}
+        """Bodies of blocks that are final but not in the archive yet."""
+        self._wanted: Hash | None = None
+        """A block that is asked for by digest."""
+        self._sync_peer = identity.index
+        self._sync_running = False
+
+    # --- what others may ask ------------------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> int:
+        """The current consensus view."""
+        return self._engine.view
+
+    @property
+    def final_view(self) -> int:
+        """The newest view that a finalization is known for."""
+        return self._engine.final_view
+
+    @property
+    def height(self) -> int:
+        """Height of the newest block that is final and committed here."""
+        return self._committed
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def handle(self, now_ms: float, event: Event) -> list[Effect]:
+        """Take one event; return the effects that follow, in order. ``now_ms`` never goes backwards."""
+        self._now_ms = now_ms
+        if self.diverged is None:
+            self._dispatch(event)
+        elif isinstance(event, Submit):
+            refusal = f"the validator diverged at height {self.diverged.height}"
+            results = tuple(SubmitResult(transaction_hash(wire), refusal) for wire in event.transactions)
+            self._effects.append(Reply(event.request, results))
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _dispatch(self, event: Event) -> None:
+        match event:
+            case Message(sender, payload):
+                self._on_message(sender, payload)
+            case Completed(result):
+                self._on_completed(result)
+            case Synced(token):
+                self._consensus(engine_border.Durable(Token(token)))
+            case Timeout(timer):
+                self._on_timeout(timer)
+            case Submit(request, transactions):
+                self._on_submit(request, transactions)
+            case Started():
+                self._consensus(engine_border.Start())
+
+    def _on_timeout(self, timer: TimerName) -> None:
+        if timer == SYNC_TIMER:
+            self._sync_running = False
+            self._sync()
+        elif timer == PROPOSE_TIMER:
+            self._proposal_ready = True
+            self._try_build()
+        else:
+            self._consensus(engine_border.TimerExpired(TimerKind(timer.owner), View(timer.number)))
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _on_message(self, sender: int, payload: bytes) -> None:
+        try:
+            message = decode_message(payload)
+        except CodecError:
+            self._fault(sender, "undecodable")
+            return
+        match message:
+            case ConsensusMessage(payload=encoded):
+                self._on_consensus_message(sender, encoded)
+            case TransactionsMessage(transactions=transactions):
+                self._on_gossip(sender, transactions)
+            case BlockRequest(digest=digest):
+                self._on_block_request(sender, Hash(digest))
+            case BlockResponse(body=body):
+                self._on_block_response(sender, body)
+            case FinalBlocksRequest(first=first, most=most):
+                if first >= 1 and most >= 1:
+                    self._effects.append(Run(ReadBlocks(sender, first, min(most, MAX_BLOCKS_ASKED))))
+            case FinalBlocksResponse():
+                self._on_final_blocks(sender, message)
+
+    def _on_consensus_message(self, sender: int, encoded: bytes) -> None:
+        try:
+            message = decode_consensus(encoded)
+        except MessageError:
+            self._fault(sender, "undecodable")
+            return
+        self._consensus(engine_border.Received(ValidatorIndex(sender), message))
+
+    def _on_gossip(self, sender: int, transactions: tuple[bytes, ...]) -> None:
+        if len(transactions) > MAX_GOSSIPED_TRANSACTIONS:
+            self._fault(sender, "oversized")
+            return
+        for wire in transactions:
+            try:
+                self.mempool.add(wire)
+            except Refused:
+                continue
+
+    def _on_submit(self, request: int, transactions: tuple[bytes, ...]) -> None:
+        results: list[SubmitResult] = []
+        taken: list[bytes] = []
+        for wire in transactions:
+            try:
+                self.mempool.add(wire)
+            except Refused as refusal:
+                results.append(SubmitResult(transaction_hash(wire), str(refusal)))
+            else:
+                taken.append(wire)
+                results.append(SubmitResult(transaction_hash(wire), None))
+        if taken:
+            self._send(None, TransactionsMessage(tuple(taken)))
+        self._effects.append(Reply(request, tuple(results)))
+
+    # --- consensus ----------------------------------------------------------------------------------------------------
+
+    def _consensus(self, event: engine_border.Event) -> None:
+        """Give the engine an event and perform its effects."""
+        for effect in self._engine.handle(event):
+            match effect:
+                case engine_border.Broadcast(message):
+                    self._send(None, ConsensusMessage(encode_consensus(message)))
+                case engine_border.SendTo(recipient, message):
+                    self._send(recipient, ConsensusMessage(encode_consensus(message)))
+                case engine_border.StartTimer(kind, view, delay_ms):
+                    self._effects.append(SetTimer(TimerName(kind.value, view), delay_ms))
+                case engine_border.Propose():
+                    self._on_propose(effect)
+                case engine_border.Verify():
+                    self._on_verify(effect)
+                case engine_border.Persist(token, records, body):
+                    bodies = () if body is None else (body,)
+                    self._effects.append(Append(token, encode_entries(records, bodies)))
+                case engine_border.Finalized(certificate):
+                    self._on_finalization(certificate)
+                case engine_border.Notarized(certificate):
+                    self._effects.append(BlockNotarized(certificate.view, Hash(certificate.digest)))
+                case engine_border.Report(evidence):
+                    self._effects.append(EvidenceFound(type(evidence).__name__, encode_evidence(evidence)))
+                case engine_border.Rejected(sender, reason):
+                    self._fault(sender, reason)
+                case engine_border.Nullified() | engine_border.ViewEntered():
+                    pass
+
+    def _on_propose(self, proposal: engine_border.Propose) -> None:
+        self._proposal, self._proposal_ready = proposal, self._config.block_interval_ms == 0
+        if self._proposal_ready:
+            self._try_build()
+        else:
+            self._effects.append(SetTimer(PROPOSE_TIMER, self._config.block_interval_ms))
+
+    def _try_build(self) -> None:
+        """Build the proposal that is due, once its parent is executed."""
+        proposal = self._proposal
+        if proposal is None or not self._proposal_ready:
+            return
+        parent = Hash(proposal.parent.digest)
+        if proposal.view != self._engine.view:
+            self._proposal = None
+        elif self._tree.is_executed(parent):
+            self._proposal = None
+            candidates = self.mempool.candidates(MAX_CANDIDATES)
+            self._effects.append(Run(Build(proposal.view, parent, self._identity.index, candidates)))
+        else:
+            self._execute_line(parent)
+
+    def _on_verify(self, request: engine_border.Verify) -> None:
+        block = decode_block(request.body)
+        digest = Hash(request.digest)
+        if (
+            block is None
+            or header_hash(block.header) != digest
+            or block.header.view != request.view
+            or block.header.parent_hash != request.parent.digest
+            or block.header.proposer != request.proposer
+        ):
+            self._consensus(engine_border.BlockVerified(request.view, request.digest, False))
+            return
+        held = self._tree.add(block, request.body)
+        if held is None:
+            return  # below the final height, or no room: the engine's timeouts take care of it
+        self._verifying.setdefault(digest, []).append(request)
+        if held.state in (BlockState.VALID, BlockState.INVALID):
+            self._answer_verifications(held)
+        else:
+            self._execute_line(digest)
+
+    def _answer_verifications(self, held: HeldBlock) -> None:
+        valid = held.state is BlockState.VALID
+        for request in self._verifying.pop(held.digest, ()):
+            self._consensus(engine_border.BlockVerified(request.view, request.digest, valid))
+
+    # --- execution ----------------------------------------------------------------------------------------------------
+
+    def _execute_line(self, digest: Hash) -> None:
+        """Have everything from the final block up to ``digest`` executed; fetch what is missing."""
+        missing = self._tree.first_missing(digest)
+        if missing is not None:
+            self._wanted = missing
+            self._sync()
+            return
+        for held in self._tree.line(digest):
+            self._execute_if_ready(held)
+
+    def _execute_if_ready(self, held: HeldBlock) -> None:
+        if held.state is not BlockState.HELD or not self._tree.is_executed(held.parent):
+            return
+        held.state = BlockState.RUNNING
+        known = {}
+        for wire in held.block.transactions:
+            prepared = self.mempool.get(transaction_hash(wire))
+            if prepared is not None:
+                known[prepared.hash] = prepared
+        self._effects.append(Run(Execute(held.digest, held.block, known)))
+
+    def _on_completed(self, result: JobResult) -> None:
+        match result:
+            case Executed():
+                self._on_executed(result)
+            case Built():
+                self._on_built(result)
+            case Finalized():
+                self._on_committed(result)
+            case FinalizedInvalid():
+                self._on_divergence(result)
+            case BlocksRead(peer, bodies, certificate):
+                if bodies:
+                    self._send(peer, FinalBlocksResponse(bodies, certificate))
+
+    def _on_executed(self, result: Executed) -> None:
+        held = self._tree.get(result.digest)
+        if held is None:
+            return  # another branch became final meanwhile
+        held.state = BlockState.VALID if result.error is None else BlockState.INVALID
+        self._answer_verifications(held)
+        if held.state is BlockState.INVALID:
+            self._reject_descendants(held)
+        else:
+            for child in list(self._tree.children(held.digest)):
+                self._execute_if_ready(child)
+        self._try_finalize()
+        self._try_build()
+
+    def _reject_descendants(self, held: HeldBlock) -> None:
+        for child in list(self._tree.children(held.digest)):
+            child.state = BlockState.INVALID
+            self._answer_verifications(child)
+            self._reject_descendants(child)
+
+    def _on_built(self, built: Built) -> None:
+        held = self._tree.add(built.block, built.body)
+        if held is None:
+            return
+        held.state = BlockState.VALID
+        parent = self._engine_parent(built)
+        self._consensus(
+            engine_border.BlockProposed(View(built.view), parent, Digest(built.digest), built.body)
+        )
+
+    def _engine_parent(self, built: Built) -> engine_border.Parent:
+        held = self._tree.get(built.parent)
+        view = held.block.header.view if held is not None else self._final_block_view
+        return engine_border.Parent(View(view), Digest(built.parent))
+
+    # --- finality -----------------------------------------------------------------------------------------------------
+
+    def _on_finalization(self, certificate: Certificate) -> None:
+        digest = Hash(certificate.digest)
+        if digest == self._tree.final or certificate.view <= self._final_block_view:
+            return
+        self._certificates[digest] = encode_consensus(certificate)
+        if self._target is None or certificate.view > self._target.view:
+            self._target = certificate
+        self._try_finalize()
+
+    def _try_finalize(self) -> None:
+        """Commit what is proved final, in order, as far as it is executed; ask for what is missing."""
+        if self._target is not None and self._tree.first_missing(Hash(self._target.digest)) is None:
+            self._proven, self._target = Hash(self._target.digest), None
+        if self._proven is not None:
+            self._commit_line(self._proven)
+        if self._target is not None:
+            self._sync()
+
+    def _commit_line(self, digest: Hash) -> None:
+        for held in self._tree.line(digest):
+            if held.state in (BlockState.HELD, BlockState.RUNNING):
+                self._execute_if_ready(held)
+                return
+            self._finalize(held)
+            if held.state is BlockState.INVALID:
+                break  # the executor's answer will be that we diverged
+        self._proven = None
+
+    def _finalize(self, held: HeldBlock) -> None:
+        """The next block is final: commit it. The executor answers with what it came to."""
+        certificate = self._certificates.pop(held.digest, b"")
+        self._effects.append(Run(Finalize(held.digest, certificate)))
+        self._final_block_view = held.block.header.view
+        self._uncommitted[held.digest] = held.body
+        self._tree.finalize(held.digest)
+        self._verifying = {digest: waiting for digest, waiting in self._verifying.items() if digest in self._tree}
+
+    def _on_committed(self, final: Finalized) -> None:
+        header = final.header
+        self._committed = Height(header.height)
+        del self._uncommitted[final.digest]
+        self.mempool.settle(final.transactions, final.nonces, header.height)
+        self._effects.append(
+            BlockFinal(
+                height=Height(header.height),
+                view=header.view,
+                digest=final.digest,
+                state_root=Hash(header.state_root),
+                transactions=len(final.transactions),
+                fires=final.fires,
+                destroyed=final.destroyed,
+                pending_timers=final.pending_timers,
+                backlog=final.backlog,
+                basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
+                basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
+                lane_cycles=header.lane_cycles,
+            )
+        )
+        if header.height >= self._journal_height + JOURNAL_REPLACED_EVERY:
+            self._journal_height = Height(header.height)
+            self._replace_journal()
+
+    def _replace_journal(self) -> None:
+        """Archived blocks need no journal any more; keep the votes and bodies above them."""
+        bodies = [*self._uncommitted.values(), *(held.body for held in self._tree.held())]
+        self._effects.append(ReplaceJournal(encode_entries(self._engine.journal_snapshot(), bodies)))
+
+    def _on_divergence(self, result: FinalizedInvalid) -> None:
+        self.diverged = Diverged(
+            height=Height(result.header.height),
+            digest=result.digest,
+            reason=result.reason,
+            expected_root=Hash(result.header.state_root),
+            computed_root=result.computed_root,
+            receipts=result.receipts,
+        )
+        self._effects.append(self.diverged)
+
+    # --- catching up --------------------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        """Ask the next peer for what is missing, unless an answer is awaited."""
+        if self._sync_running:
+            return
+        request = self._next_request()
+        if request is None or len(self._identity.validators) == 1:
+            return
+        self._sync_running = True
+        self._sync_peer = (self._sync_peer + 1) % len(self._identity.validators)
+        if self._sync_peer == self._identity.index:
+            self._sync_peer = (self._sync_peer + 1) % len(self._identity.validators)
+        self._send(self._sync_peer, request)
+        self._effects.append(SetTimer(SYNC_TIMER, self._config.sync_retry_ms))
+
+    def _next_request(self) -> PeerMessage | None:
+        """What to ask for: final blocks while a finalization is out of reach, else a single block."""
+        if self._target is not None:
+            return FinalBlocksRequest(self._tree.final_height + 1, MAX_BLOCKS_ASKED)
+        if self._wanted is not None:
+            self._wanted = self._tree.first_missing(self._wanted)
+        return None if self._wanted is None else BlockRequest(self._wanted)
+
+    def _on_block_request(self, sender: int, digest: Hash) -> None:
+        held = self._tree.get(digest)
+        if held is not None:
+            self._send(sender, BlockResponse(held.body))
+
+    def _on_block_response(self, sender: int, body: bytes) -> None:
+        block = decode_block(body)
+        if block is None:
+            self._fault(sender, "bad_block")
+            return
+        if header_hash(block.header) != self._wanted:
+            self._fault(sender, "unasked_block")
+            return
+        self._tree.add(block, body)
+        self._resume_after_blocks()
+
+    def _on_final_blocks(self, sender: int, response: FinalBlocksResponse) -> None:
+        """A range of final blocks: taken only if linked to ours and proved by the last one's finalization."""
+        if sender != self._sync_peer or not self._sync_running:
+            self._fault(sender, "unasked_blocks")
+            return
+        if not self._take_final_blocks(response):
+            self._fault(sender, "bad_final_blocks")
+            return
+        self._resume_after_blocks()
+
+    def _take_final_blocks(self, response: FinalBlocksResponse) -> bool:
+        if not 1 <= len(response.bodies) <= MAX_BLOCKS_ASKED:
+            return False
+        try:
+            certificate = decode_consensus(response.certificate)
+        except MessageError:
+            return False
+        parent, blocks = None, []
+        for body in response.bodies:
+            block = decode_block(body)
+            if block is None or (parent is not None and block.header.parent_hash != parent):
+                return False
+            parent = header_hash(block.header)
+            blocks.append((block, body))
+        if (
+            not isinstance(certificate, Certificate)
+            or certificate.kind != VoteKind.FINALIZE
+            or Hash(certificate.digest) != parent
+            or not verify_certificate(certificate, self._identity.validators, self._namespace)
+        ):
+            return False
+        for block, body in blocks:
+            self._tree.add(block, body)
+        digest = Hash(certificate.digest)
+        if self._tree.get(digest) is not None and self._tree.first_missing(digest) is None:
+            self._certificates[digest] = response.certificate
+            self._proven = digest
+        return True
+
+    def _resume_after_blocks(self) -> None:
+        """Blocks came: go on with whatever waited for them."""
+        self._sync_running = False
+        for digest in list(self._verifying):
+            self._execute_line(digest)
+        self._try_finalize()
+        self._try_build()
+        self._sync()
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _send(self, recipient: int | None, message: PeerMessage) -> None:
+        self._effects.append(Send(recipient, encode_message(message)))
+
+    def _fault(self, peer: int, reason: str) -> None:
+        self._effects.append(PeerFault(peer, reason))
+

@@ -1,0 +1,133 @@
+"""What a validator shows of its final state: the pages of ``docs/http.md`` as plain data.
+
+The live host serves them over HTTP, the simulator hands the same data to the same checks. Pages are read between the
+executor's jobs, by whoever runs those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validator.block import Block, BlockReceipts, Event, TransactionReceipt, header_hash
+from validator.codec import decode
+from validator.records import Account, Actor, Timer, account_key, actor_key, decode_record, timer_id_key
+from validator.transactions import transaction_hash
+from validator.types import Hash, address_text
+
+if TYPE_CHECKING:
+    from validator.executor import Executor
+
+Page = dict[str, Any]
+
+
+class StatePages:
+    """Read-only pages over an executor's final state and archive."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def blocks(self, first: int, most: int) -> list[tuple[bytes, bytes, bytes]]:
+        """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most``."""
+        found = []
+        for height in range(max(first, 1), max(first, 1) + most):
+            archived = self._executor.archive.get(height)
+            if archived is None:
+                break
+            found.append((archived.block, archived.receipts, archived.computed_root))
+        return found
+
+    def block(self, height: int) -> Page | None:
+        """The final block at a height."""
+        archived = self._executor.archive.get(height)
+        if archived is None:
+            return None
+        block, receipts = decode(archived.block, Block), decode(archived.receipts, BlockReceipts)
+        header = block.header
+        return {
+            "height": header.height,
+            "hash": header_hash(header).hex(),
+            "view": header.view,
+            "parent_hash": header.parent_hash.hex(),
+            "proposer": header.proposer,
+            "state_root": header.state_root.hex(),
+            "transactions_root": header.transactions_root.hex(),
+            "receipts_root": header.receipts_root.hex(),
+            "basefee_cycle": _number(header.basefee_cycle),
+            "basefee_cell": _number(header.basefee_cell),
+            "basefee_lane_timer": _number(header.basefee_lane_timer),
+            "lane_cycles": header.lane_cycles,
+            "lane_cells": header.lane_cells,
+            "user_cycles": header.user_cycles,
+            "user_cells": header.user_cells,
+            "transactions": [transaction_hash(wire).hex() for wire in block.transactions],
+            "fires": [fire.timer_id.hex() for fire in receipts.fires],
+            "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
+        }
+
+    def receipt(self, digest: Hash) -> Page | None:
+        """The receipt of a final transaction."""
+        place = self._executor.archive.place_of(digest)
+        if place is None:
+            return None
+        archived = self._executor.archive.get(place.height)
+        assert archived is not None
+        receipt = decode(archived.receipts, BlockReceipts).transactions[place.position]
+        return _receipt_page(receipt, place.height, place.position)
+
+    def account(self, address: bytes) -> Page:
+        """An account or actor; one never seen has balance and nonce 0."""
+        account: Account = self._record(account_key(address)) or Account()
+        actor: Actor | None = self._record(actor_key(address))
+        return {
+            "address": address_text(address),
+            "balance": account.balance,
+            "nonce": account.nonce,
+            "code": None if actor is None else actor.code,
+            "live_timers": 0 if actor is None else actor.live_timers,
+        }
+
+    def timer(self, timer_id: bytes) -> Page | None:
+        """A pending timer."""
+        position = self._executor.final_view.get(timer_id_key(timer_id))
+        if position is None:
+            return None
+        timer: Timer = self._record(b"t" + position)
+        due = timer.due_height(self._executor.final_header.height)
+        return {
+            "timer_id": timer.timer_id.hex(),
+            "actor": address_text(timer.actor),
+            "trigger_height": timer.trigger_height,
+            "due_height": due,
+            "deferrals": due - timer.trigger_height,
+            "expires_at": timer.expires_at,
+            "fee_payer": address_text(timer.fee_payer),
+            "handler": timer.handler,
+        }
+
+    def _record(self, key: bytes) -> Any:
+        data = self._executor.final_view.get(key)
+        return None if data is None else decode_record(key, data)
+
+
+def _receipt_page(receipt: TransactionReceipt, height: int, position: int) -> Page:
+    return {
+        "transaction_hash": receipt.transaction_hash.hex(),
+        "height": height,
+        "index": position,
+        "status": "ok" if receipt.ok else "reverted",
+        "error": receipt.error or None,
+        "cycles": receipt.cycles,
+        "cells": receipt.cells,
+        "fee": _number(receipt.burned) + _number(receipt.tip),
+        "created": address_text(receipt.created) if receipt.created else None,
+        "scheduled": [timer.timer_id.hex() for timer in receipt.effects.scheduled],
+        "events": [_event_page(event) for event in receipt.effects.events],
+    }
+
+
+def _event_page(event: Event) -> Page:
+    return {"name": event.name, "actor": address_text(event.actor), **dict(event.fields)}
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")

@@ -1,0 +1,43 @@
+"""From a payload to the handler it is for, and from an actor's code to what runs it (SPEC §2, §4)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from validator.host import HandlerContext
+from validator.pvm import script
+
+LONGEST_HANDLER_BYTES: Final = 256
+_ENVELOPE: Final = frozenset({"_handler", "_payload"})
+
+
+def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
+    """The handler and payload of a fire: a payload of exactly ``_handler`` and ``_payload`` names its own handler."""
+    if not payload.lstrip()[:1] == b"{":
+        return handler, payload
+    try:
+        pairs: Any = json.loads(payload.decode("utf-8"), object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return handler, payload
+    if len(pairs) != 2 or {key for key, _ in pairs} != _ENVELOPE:
+        return handler, payload
+    inner = dict(pairs)
+    name, encoded = inner["_handler"], inner["_payload"]
+    if not isinstance(name, str) or not isinstance(encoded, str):
+        return handler, payload
+    try:
+        if not 1 <= len(name.encode()) <= LONGEST_HANDLER_BYTES:
+            return handler, payload
+        return name, base64.b64decode(encoded.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        return handler, payload
+
+
+def program(code: str, handler: str, payload: bytes) -> Callable[[HandlerContext], None]:
+    """What runs a handler of an actor with this code."""
+    assert code == "builtin:script", f"no actor can be deployed with code {code!r}"
+    return lambda context: script.run(context, payload)

@@ -1,0 +1,275 @@
+"""``builtin:script``: an actor whose every handler performs the list of operations in its payload (SPEC §2).
+
+It costs exactly what its host calls cost. The payload is checked whole before the first operation: :func:`parse` turns it
+into a list of typed operations or raises ``BadScript``; :func:`run` then performs them in order. ``send`` is not among the
+operations yet; it comes with mailboxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from validator.errors import BadScript, Rejection, ScriptFailed
+from validator.host import HandlerContext
+from validator.pvm import script_json
+from validator.scheduler.scheduling import DEFAULT_HANDLER, TIERS, ScheduleRequest
+from validator.types import Address, parse_address
+
+Operation = Callable[[HandlerContext], None]
+
+SENDER: Final = Address(b"sender")
+"""Stands for the sender of the run, whose address the payload does not know; compared by identity."""
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+
+
+def run(context: HandlerContext, payload: bytes) -> None:
+    """Check a payload whole, then perform its operations in order."""
+    for operation in parse(payload):
+        operation(context)
+
+
+def parse(payload: bytes) -> list[Operation]:
+    """The operations of a payload. Raises :class:`BadScript`."""
+    script = script_json.parse(payload)
+    if not isinstance(script, list):
+        raise BadScript
+    return [_operation(item) for item in script]
+
+
+def _operation(item: Any) -> Operation:
+    if not isinstance(item, list) or not item or not isinstance(item[0], str):
+        raise BadScript
+    arguments, build = _OPERATIONS.get(item[0], (-1, None))
+    if build is None or len(item) != 1 + arguments:
+        raise BadScript
+    return build(*item[1:])
+
+
+# --- simple operations ------------------------------------------------------------------------------------------------
+
+
+def _burn(cycles: Any) -> Operation:
+    amount = _natural(cycles)
+    return lambda context: context.burn(amount)
+
+
+def _get(key: Any) -> Operation:
+    name = _text(key)
+
+    def perform(context: HandlerContext) -> None:
+        context.kv_get(name)
+
+    return perform
+
+
+def _set(key: Any, value: Any) -> Operation:
+    name, data = _text(key), _text(value).encode()
+    return lambda context: context.kv_set(name, data)
+
+
+def _delete(key: Any) -> Operation:
+    name = _text(key)
+    return lambda context: context.kv_delete(name)
+
+
+def _emit(name: Any, data: Any) -> Operation:
+    event, text = _text(name), _text(data)
+    return lambda context: context.emit(event, text)
+
+
+def _fail(text: Any) -> Operation:
+    _text(text)
+
+    def perform(_context: HandlerContext) -> None:
+        raise ScriptFailed
+
+    return perform
+
+
+def _transfer(arguments: Any) -> Operation:
+    given = _Arguments(arguments)
+    to, amount = given.address("to"), given.natural("amount")
+    return lambda context: context.transfer(to, amount)
+
+
+def _try(item: Any) -> Operation:
+    operation = _operation(item)
+
+    def perform(context: HandlerContext) -> None:
+        try:
+            operation(context)
+        except Rejection as rejection:
+            context.report("ScriptCaught", ("error", rejection.name))
+
+    return perform
+
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _TimerReference:
+    """A timer by id, or by the storage key under which its id was saved."""
+
+    timer_id: bytes | None
+    saved: str | None
+
+    def resolve(self, context: HandlerContext) -> bytes:
+        if self.saved is not None:
+            return context.saved_timer(self.saved)
+        assert self.timer_id is not None
+        return self.timer_id
+
+
+def _schedule(arguments: Any) -> Operation:
+    given = _Arguments(arguments)
+    height, delay = given.optional_integer("height"), given.optional_integer("in")
+    if (height is None) == (delay is None):
+        raise BadScript
+    fee_payer = _fee_payer(given)
+    save_as = given.optional_text("save_as")
+    tier = given.optional_text("tier")
+    if tier is not None and tier not in TIERS:
+        raise BadScript
+    handler = given.optional_text("handler")
+    fixed: dict[str, Any] = {
+        "payload": _payload(given.required("payload")),
+        "handler": DEFAULT_HANDLER if handler is None else handler,
+        "tier": tier,
+        "bid_given": given.optional_integer("bid") is not None,
+    }
+    for name in ("payer_cap", "gas_limit", "expires_at", "max_fee_per_cycle", "max_priority_fee_per_cycle"):
+        fixed[name] = given.optional_integer(name)
+
+    def perform(context: HandlerContext) -> None:
+        at = height if height is not None else context.height + (delay or 0)
+        payer = context.sender if fee_payer is SENDER else fee_payer
+        timer_id = context.schedule_timer(ScheduleRequest(height=at, fee_payer=payer, **fixed))
+        if save_as is not None:
+            context.kv_set(save_as, timer_id.hex().encode())
+
+    return perform
+
+
+def _fee_payer(given: _Arguments) -> Address | None:
+    """``None`` for the actor itself, ``SENDER``, or an address."""
+    text = given.optional_text("fee_payer")
+    if text is None or text == "self":
+        return None
+    return SENDER if text == "sender" else _address(text)
+
+
+def _cancel(arguments: Any) -> Operation:
+    reference = _timer_reference(_Arguments(arguments))
+    return lambda context: context.cancel_timer(reference.resolve(context))
+
+
+def _extend(arguments: Any) -> Operation:
+    given = _Arguments(arguments)
+    reference, expires_at = _timer_reference(given), given.integer("expires_at")
+    return lambda context: context.extend_timer(reference.resolve(context), expires_at)
+
+
+def _timer_reference(given: _Arguments) -> _TimerReference:
+    timer_id, saved = given.optional_text("id"), given.optional_text("saved")
+    if (timer_id is None) == (saved is None):
+        raise BadScript
+    if timer_id is None:
+        return _TimerReference(None, saved)
+    return _TimerReference(_hex(timer_id), None)
+
+
+def _payload(value: Any) -> bytes:
+    """Text, ``{"hex": …}``, or a list, which stands for its JSON."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, list):
+        return script_json.canonical_text(value).encode("ascii")
+    if isinstance(value, dict) and isinstance(value.get("hex"), str):
+        return _hex(value["hex"])
+    raise BadScript
+
+
+# --- argument checks ----------------------------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadScript
+    return value
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadScript
+    return value
+
+
+def _natural(value: Any) -> int:
+    if _integer(value) < 0:
+        raise BadScript
+    return int(value)
+
+
+def _address(text: str) -> Address:
+    try:
+        return parse_address(text)
+    except ValueError:
+        raise BadScript from None
+
+
+def _hex(text: str) -> bytes:
+    """Pairs of hex digits and nothing else; ``bytes.fromhex`` would let white space pass."""
+    if len(text) % 2 or not _HEX_DIGITS.issuperset(text):
+        raise BadScript
+    return bytes.fromhex(text)
+
+
+class _Arguments:
+    """An operation's object of named arguments; ``null`` stands for left out, unknown keys are ignored."""
+
+    def __init__(self, given: Any) -> None:
+        if not isinstance(given, dict):
+            raise BadScript
+        self._given = given
+
+    def required(self, name: str) -> Any:
+        value = self._given.get(name)
+        if value is None:
+            raise BadScript
+        return value
+
+    def integer(self, name: str) -> int:
+        return _integer(self.required(name))
+
+    def natural(self, name: str) -> int:
+        return _natural(self.required(name))
+
+    def address(self, name: str) -> Address:
+        return _address(_text(self.required(name)))
+
+    def optional_integer(self, name: str) -> int | None:
+        value = self._given.get(name)
+        return None if value is None else _integer(value)
+
+    def optional_text(self, name: str) -> str | None:
+        value = self._given.get(name)
+        return None if value is None else _text(value)
+
+
+_OPERATIONS: Final[dict[str, tuple[int, Callable[..., Operation] | None]]] = {
+    "burn": (1, _burn),
+    "get": (1, _get),
+    "set": (2, _set),
+    "del": (1, _delete),
+    "emit": (2, _emit),
+    "fail": (1, _fail),
+    "transfer": (1, _transfer),
+    "try": (1, _try),
+    "schedule": (1, _schedule),
+    "cancel": (1, _cancel),
+    "extend": (1, _extend),
+}
+"""How many arguments each operation takes, and what checks them."""

@@ -1,0 +1,218 @@
+"""``schedule_timer``, ``cancel_timer`` and ``extend_timer`` as host calls see them (SPEC §4).
+
+Costs are charged by the caller before anything here looks at the arguments. The checks stand in SPEC's order; the first
+failure wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from validator.codec import keccak256
+from validator.errors import Rejection
+from validator.params import Parameters
+from validator.records import Timer
+from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_reserved
+from validator.world import World
+
+DEFAULT_HANDLER: Final = "handle_timer"
+LONGEST_HANDLER_BYTES: Final = 256
+TIERS: Final = ("economy", "standard", "fast", "urgent")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRequest:
+    """The arguments of ``schedule_timer``, as the program gave them."""
+
+    height: int
+    payload: bytes
+    handler: str = DEFAULT_HANDLER
+    fee_payer: Address | None = None
+    gas_limit: int | None = None
+    expires_at: int | None = None
+    max_fee_per_cycle: int | None = None
+    max_priority_fee_per_cycle: int | None = None
+    payer_cap: int | None = None
+    tier: str | None = None
+    bid_given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingTerms:
+    """What a block holds every schedule against."""
+
+    height: int
+    lane_price: int
+    p50_tip: int
+    parameters: Parameters
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What a transaction's sender lets timers of this transaction cost it."""
+
+    sender: Address
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A new timer; ``clamped_from`` is the stated priority fee where it was clamped."""
+
+    timer: Timer
+    clamped_from: int | None
+
+
+def timer_id_of(actor: bytes, height: int, payload: bytes, schedule_nonce: int) -> TimerId:
+    """``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``."""
+    return TimerId(keccak256(actor + height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big")))
+
+
+def schedule(
+    world: World, actor: Address, request: ScheduleRequest, terms: SchedulingTerms, allowance: Allowance | None
+) -> Accepted:
+    """Check a request and store its timer. ``allowance`` is ``None`` outside the transaction phase.
+
+    Raises :class:`Rejection` with the error's name; nothing is changed then.
+    """
+    parameters = terms.parameters
+    priority = _check_fees(request, terms)
+    _check_height(request.height, terms.height)
+    _check_sizes(request, parameters)
+    record = world.actor(actor)
+    assert record is not None, "only an actor schedules"
+    if record.live_timers >= parameters.max_timers_per_actor:
+        raise Rejection("TimerLimitReached")
+    fee_payer, payer_cap = _fee_payer(actor, request, allowance)
+    _check_gas_limit(request.gas_limit, parameters)
+    expires_at = _expiry(request, terms)
+    priority, clamped_from = _check_price(request, priority, terms)
+
+    chain = world.globals
+    timer = Timer(
+        timer_id=timer_id_of(actor, request.height, request.payload, record.schedule_nonce),
+        actor=actor,
+        trigger_height=request.height,
+        sequence=chain.next_sequence,
+        handler=request.handler,
+        payload=request.payload,
+        fee_payer=fee_payer,
+        gas_limit=request.gas_limit,
+        expires_at=expires_at,
+        max_fee_per_cycle=request.max_fee_per_cycle,
+        max_priority_fee_per_cycle=priority,
+        payer_cap=payer_cap,
+        default_max_fee=None,
+        scheduled_at=terms.height,
+    )
+    if allowance is not None and fee_payer != actor:
+        assert payer_cap is not None
+        allowance.left -= payer_cap
+    world.put_actor(actor, record._replace(schedule_nonce=record.schedule_nonce + 1))
+    world.globals = chain._replace(next_sequence=chain.next_sequence + 1)
+    world.add_timer(timer)
+    return Accepted(timer, clamped_from)
+
+
+def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
+    """Remove the actor's own timer. Raises ``NotFound`` or ``NotOwner``."""
+    timer = _own_timer(world, actor, timer_id)
+    world.remove_timer(timer)
+    return timer
+
+
+def extend(world: World, actor: Address, timer_id: bytes, expires_at: int, height: int, parameters: Parameters) -> Timer:
+    """Move the actor's own timer's expiry later. Raises ``NotFound``, ``NotOwner`` or ``TimerExpiryInvalid``."""
+    timer = _own_timer(world, actor, timer_id)
+    expires_at = min(expires_at, height + parameters.max_ttl)
+    if expires_at <= timer.expires_at or height > timer.expires_at:
+        raise Rejection("TimerExpiryInvalid")
+    extended = timer._replace(expires_at=expires_at)
+    world.update_timer(extended)
+    return extended
+
+
+# --- the checks of SPEC §4, in order ----------------------------------------------------------------------------------
+
+
+def _check_fees(request: ScheduleRequest, terms: SchedulingTerms) -> int | None:
+    if request.bid_given:
+        raise Rejection("TimerArgDeprecated")
+    for value in (request.max_fee_per_cycle, request.max_priority_fee_per_cycle, request.payer_cap):
+        if value is not None and not 0 <= value < PRICE_LIMIT:
+            raise Rejection("TimerFeeOutOfRange")
+    if request.tier is None:
+        return request.max_priority_fee_per_cycle
+    if request.max_priority_fee_per_cycle is not None:
+        raise Rejection("TimerFeeOutOfRange")
+    return terms.p50_tip * terms.parameters.priority_tiers[TIERS.index(request.tier)] // 10
+
+
+def _check_height(height: int, current: int) -> None:
+    if height <= current:
+        raise Rejection("TimerHeightNotInFuture")
+    if height >= HEIGHT_LIMIT:
+        raise Rejection("TimerHeightOutOfRange")
+
+
+def _check_sizes(request: ScheduleRequest, parameters: Parameters) -> None:
+    if len(request.payload) > parameters.max_timer_payload:
+        raise Rejection("TimerPayloadTooLarge")
+    if not 1 <= len(request.handler.encode()) <= LONGEST_HANDLER_BYTES:
+        raise Rejection("TimerHandlerInvalid")
+
+
+def _fee_payer(
+    actor: Address, request: ScheduleRequest, allowance: Allowance | None
+) -> tuple[Address, int | None]:
+    payer = actor if request.fee_payer is None else request.fee_payer
+    if payer == actor:
+        return payer, request.payer_cap
+    if is_reserved(payer) or allowance is None or payer != allowance.sender:
+        raise Rejection("TimerFeePayerForbidden")
+    cap = allowance.left if request.payer_cap is None else request.payer_cap
+    if not 1 <= cap <= allowance.left:
+        raise Rejection("TimerFeePayerForbidden")
+    return payer, cap
+
+
+def _check_gas_limit(gas_limit: int | None, parameters: Parameters) -> None:
+    if gas_limit is None:
+        return
+    if gas_limit < parameters.min_gas_limit_per_timer:
+        raise Rejection("TimerGasLimitTooLow")
+    if gas_limit > parameters.max_cycles_per_fire_auction_phase:
+        raise Rejection("TimerGasLimitTooHigh")
+
+
+def _expiry(request: ScheduleRequest, terms: SchedulingTerms) -> int:
+    latest = terms.height + terms.parameters.max_ttl
+    expires_at = latest if request.expires_at is None else min(request.expires_at, latest)
+    if expires_at < request.height:
+        raise Rejection("TimerExpiryInvalid")
+    return expires_at
+
+
+def _check_price(
+    request: ScheduleRequest, priority: int | None, terms: SchedulingTerms
+) -> tuple[int | None, int | None]:
+    """The stored priority, and the stated one where it was clamped."""
+    max_fee = request.max_fee_per_cycle
+    if max_fee is None:
+        return priority, None
+    if max_fee < terms.lane_price:
+        raise Rejection("TimerRejectedBelowBasefee")
+    headroom = max_fee - terms.lane_price
+    if priority is None or priority <= headroom:
+        return priority, None
+    return headroom, priority
+
+
+def _own_timer(world: World, actor: Address, timer_id: bytes) -> Timer:
+    timer = world.timer(timer_id)
+    if timer is None:
+        raise Rejection("NotFound")
+    if timer.actor != actor:
+        raise Rejection("NotOwner")
+    return timer

@@ -1,0 +1,182 @@
+"""The working set of one block: decoded records over the parent's state, with exact undo.
+
+Records are immutable, so a change is a new record under a key, and undoing one puts the former record back. A handler that
+fails is rolled back to the checkpoint taken before it; what remains at the end of the block is the block's batch of
+changes, from which the child state is derived and the scheduler's indexes are moved on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from validator.errors import Rejection
+from validator.records import (
+    GLOBALS,
+    LONG_STORAGE,
+    Account,
+    Actor,
+    Globals,
+    Timer,
+    account_key,
+    actor_key,
+    decode_record,
+    encode_record,
+    storage_key,
+    timer_id_key,
+)
+from validator.state import View
+from validator.types import TimerId
+
+Record = Any
+
+
+class Change(NamedTuple):
+    """One key's record before and after a block."""
+
+    key: bytes
+    before: Record | None
+    after: Record | None
+
+
+class World:
+    """Reads through to the parent's view; collects changes."""
+
+    def __init__(self, parent: View) -> None:
+        self._parent = parent
+        self._original: dict[bytes, Record | None] = {}
+        self._current: dict[bytes, Record | None] = {}
+        self._journal: list[tuple[bytes, Record | None]] = []
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> Record | None:
+        """The record under a key, as this block has it so far."""
+        if key in self._current:
+            return self._current[key]
+        data = self._parent.get(key)
+        record = None if data is None else decode_record(key, data)
+        self._original[key] = self._current[key] = record
+        return record
+
+    def put(self, key: bytes, record: Record | None) -> None:
+        """Put a record under a key; ``None`` removes it."""
+        self._journal.append((key, self.get(key)))
+        self._current[key] = record
+
+    def checkpoint(self) -> int:
+        """A mark to which :meth:`revert` can go back."""
+        return len(self._journal)
+
+    def revert(self, checkpoint: int) -> None:
+        """Undo every change made since the checkpoint."""
+        while len(self._journal) > checkpoint:
+            key, record = self._journal.pop()
+            self._current[key] = record
+
+    def changes(self) -> list[Change]:
+        """What the block changed, keys ascending."""
+        changed = sorted({key for key, _ in self._journal})
+        pairs = (Change(key, self._original[key], self._current[key]) for key in changed)
+        return [change for change in pairs if change.before != change.after]
+
+    @staticmethod
+    def batch(changes: list[Change]) -> dict[bytes, bytes | None]:
+        """Changes as state keys and values."""
+        return {
+            change.key: None if change.after is None else encode_record(change.key, change.after) for change in changes
+        }
+
+    # --- accounts ---------------------------------------------------------------------------------------------------
+
+    def account(self, address: bytes) -> Account:
+        account: Account | None = self.get(account_key(address))
+        return Account() if account is None else account
+
+    def balance(self, address: bytes) -> int:
+        return self.account(address).balance
+
+    def credit(self, address: bytes, amount: int) -> None:
+        if not amount:
+            return  # nothing comes to be by receiving nothing
+        account = self.account(address)
+        self.put(account_key(address), account._replace(balance=account.balance + amount))
+
+    def debit(self, address: bytes, amount: int) -> None:
+        """Take an amount. Raises ``InsufficientBalance`` where there is less."""
+        account = self.account(address)
+        if account.balance < amount:
+            raise Rejection("InsufficientBalance")
+        self.put(account_key(address), account._replace(balance=account.balance - amount))
+
+    def raise_nonce(self, address: bytes) -> None:
+        account = self.account(address)
+        self.put(account_key(address), account._replace(nonce=account.nonce + 1))
+
+    # --- actors -----------------------------------------------------------------------------------------------------
+
+    def actor(self, address: bytes) -> Actor | None:
+        actor: Actor | None = self.get(actor_key(address))
+        return actor
+
+    def put_actor(self, address: bytes, actor: Actor) -> None:
+        self.put(actor_key(address), actor)
+
+    def storage_get(self, address: bytes, key: str) -> bytes | None:
+        state_key = storage_key(address, key)
+        stored: bytes | None = self.get(state_key)
+        if stored is None or state_key[:1] != LONG_STORAGE:
+            return stored
+        return stored[4 + int.from_bytes(stored[:4], "big") :]
+
+    def storage_set(self, address: bytes, key: str, value: bytes) -> None:
+        state_key = storage_key(address, key)
+        if state_key[:1] == LONG_STORAGE:
+            raw = key.encode()
+            value = len(raw).to_bytes(4, "big") + raw + value
+        self.put(state_key, value)
+
+    def storage_delete(self, address: bytes, key: str) -> None:
+        self.put(storage_key(address, key), None)
+
+    # --- timers -----------------------------------------------------------------------------------------------------
+
+    def timer(self, timer_id: bytes) -> Timer | None:
+        """The live timer with this id."""
+        position: bytes | None = self.get(timer_id_key(timer_id))
+        if position is None:
+            return None
+        timer: Timer | None = self.get(b"t" + position)
+        return timer
+
+    def add_timer(self, timer: Timer) -> None:
+        """Store a new timer and count it for its actor and the chain."""
+        self.put(timer.key, timer)
+        self.put(timer_id_key(timer.timer_id), timer.key[1:])
+        self._count_live(timer, +1)
+
+    def update_timer(self, timer: Timer) -> None:
+        self.put(timer.key, timer)
+
+    def remove_timer(self, timer: Timer) -> None:
+        self.put(timer.key, None)
+        self.put(timer_id_key(TimerId(timer.timer_id)), None)
+        self._count_live(timer, -1)
+
+    def _count_live(self, timer: Timer, change: int) -> None:
+        actor = self.actor(timer.actor)
+        assert actor is not None, "a timer's actor exists"
+        self.put_actor(timer.actor, actor._replace(live_timers=actor.live_timers + change))
+        chain = self.globals
+        self.globals = chain._replace(live_timers=chain.live_timers + change)
+
+    # --- the chain --------------------------------------------------------------------------------------------------
+
+    @property
+    def globals(self) -> Globals:
+        record: Globals | None = self.get(GLOBALS)
+        assert record is not None, "the genesis state holds the chain's counters"
+        return record
+
+    @globals.setter
+    def globals(self, record: Globals) -> None:
+        self.put(GLOBALS, record)
