@@ -1,0 +1,67 @@
+"""From a scenario to the chain that it runs: keys, genesis, node settings. The same for both drivers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from blake3 import blake3
+
+from cluster.mutants import MUTANTS
+from cluster.mutants.base import RunCounter
+from cluster.scenario import Scenario
+from consensus.keys import SignatureScheme, Signer, ValidatorSet
+from consensus.simplex import SimplexConfig
+from validator.block import MAX_BLOCK_BYTES
+from validator.genesis import Genesis
+from validator.node import NodeConfig
+from validator.transition import Transition
+
+SKIP_SILENT_LEADER_VIEWS: Final = 16
+"""After so many views without a sign of a leader its views are nullified at once."""
+
+
+def chain_id(scenario: Scenario, seed: int) -> str:
+    """The chain's name: runs of another seed are other chains."""
+    return f"stampede-{scenario.name}-{seed}"
+
+
+def validator_signer(scheme: SignatureScheme, seed: int, index: int) -> Signer:
+    """A validator's signing key, which follows from the run's seed."""
+    secret = blake3(seed.to_bytes(8, "big") + index.to_bytes(8, "big"), derive_key_context="stampede validator key v1")
+    return scheme.signer(secret.digest())
+
+
+def validator_set(scheme: SignatureScheme, scenario: Scenario, seed: int) -> ValidatorSet:
+    """All validators' public keys, by index."""
+    keys = [validator_signer(scheme, seed, index).public_key for index in range(scenario.validators.count)]
+    return ValidatorSet(tuple(keys), scheme)
+
+
+def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Genesis:
+    """The genesis that every validator of the run starts from."""
+    return Genesis(
+        chain_id=chain_id(scenario, seed),
+        validators=validators.public_keys,
+        parameters=scenario.chain.parameters(),
+        accounts=scenario.load.genesis_accounts(seed),
+        actors=scenario.load.genesis_actors(seed),
+    )
+
+
+def node_config(scenario: Scenario) -> NodeConfig:
+    """The nodes' settings."""
+    section = scenario.consensus
+    simplex = SimplexConfig(
+        leader_timeout_ms=section.leader_timeout_ms,
+        advance_timeout_ms=section.advance_timeout_ms,
+        rebroadcast_ms=section.rebroadcast_ms,
+        skip_views=SKIP_SILENT_LEADER_VIEWS,
+        max_body_bytes=MAX_BLOCK_BYTES,
+    )
+    return NodeConfig(simplex=simplex, block_interval_ms=section.block_interval_ms)
+
+
+def transition_of(scenario: Scenario, index: int, counter: RunCounter) -> type[Transition]:
+    """The state transition that a validator runs: the production one, or its mutant's."""
+    mutant = scenario.validators.node(index).mutant
+    return Transition if mutant is None else MUTANTS[mutant].transition(counter)

@@ -1,0 +1,127 @@
+"""What a run leaves behind for its checks and its report: one record, whichever driver ran it.
+
+Times are milliseconds since the run began, wall clock or virtual. Nothing here comes from a validator's memory by any other
+way than what it serves to everybody: final blocks, their receipts, its status page, and moments at which the driver saw
+something happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cluster.scenario import Scenario
+from validator.genesis import Genesis
+
+Backend = Literal["live", "sim"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """A final block as one validator served it (``GET /blocks``)."""
+
+    block: bytes
+    """Canonical encoding of :class:`validator.block.Block`."""
+    receipts: bytes
+    """Canonical encoding of :class:`validator.block.BlockReceipts`."""
+    computed_root: bytes
+    """The state root that this validator's own execution gave."""
+
+
+@dataclass(slots=True)
+class ValidatorRecord:
+    """All that was collected from one validator."""
+
+    name: str
+    index: int
+    blocks: list[BlockRecord] = field(default_factory=list)
+    """From height 1 on, without gaps."""
+    status: dict[str, Any] | None = None
+    """Its last status page (``docs/http.md``), ``None`` where it never answered."""
+    balances: dict[str, int] = field(default_factory=dict)
+    """Balances it served at the end, by address text, for the accounts that the checks ask about."""
+    pending_timers: dict[str, bool] = field(default_factory=dict)
+    """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
+    mutant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finalization:
+    """A validator was seen to finalise a height."""
+
+    at_ms: float
+    validator: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at the network, for the progress line and the report's curves."""
+
+    at_ms: float
+    heights: tuple[int | None, ...]
+    """By validator index; ``None`` where it did not answer."""
+    fires: int
+    """Fires so far, at the highest validator."""
+    transactions: int
+    pending_timers: int
+    backlog: int
+    basefee_cycle: int
+    basefee_lane_timer: int
+
+
+@dataclass(slots=True)
+class FaultRecord:
+    """A fault of the scenario and what was seen of it."""
+
+    kind: str
+    target: str
+    at_height: int
+    begun_ms: float | None = None
+    ended_ms: float | None = None
+    """When the target was back: it answered again."""
+    bit: bool = False
+    """Whether it was seen to bite: the process was gone (another process id afterwards), messages were dropped …"""
+    evidence: str = ""
+    """What was seen, in words."""
+    height_when_begun: int = 0
+    height_when_ended: int | None = None
+
+
+@dataclass(slots=True)
+class LoadRecord:
+    """What the load generator says of itself."""
+
+    requests: int = 0
+    failures: int = 0
+    transactions_sent: int = 0
+    transactions_rejected: int = 0
+    process_exit: int | None = None
+    """Exit code of the Locust process; ``None`` in the simulator."""
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """Everything about one run."""
+
+    scenario: Scenario
+    backend: Backend
+    seed: int
+    commit: str
+    genesis: Genesis
+    validators: list[ValidatorRecord] = field(default_factory=list)
+    finalizations: list[Finalization] = field(default_factory=list)
+    proposals: dict[int, float] = field(default_factory=dict)
+    """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
+    samples: list[Sample] = field(default_factory=list)
+    faults: list[FaultRecord] = field(default_factory=list)
+    load: LoadRecord = field(default_factory=LoadRecord)
+    duration_ms: float = 0.0
+    interrupted: bool = False
+    """Ctrl-C, or a driver failure, ended the run early."""
+    problems: list[str] = field(default_factory=list)
+    """What went wrong around the run, one line each (a validator that never answered, Locust that died, …)."""
+    digest: str | None = None
+    """Rolling hash over every event, in the simulator."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Figures that only the driver knows (start-up time, messages, bytes, …)."""

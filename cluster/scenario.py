@@ -1,0 +1,283 @@
+"""Scenario files: what runs, under which load and faults, and when it is good enough.
+
+A scenario is YAML, checked whole before anything starts; an unknown or wrong field is one line with file, path and reason.
+The same scenario runs on the live testnet and on the simulator. ``docs/scenarios.md`` is the reference of its fields.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from cluster.errors import BadInput
+from consensus.types import fault_bound
+from loadgen.workloads import LoadPlan
+from validator.params import ParameterError, Parameters
+
+Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+
+
+class Section(BaseModel):
+    """A part of a scenario: unknown fields are refused, values are not coerced from other types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ChainSection(Section):
+    """The chain's parameters (SPEC §16) and what its genesis holds besides the load's accounts."""
+
+    preset: Literal["hardened"] | None = None
+    params: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _parameters_are_right(self) -> ChainSection:
+        try:
+            self.parameters()
+        except ParameterError as error:
+            raise ValueError(f"params.{error}") from None
+        return self
+
+    def parameters(self) -> Parameters:
+        return Parameters.from_names(self.params, self.preset)
+
+
+class NodeSection(Section):
+    """What is particular to one validator."""
+
+    name: Name | None = None
+    mutant: str | None = None
+    """A planted bug, by its name in ``cluster.mutants``."""
+
+    @field_validator("mutant")
+    @classmethod
+    def _mutant_is_known(cls, name: str | None) -> str | None:
+        from cluster.mutants import MUTANTS
+
+        if name is not None and name not in MUTANTS:
+            raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
+        return name
+
+
+class ValidatorsSection(Section):
+    """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
+
+    count: Annotated[int, Field(ge=1, le=512)] = 4
+    hosts: Annotated[int, Field(ge=1, le=512)] | None = None
+    """Live hosts (Ray actors) that carry them; by default one host a validator."""
+    nodes: list[NodeSection] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, given: Any) -> Any:
+        if isinstance(given, int) and not isinstance(given, bool):
+            return {"count": given}
+        if isinstance(given, list):
+            return {"count": max(1, len(given)), "nodes": [{} if node is None else node for node in given]}
+        return given
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ValidatorsSection:
+        if len(self.nodes) > self.count:
+            raise ValueError(f"nodes: {len(self.nodes)} entries for {self.count} validators")
+        if self.hosts is not None and self.hosts > self.count:
+            raise ValueError(f"hosts: {self.hosts} hosts for {self.count} validators")
+        most = -(-self.count // self.host_count)
+        if self.count > 3 and most > fault_bound(self.count):
+            raise ValueError(
+                f"hosts: {self.host_count} hosts put {most} validators on one, more than the {fault_bound(self.count)} whose loss"
+                f" {self.count} validators survive"
+            )
+        names = self.names
+        if len(set(names)) != len(names):
+            raise ValueError("nodes: two validators have the same name")
+        return self
+
+    @property
+    def host_count(self) -> int:
+        return self.count if self.hosts is None else self.hosts
+
+    @property
+    def names(self) -> list[str]:
+        """Every validator's name, by index; ``validator-<index>`` where none is given."""
+        return [self.node(i).name or f"validator-{i}" for i in range(self.count)]
+
+    def node(self, index: int) -> NodeSection:
+        return self.nodes[index] if index < len(self.nodes) else NodeSection()
+
+    def host_of(self, index: int) -> int:
+        """Which host carries a validator: round-robin."""
+        return index % self.host_count
+
+
+class ConsensusSection(Section):
+    """The protocol and its timeouts."""
+
+    protocol: Literal["simplex"] = "simplex"
+    block_interval_ms: Milliseconds = 250
+    """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
+    leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000
+    advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 3_000
+    rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
+
+    @model_validator(mode="after")
+    def _interval_below_timeout(self) -> ConsensusSection:
+        if self.block_interval_ms >= self.leader_timeout_ms:
+            raise ValueError(
+                f"block_interval_ms: {self.block_interval_ms} is not below leader_timeout_ms ({self.leader_timeout_ms})"
+            )
+        if self.leader_timeout_ms > self.advance_timeout_ms:
+            raise ValueError(
+                f"leader_timeout_ms: {self.leader_timeout_ms} is above advance_timeout_ms ({self.advance_timeout_ms})"
+            )
+        return self
+
+
+class LinksSection(Section):
+    """Links between validators, in the simulator."""
+
+    latency_ms: Annotated[float, Field(ge=0, le=60_000)] = 20.0
+    jitter_ms: Annotated[float, Field(ge=0, le=60_000)] = 5.0
+    loss: Annotated[float, Field(ge=0, le=0.9)] = 0.0
+    duplication: Annotated[float, Field(ge=0, le=0.9)] = 0.0
+
+
+class KillFault(Section):
+    """Kill a validator's host at a height, losing what was not synced, and start it again from its disk."""
+
+    kind: Literal["kill"]
+    target: Name
+    """A validator's name; everything on its host goes."""
+    at_height: Count
+    down_ms: Milliseconds = 2_000
+    """How long it stays down in the simulator. A live host is restarted by Ray at once."""
+
+
+Fault = KillFault
+
+
+class StopSection(Section):
+    """When the run ends."""
+
+    height: Count = 40
+    timeout_s: Annotated[int, Field(ge=1, le=86_400)] = 120
+    drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
+    """Blocks to finalise after the load stopped, so that what is under way settles."""
+
+
+class SuccessSection(Section):
+    """What a run must have reached to be conclusive, or to pass."""
+
+    heights_compared: Count = 30
+    transactions: Annotated[int, Field(ge=0)] = 50
+    """Least number of committed load transactions."""
+    fires: Annotated[int, Field(ge=0)] = 50
+    stall_ms: Annotated[int, Field(ge=1)] = 30_000
+    """Longest time without a final block, faults included."""
+
+
+class Scenario(Section):
+    """A whole scenario."""
+
+    name: Name
+    description: str = ""
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
+    chain: ChainSection = ChainSection()
+    validators: ValidatorsSection = ValidatorsSection()
+    consensus: ConsensusSection = ConsensusSection()
+    links: LinksSection = LinksSection()
+    load: LoadPlan = LoadPlan()
+    faults: list[Fault] = []
+    stop: StopSection = StopSection()
+    success: SuccessSection = SuccessSection()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Scenario:
+        for position, fault in enumerate(self.faults):
+            if fault.target not in self.validators.names:
+                raise ValueError(
+                    f"faults[{position}].target: no validator is named {fault.target!r};"
+                    f" there are {', '.join(self.validators.names)}"
+                )
+            if fault.at_height >= self.stop.height:
+                raise ValueError(
+                    f"faults[{position}].at_height: {fault.at_height} is not below stop.height ({self.stop.height})"
+                )
+        return self
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read and check a scenario file. Raises :class:`BadInput` with file, path and reason in one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        data = yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise BadInput(f"{path}: no YAML: {line}{_one_line(str(error.problem or error))}") from None
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: no YAML: {_one_line(str(error))}") from None
+    except RecursionError:
+        raise BadInput(f"{path}: no YAML: nested too deeply") from None
+    if not isinstance(data, dict):
+        raise BadInput(f"{path}: expected a mapping of scenario fields, got {type(data).__name__}")
+    try:
+        return Scenario.model_validate(data)
+    except ValidationError as error:
+        raise BadInput(f"{path}: {describe(error)}") from None
+
+
+def describe(error: ValidationError) -> str:
+    """The first problem, as ``path: reason`` in one line, and how many there are besides."""
+    problems = error.errors(include_url=False, include_context=False)
+    first = problems[0]
+    path = ""
+    for part in first["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
+        path, reason = f"{path}.{deeper[1]}", deeper[2]
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return _one_line(f"{path.lstrip('.') or 'scenario'}: {reason}{more}")
+
+
+_PATH_PREFIX: Final = re.compile(r"([\w.\[\]]+): (.*)", re.DOTALL)
+"""Our own checks of several fields begin with the path of the one that they are about."""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML that refuses a key given twice in one mapping: the first of the two would be lost in silence."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError, AttributeError):
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(None, None, f"cannot be read as {kind}", node.start_mark) from None
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"field {key!r} is given twice", key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)

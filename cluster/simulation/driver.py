@@ -1,0 +1,290 @@
+"""Runs a scenario on the simulator.
+
+The same validators, the same load users, the same faults and the same record as the live testnet; instead of sockets and
+wall clocks there is one queue of events, and one random source seeded by the run's seed. Load transactions reach the
+validators as events of virtual time, without HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from cluster.books import questions
+from cluster.chain import build_genesis, node_config, transition_of, validator_set, validator_signer
+from cluster.mutants.base import RunCounter
+from cluster.record import BlockRecord, FaultRecord, Finalization, RunRecord, Sample, ValidatorRecord
+from cluster.scenario import KillFault, Scenario
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.disk import MemoryDisk
+from cluster.simulation.links import Links
+from cluster.simulation.machine import Machine
+from consensus.keys import Ed25519Scheme, SignatureScheme
+from loadgen.workloads import LoadUser, Observation
+from validator.assembly import Validator, open_validator
+from validator.events import BlockFinal, Effect, Reply, Run
+from validator.executor import Build, Execute
+from validator.types import parse_address
+
+CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
+"""From a client to its validator."""
+SAMPLE_EVERY_MS: Final = 500
+LOAD_STARTS_MS: Final = 500
+ALL_BLOCKS: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    user: LoadUser
+    wires: tuple[bytes, ...]
+
+
+class Simulation:
+    """One run. ``run`` returns its record."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        commit: str,
+        on_sample: Callable[[Sample], None] | None = None,
+        on_notice: Callable[[str], None] | None = None,
+        scheme: SignatureScheme | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.clock = VirtualClock()
+        self.random = Random(seed)
+        self.links = Links(scenario.links, self.random)
+        self._on_sample, self._on_notice = on_sample, on_notice
+        self._scheme = Ed25519Scheme() if scheme is None else scheme
+        self._validators = validator_set(self._scheme, scenario, seed)
+        self._genesis = build_genesis(scenario, seed, self._validators)
+        self.record = RunRecord(scenario, "sim", seed, commit, self._genesis)
+        self.record.faults = [FaultRecord(f.kind, f.target, f.at_height) for f in scenario.faults]
+        self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
+        self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
+        self._submissions: dict[int, _Submission] = {}
+        self._request = 0
+        self._load_running = True
+        self._pending_faults = list(range(len(scenario.faults)))
+        self._best_height = 0
+
+    def run(self) -> RunRecord:
+        """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
+        for machine in self.machines:
+            machine.start()
+        for user in self._users:
+            self._schedule_user(user, LOAD_STARTS_MS + user.first_delay_ms)
+        self._schedule_sample()
+        limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
+        try:
+            while not self._is_over() and self.clock.now_us < limit_us and self.clock.step():
+                pass
+        except KeyboardInterrupt:
+            self.record.interrupted = True
+        self._collect()
+        return self.record
+
+    # --- set-up -------------------------------------------------------------------------------------------------------
+
+    def _machine(self, index: int, name: str) -> Machine:
+        counter = RunCounter()
+        transition = transition_of(self.scenario, index, counter)
+        signer = validator_signer(self._scheme, self.record.seed, index)
+        config = node_config(self.scenario)
+
+        def boot(disk: MemoryDisk) -> Validator:
+            return open_validator(disk, self._genesis, index, signer, self._validators, config, transition)
+
+        machine = Machine(index, name, self.clock, boot, self._send, self._observe)
+        machine.tally.mutant_runs = counter
+        return machine
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
+        recipients = range(len(self.machines)) if recipient is None else (recipient,)
+        for target in recipients:
+            if target != sender:
+                for delay_us in self.links.delays_us():
+                    self._schedule_message(sender, target, payload, delay_us)
+
+    def _schedule_message(self, sender: int, target: int, payload: bytes, delay_us: int) -> None:
+        machine = self.machines[target]
+        self.clock.after(delay_us, f"{sender}>{target}", payload, lambda: machine.receive(sender, payload))
+
+    def _observe(self, index: int, effect: Effect) -> None:
+        match effect:
+            case BlockFinal(height=height):
+                self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
+                if height > self._best_height:
+                    self._best_height = height
+                    self._on_new_height()
+            case Run(job=Build() | Execute() as job):
+                self._note_proposal(job)
+            case Reply(request, results):
+                submission = self._submissions.pop(request)
+                for wire, result in zip(submission.wires, results, strict=True):
+                    if result.error is not None:
+                        self.record.load.transactions_rejected += 1
+                        submission.user.rejected(wire)
+            case _:
+                pass
+
+    def _note_proposal(self, job: Build | Execute) -> None:
+        """A height's block was first seen anywhere: when building it began."""
+        height = job.block.header.height if isinstance(job, Execute) else self._best_height + 1
+        self.record.proposals.setdefault(height, self.clock.now_ms)
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def _on_new_height(self) -> None:
+        for number in list(self._pending_faults):
+            fault = self.scenario.faults[number]
+            if self._best_height >= fault.at_height:
+                self._pending_faults.remove(number)
+                self.clock.after(0, f"fault {number}", b"", lambda n=number, f=fault: self._kill(n, f))  # type: ignore[misc]
+        if self._best_height >= self.scenario.stop.height and self._load_running:
+            self._load_running = False
+            self._notice(f"height {self._best_height}: the load stops, draining")
+
+    def _kill(self, number: int, fault: KillFault) -> None:
+        record = self.record.faults[number]
+        names = self.scenario.validators.names
+        host = self.scenario.validators.host_of(names.index(fault.target))
+        victims = [m for m in self.machines if self.scenario.validators.host_of(m.index) == host and m.is_up]
+        record.begun_ms, record.height_when_begun = self.clock.now_ms, self._best_height
+        for machine in victims:
+            machine.crash(self.random)
+        record.bit = bool(victims) and not any(machine.is_up for machine in victims)
+        self._notice(f"height {self._best_height}: killed {', '.join(m.name for m in victims) or 'nothing'}")
+        delay_us = fault.down_ms * MICROSECONDS_A_MILLISECOND
+        self.clock.after(delay_us, f"restart {number}", b"", lambda: self._restart(record, victims))
+
+    def _restart(self, record: FaultRecord, victims: list[Machine]) -> None:
+        for machine in victims:
+            machine.start()
+        record.ended_ms, record.height_when_ended = self.clock.now_ms, self._best_height
+        recovered = [m.validator.executor.recovered_height for m in victims if m.validator is not None]
+        record.evidence = f"down from height {record.height_when_begun} to {self._best_height}, recovered height {recovered}"
+        self._notice(f"height {self._best_height}: {', '.join(m.name for m in victims)} is back")
+
+    # --- load ---------------------------------------------------------------------------------------------------------
+
+    def _schedule_user(self, user: LoadUser, delay_ms: int) -> None:
+        delay_us = delay_ms * MICROSECONDS_A_MILLISECOND
+        self.clock.after(delay_us, f"user {user.number}", b"", lambda: self._turn(user))
+
+    def _turn(self, user: LoadUser) -> None:
+        if not self._load_running:
+            return
+        self._schedule_user(user, user.interval_ms)
+        machine = self.machines[(user.number + self.random.randrange(len(self.machines))) % len(self.machines)]
+        if machine.validator is None:
+            self.record.load.failures += 1
+            return
+        wires = tuple(user.next_transactions(_observation(machine.validator, user)))
+        if not wires:
+            return
+        self.record.load.requests += 1
+        self.record.load.transactions_sent += len(wires)
+        self._request += 1
+        request = self._request
+        self._submissions[request] = _Submission(user, wires)
+        label = f"submit {user.number}>{machine.index}"
+        self.clock.after(CLIENT_DELAY_US, label, b"".join(wires), lambda: self._submit(machine, request))
+
+    def _submit(self, machine: Machine, request: int) -> None:
+        submission = self._submissions[request]
+        if machine.is_up:
+            machine.submit(request, submission.wires)
+        else:
+            self.record.load.failures += 1
+            submission.user.undelivered(list(submission.wires))
+
+    # --- samples and the end ------------------------------------------------------------------------------------------
+
+    def _schedule_sample(self) -> None:
+        self.clock.after(SAMPLE_EVERY_MS * MICROSECONDS_A_MILLISECOND, "sample", b"", self._sample)
+
+    def _sample(self) -> None:
+        self._schedule_sample()
+        best = max(self.machines, key=lambda m: (m.tally.newest.height if m.tally.newest else 0, -m.index))
+        newest, tally = best.tally.newest, best.tally
+        sample = Sample(
+            at_ms=self.clock.now_ms,
+            heights=tuple(m.validator.node.height if m.validator else None for m in self.machines),
+            fires=tally.fires,
+            transactions=tally.executed_transactions,
+            pending_timers=tally.pending_timers,
+            backlog=tally.backlog,
+            basefee_cycle=newest.basefee_cycle if newest else 0,
+            basefee_lane_timer=newest.basefee_lane_timer if newest else 0,
+        )
+        self.record.samples.append(sample)
+        if self._on_sample is not None:
+            self._on_sample(sample)
+
+    def _is_over(self) -> bool:
+        """Whether every validator that still takes part has drained."""
+        goal = self.scenario.stop.height + self.scenario.stop.drain_blocks
+        if self._best_height < goal or any(not machine.is_up for machine in self.machines):
+            return False
+        nodes = [machine.validator.node for machine in self.machines if machine.validator is not None]
+        return all(node.height >= goal or node.diverged is not None for node in nodes)
+
+    def _collect(self) -> None:
+        record = self.record
+        record.duration_ms, record.digest = self.clock.now_ms, self.clock.digest()
+        record.metrics["events"] = self.clock.events
+        record.metrics["messages_sent"] = self.links.sent
+        record.metrics["messages_dropped"] = self.links.dropped
+        for machine in self.machines:
+            found = ValidatorRecord(machine.name, machine.index, mutant=self.scenario.validators.node(machine.index).mutant)
+            if machine.validator is None:
+                record.problems.append(f"{machine.name} was still down at the end")
+            else:
+                found.blocks = [BlockRecord(*item) for item in machine.validator.executor.pages.blocks(1, ALL_BLOCKS)]
+                found.status = machine.status()
+            record.validators.append(found)
+        self._ask()
+
+    def _ask(self) -> None:
+        """What the checks want to know of everybody's final state."""
+        longest = max(self.record.validators, key=lambda v: (len(v.blocks), v.mutant is None))
+        asked = questions(self._genesis, longest.blocks)
+        for machine, found in zip(self.machines, self.record.validators, strict=True):
+            if machine.validator is None:
+                continue
+            pages = machine.validator.executor.pages
+            found.balances = {text: pages.account(parse_address(text))["balance"] for text in asked.accounts}
+            found.pending_timers = {text: pages.timer(bytes.fromhex(text)) is not None for text in asked.timers}
+
+    def _notice(self, text: str) -> None:
+        if self._on_notice is not None:
+            self._on_notice(text)
+
+
+def _observation(validator: Validator, user: LoadUser) -> Observation:
+    header, pages = validator.executor.final_header, validator.executor.pages
+    return Observation(
+        height=header.height,
+        confirmed_nonce=pages.account(user.address)["nonce"],
+        basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
+        basefee_cell=int.from_bytes(header.basefee_cell, "big"),
+        basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
+        live_timers=pages.account(user.actor)["live_timers"],
+    )
+
+
+def simulate(
+    scenario: Scenario,
+    seed: int,
+    commit: str = "unknown",
+    on_sample: Callable[[Sample], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> RunRecord:
+    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests."""
+    return Simulation(scenario, seed, commit, on_sample, on_notice).run()

@@ -1,0 +1,186 @@
+"""One simulated machine: a real validator on a disk of memory, driven in virtual time.
+
+It performs the same effects as a live host does. Jobs of the executor run one at a time, each at the moment at which it is
+done, so a crash loses a job that is under way; appends reach the disk at once and become durable when their sync is done.
+A crash ends the incarnation: whatever was scheduled for it before is not delivered any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.disk import MemoryDisk
+from cluster.status import Tally, status_page
+from validator.assembly import Validator
+from validator.events import (
+    Append,
+    BlockFinal,
+    BlockNotarized,
+    CancelTimer,
+    Completed,
+    Diverged,
+    Effect,
+    Event,
+    EvidenceFound,
+    Message,
+    PeerFault,
+    ReplaceJournal,
+    Reply,
+    Run,
+    Send,
+    SetTimer,
+    Started,
+    Submit,
+    Synced,
+    Timeout,
+    TimerName,
+)
+from validator.executor import Build, Execute, Job
+from validator.journal import JOURNAL_FILE
+
+SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
+"""How long an fsync takes."""
+JOB_US: Final = 1 * MICROSECONDS_A_MILLISECOND
+"""How long an executor's job takes."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """One validator's machine."""
+
+    index: int
+    name: str
+    clock: VirtualClock
+    boot: Callable[[MemoryDisk], Validator]
+    """Opens the validator on a disk."""
+    send: Callable[[int, int | None, bytes], None]
+    """``send(sender, recipient, payload)``."""
+    observe: Callable[[int, Effect], None]
+    """Told of effects that are for observers."""
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    tally: Tally = field(default_factory=lambda: Tally(starts=0))
+    validator: Validator | None = None
+    """``None`` while the machine is down."""
+    incarnation: int = 0
+    _timers: dict[TimerName, int] = field(default_factory=dict)
+    _timer_number: int = 0
+    _jobs: deque[Job] = field(default_factory=deque)
+
+    @property
+    def is_up(self) -> bool:
+        return self.validator is not None
+
+    def start(self) -> None:
+        """Boot from the disk, and begin."""
+        self.validator = self.boot(self.disk)
+        self.tally.starts += 1
+        self.deliver(Started())
+
+    def crash(self, random: Random) -> None:
+        """Stop at once; what was not synced is lost, in part."""
+        assert self.validator is not None
+        self.validator.executor.close()
+        self.validator = None
+        self.incarnation += 1
+        self._timers.clear()
+        self._jobs.clear()
+        self.disk.crash(random)
+
+    def deliver(self, event: Event) -> None:
+        """Give the node an event now and perform what follows."""
+        if self.validator is None:
+            return
+        for effect in self.validator.node.handle(self.clock.now_ms, event):
+            self._perform(effect)
+
+    def submit(self, request: int, transactions: tuple[bytes, ...]) -> None:
+        """A client's transactions arrive."""
+        self.deliver(Submit(request, transactions))
+
+    def receive(self, sender: int, payload: bytes) -> None:
+        """A peer's message arrives."""
+        self.deliver(Message(sender, payload))
+
+    def status(self) -> dict[str, Any] | None:
+        """The status page, or ``None`` while the machine is down."""
+        if self.validator is None:
+            return None
+        process = {"pid": None, "hash_seed": None}
+        return status_page(self.name, self.index, self.validator, self.tally, [], process)
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(recipient, payload):
+                self.send(self.index, recipient, payload)
+            case SetTimer(timer, delay_ms):
+                self._set_timer(timer, delay_ms)
+            case CancelTimer(timer):
+                self._timers.pop(timer, None)
+            case Run(job):
+                self._enqueue(job)
+            case Append(token, data):
+                self._append(token, data)
+            case ReplaceJournal(data):
+                self.disk.replace(JOURNAL_FILE, data)
+            case BlockFinal():
+                self.tally.note_final(effect)
+                self.observe(self.index, effect)
+            case PeerFault():
+                self.tally.note_fault(effect)
+            case Reply() | BlockNotarized() | Diverged() | EvidenceFound():
+                self.observe(self.index, effect)
+
+    def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
+        """Schedule for this incarnation only."""
+        incarnation = self.incarnation
+
+        def run() -> None:
+            if self.incarnation == incarnation:
+                call()
+
+        self.clock.after(delay_us, f"{self.index} {label}", content, run)
+
+    def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
+        self._timer_number += 1
+        number = self._timers[timer] = self._timer_number
+
+        def expire() -> None:
+            if self._timers.get(timer) == number:
+                del self._timers[timer]
+                self.deliver(Timeout(timer))
+
+        self._later(delay_ms * MICROSECONDS_A_MILLISECOND, f"timer {timer.owner} {timer.number}", b"", expire)
+
+    def _append(self, token: int, data: bytes) -> None:
+        self.disk.append(JOURNAL_FILE, data)
+
+        def synced() -> None:
+            self.disk.sync(JOURNAL_FILE)
+            self.deliver(Synced(token))
+
+        self._later(SYNC_US, f"sync {token}", data, synced)
+
+    def _enqueue(self, job: Job) -> None:
+        if isinstance(job, Build | Execute):
+            self.observe(self.index, Run(job))
+        self._jobs.append(job)
+        if len(self._jobs) == 1:
+            self._schedule_job()
+
+    def _schedule_job(self) -> None:
+        self._later(JOB_US, f"job {type(self._jobs[0]).__name__}", b"", self._run_job)
+
+    def _run_job(self) -> None:
+        assert self.validator is not None
+        result = self.validator.executor.run(self._jobs[0])
+        self._jobs.popleft()
+        if self._jobs:
+            self._schedule_job()
+        self.deliver(Completed(result))
