@@ -24,7 +24,7 @@ from consensus.keys import Signer, ValidatorSet
 from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
-from consensus.simplex import Simplex, SimplexConfig
+from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
 from consensus.types import Digest, Token, ValidatorIndex, View
 from validator.block import header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
@@ -304,7 +304,8 @@ class Node:
                 case engine_border.Report(evidence):
                     self._effects.append(EvidenceFound(type(evidence).__name__, encode_evidence(evidence)))
                 case engine_border.Rejected(sender, reason):
-                    self._fault(sender, reason)
+                    if reason not in HARMLESS_REASONS:
+                        self._fault(sender, reason)
                 case engine_border.Nullified() | engine_border.ViewEntered():
                     pass
 

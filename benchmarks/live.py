@@ -1,0 +1,81 @@
+"""End to end: blocks/s, fires/s and finality latency of four validators, live on Ray and in the simulator.
+
+The live testnet runs twice: idle at full speed (no load, no block interval), and under a timer flood. The simulator runs the
+flood scenario in virtual time; what it reports a second is a second of the wall clock.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from reporting import Metric, run_benchmark
+
+from cluster.books import keep_books
+from cluster.live.driver import run_live
+from cluster.measures import metrics as run_metrics
+from cluster.record import RunRecord
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+
+SEED = 1
+COMMIT = "benchmark"
+FLOOD_USERS: list[dict[str, Any]] = [
+    {"workload": "heartbeat", "count": 8, "interval_ms": 500},
+    {"workload": "flood", "count": 6, "interval_ms": 250, "options": {"timers": 40, "spread_blocks": 8, "burn": 4000}},
+]
+
+
+def main() -> None:
+    run_benchmark(__doc__, measure)
+
+
+def measure(quick: bool) -> list[Metric]:
+    """All metrics of this benchmark."""
+    idle = _live(_scenario("idle", 60 if quick else 400, interval_ms=0, users=[]))
+    flood = _scenario("flood", 60 if quick else 240, interval_ms=100, users=FLOOD_USERS)
+    loaded = _live(flood)
+    began = time.perf_counter()
+    simulated_record = simulate(flood, SEED, COMMIT)
+    wall_seconds = time.perf_counter() - began
+    simulated = run_metrics(keep_books(simulated_record))
+    return [
+        Metric("blocks_per_second", idle["blocks_per_second"], "blocks/s, live, idle", goal=20),
+        Metric("finality_latency_ms", idle["finality_latency_p50_ms"], "ms p50, live, idle"),
+        Metric("startup_seconds", idle["startup_seconds"], "s to the first block, live", goal=8, at_least=False),
+        Metric("loaded_blocks_per_second", loaded["blocks_per_second"], "blocks/s, live, flood"),
+        Metric("fires_per_second", loaded["fires_per_second"], "fires/s, live, flood"),
+        Metric("loaded_finality_latency_ms", loaded["finality_latency_p50_ms"], "ms p50, live, flood"),
+        Metric("simulated_blocks_per_second", simulated["heights"] / wall_seconds, "blocks/wall s, sim, flood"),
+        Metric("simulated_fires_per_second", simulated["fires"] / wall_seconds, "fires/wall s, sim, flood"),
+        Metric("simulated_finality_latency_ms", simulated["finality_latency_p50_ms"], "virtual ms p50, sim, flood"),
+        Metric("simulated_speedup", simulated_record.duration_ms / 1_000 / wall_seconds, "virtual s/wall s"),
+    ]
+
+
+def _scenario(name: str, height: int, interval_ms: int, users: list[dict[str, Any]]) -> Scenario:
+    return Scenario.model_validate(
+        {
+            "name": name,
+            "validators": 4,
+            "consensus": {"block_interval_ms": interval_ms},
+            "load": {"users": users},
+            "stop": {"height": height, "drain_blocks": 2, "timeout_s": 300},
+        }
+    )
+
+
+def _live(scenario: Scenario) -> dict[str, float]:
+    folder = Path(tempfile.mkdtemp(prefix="stampede-benchmark-"))
+    try:
+        record: RunRecord = run_live(scenario, SEED, COMMIT, folder, lambda _sample: None, print)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return run_metrics(keep_books(record))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The ``stampede`` command.
+
+Exit codes: 0 pass, 1 fail, 2 bad input or usage, 3 inconclusive. Whatever is wrong with what the user gave is one line on
+standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from cluster.errors import BadInput, ExitCode, HarnessError
+
+MAX_SEED = 2**64 - 1
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry of the console command; returns the exit code."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        options = _parser().parse_args(arguments)
+        code: int = options.command(options)
+    except HarnessError as error:
+        print(f"stampede: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("stampede: interrupted", file=sys.stderr)
+        return ExitCode.INCONCLUSIVE
+    return code
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """A polite kill ends a run like Ctrl-C: nothing is left behind, and what is known is written."""
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="stampede", description="A testnet harness for chains whose actors schedule their own future.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+
+    run = commands.add_parser("run", help="run a scenario and judge it")
+    run.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
+    run.add_argument("--backend", choices=("live", "sim"), default="live", help="real hosts on Ray, or the simulator")
+    run.add_argument("--seed", type=_seed, metavar="N", help="overrides the scenario's seed")
+    run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
+    run.set_defaults(command=_run)
+
+    verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
+    verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
+    verify.set_defaults(command=_verify_run)
+    return parser
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: expected an integer from 0 to 2**64 - 1")
+    return int(text)
+
+
+def _run(options: Any) -> int:
+    from cluster.running import run_scenario
+
+    verdict, _ = run_scenario(options.scenario, options.backend, options.seed, options.out)
+    return verdict.exit_code
+
+
+def _verify_run(options: Any) -> int:
+    from cluster.verify import verify_run
+
+    return verify_run(options.run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
