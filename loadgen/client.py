@@ -1,0 +1,162 @@
+"""A small synchronous client of a validator's HTTP interface (``docs/http.md``).
+
+Nothing is retried: a caller sees each failure, as one of the :class:`ClientError` tree, and decides. A client is safe
+to use from several threads.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import urllib3
+
+from validator.types import address_text
+
+MESSAGEPACK: Final = "application/msgpack"
+DEFAULT_TIMEOUT_S: Final = 5.0
+CONNECTIONS: Final = 4
+MAX_ERROR_TEXT: Final = 500
+
+Page = dict[str, Any]
+BlockTriple = tuple[bytes, bytes, bytes]
+"""The canonical encodings of a block and of its receipts, and the state root that the validator computed."""
+
+
+class ClientError(Exception):
+    """A request had no good answer. One line."""
+
+
+class Unreachable(ClientError):
+    """No answer at all: nobody listens, the connection broke, or the time was up."""
+
+
+class BadAnswer(ClientError):
+    """An answer that is not what ``docs/http.md`` promises."""
+
+
+class Refused(ClientError):
+    """The validator answered with an error; ``status`` is the HTTP status, ``reason`` its line."""
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        super().__init__(f"{url}: status {status}: {reason}")
+        self.status = status
+        self.reason = reason
+
+
+class NotFound(Refused):
+    """There is no such thing (status 404)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostResult:
+    """What became of a posted transaction: ``error`` is ``None`` where the mempool took it."""
+
+    transaction_hash: bytes
+    error: str | None
+
+
+class ValidatorClient:
+    """Talks to one validator. Every method raises :class:`ClientError`."""
+
+    def __init__(self, endpoint: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """``endpoint`` is ``http://host:port``; ``timeout_s`` bounds connecting and each wait for bytes, in seconds."""
+        self.endpoint = endpoint.rstrip("/")
+        self._pool = urllib3.PoolManager(
+            maxsize=CONNECTIONS, retries=False, timeout=urllib3.Timeout(connect=timeout_s, read=timeout_s)
+        )
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.clear()
+
+    def __enter__(self) -> ValidatorClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def post_transactions(self, transactions: list[bytes]) -> list[PostResult]:
+        """Submit signed transactions; results are in order."""
+        body = msgspec.msgpack.encode(transactions)
+        page = self._json("POST", "/transactions", body=body, headers={"Content-Type": MESSAGEPACK})
+        try:
+            results = [PostResult(bytes.fromhex(item["hash"]), item["error"]) for item in page["results"]]
+        except (KeyError, TypeError, ValueError):
+            raise BadAnswer(f"{self.endpoint}/transactions: no list of results") from None
+        if len(results) != len(transactions):
+            raise BadAnswer(
+                f"{self.endpoint}/transactions: {len(results)} results for {len(transactions)} transactions"
+            )
+        return results
+
+    def status(self) -> Page:
+        return self._json("GET", "/status")
+
+    def block(self, height: int) -> Page:
+        """The final block at a height, in words. Raises :class:`NotFound`."""
+        return self._json("GET", f"/blocks/{height}")
+
+    def blocks(self, first: int, count: int) -> list[BlockTriple]:
+        """Final blocks from height ``first`` on, at most ``count`` (1 to 256), as many as there are."""
+        path = f"/blocks?from={first}&count={count}"
+        data = self._request("GET", path, headers={"Accept": MESSAGEPACK})
+        return self._decode(path, data, list[BlockTriple])
+
+    def block_triple(self, height: int) -> BlockTriple:
+        """One final block with its receipts. Raises :class:`NotFound`."""
+        path = f"/blocks/{height}"
+        return self._decode(path, self._request("GET", path, headers={"Accept": MESSAGEPACK}), BlockTriple)
+
+    def receipt(self, transaction_hash: bytes) -> Page:
+        """Raises :class:`NotFound` until the transaction is final."""
+        return self._json("GET", f"/receipts/{transaction_hash.hex()}")
+
+    def account(self, address: bytes) -> Page:
+        return self._json("GET", f"/accounts/{address_text(address)}")
+
+    def timer(self, timer_id: bytes) -> Page:
+        """A pending timer. Raises :class:`NotFound` where it is not pending."""
+        return self._json("GET", f"/timers/{timer_id.hex()}")
+
+    def metrics(self) -> str:
+        """Prometheus text."""
+        return self._request("GET", "/metrics").decode("utf-8", "replace")
+
+    def _decode(self, path: str, data: bytes, kind: Any) -> Any:
+        try:
+            return msgspec.msgpack.decode(data, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise BadAnswer(f"{self.endpoint}{path}: {error}") from None
+
+    def _json(self, method: str, path: str, **options: Any) -> Page:
+        data = self._request(method, path, **options)
+        try:
+            page = json.loads(data)
+        except ValueError:
+            page = None
+        if not isinstance(page, dict):
+            raise BadAnswer(f"{self.endpoint}{path}: no JSON object")
+        return page
+
+    def _request(self, method: str, path: str, **options: Any) -> bytes:
+        url = self.endpoint + path
+        try:
+            answer = self._pool.request(method, url, redirect=False, **options)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"{url}: {' '.join(str(error).split())}") from None
+        if answer.status == 200:
+            return answer.data
+        kind = NotFound if answer.status == 404 else Refused
+        raise kind(url, answer.status, _reason(answer.data))
+
+
+def _reason(data: bytes) -> str:
+    """The line of an error page, or the beginning of whatever came instead."""
+    try:
+        reason = json.loads(data)["error"]
+    except (ValueError, KeyError, TypeError):
+        reason = data.decode("utf-8", "replace")
+    return " ".join(str(reason).split())[:MAX_ERROR_TEXT]

@@ -1,0 +1,132 @@
+"""What a run of the load generator is told (the plan file) and what it says of itself (the statistics).
+
+Both are JSON. The plan file is written by whoever starts the load; the statistics by :mod:`loadgen.run` when it ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+
+from loadgen.workloads import LoadPlan, LoadUser
+from validator.params import ParameterError, Parameters
+
+MAX_REASONS = 20
+"""So many different errors or rejections are told apart in the statistics; the rest is summed up as ``other``."""
+
+OTHER_REASONS = "other"
+
+
+class PlanError(Exception):
+    """A plan file is missing or wrong. One line."""
+
+
+class RunPlan(BaseModel):
+    """The plan file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    chain_id: str
+    seed: Annotated[int, Field(ge=0, lt=2**64)]
+    endpoints: Annotated[list[str], Field(min_length=1)]
+    """The validators, as ``http://host:port``."""
+    load: LoadPlan
+    params: dict[str, Any] = {}
+    """The chain's parameters that differ from the defaults, by their ``LIKE_THIS`` names."""
+    run_time_s: Annotated[int, Field(ge=1, le=86_400)] = 3_600
+    """Seconds after which the load ends by itself."""
+    stats_file: str
+    """Where the statistics go."""
+
+    @field_validator("endpoints")
+    @classmethod
+    def _endpoints_are_urls(cls, endpoints: list[str]) -> list[str]:
+        for endpoint in endpoints:
+            if not endpoint.startswith("http://") or endpoint.endswith("/"):
+                raise ValueError(f"{endpoint!r} is no endpoint: expected http://host:port")
+        return endpoints
+
+    @field_validator("params")
+    @classmethod
+    def _parameters_are_right(cls, params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            Parameters.from_names(params)
+        except ParameterError as error:
+            raise ValueError(str(error)) from None
+        return params
+
+    @staticmethod
+    def read(path: Path) -> RunPlan:
+        """Read and check a plan file. Raises :class:`PlanError`."""
+        try:
+            return RunPlan.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise PlanError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            reason = " ".join(first["msg"].removeprefix("Value error, ").split())
+            raise PlanError(f"{path}: {place or 'plan'}: {reason}") from None
+
+    @property
+    def process_count(self) -> int:
+        """Locust processes: as planned, but none without users."""
+        return min(self.load.processes, self.load.user_count)
+
+    def share(self, process: int) -> list[LoadUser]:
+        """The users of one process, dealt round-robin."""
+        numbers = range(process, self.load.user_count, max(1, self.process_count))
+        return self.load.build_users(self.seed, self.chain_id, Parameters.from_names(self.params), numbers)
+
+    def share_file(self, process: int) -> Path:
+        """Where one process leaves its share of the statistics."""
+        return Path(f"{self.stats_file}.{process}")
+
+
+class Statistics(BaseModel):
+    """What happened, in one process or in all of them."""
+
+    requests: int = 0
+    """HTTP requests of every kind."""
+    failures: int = 0
+    """Requests without a good answer: no connection, a time-out, an error status."""
+    transactions_sent: int = 0
+    """Transactions that a validator answered for, those sent again included."""
+    transactions_rejected: int = 0
+    """Those among them that the mempool refused."""
+    errors: dict[str, int] = {}
+    """Failures by reason."""
+    rejections: dict[str, int] = {}
+    """Refused transactions by reason."""
+
+    def plus(self, other: Statistics) -> Statistics:
+        """The sum of two."""
+        return Statistics(
+            requests=self.requests + other.requests,
+            failures=self.failures + other.failures,
+            transactions_sent=self.transactions_sent + other.transactions_sent,
+            transactions_rejected=self.transactions_rejected + other.transactions_rejected,
+            errors=bounded_reasons(Counter(self.errors) + Counter(other.errors)),
+            rejections=bounded_reasons(Counter(self.rejections) + Counter(other.rejections)),
+        )
+
+
+def bounded_reasons(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent reasons; all others are one."""
+    kept = dict(counts.most_common(MAX_REASONS))
+    rest = counts.total() - sum(kept.values())
+    if rest:
+        kept[OTHER_REASONS] = kept.get(OTHER_REASONS, 0) + rest
+    return kept
+
+
+def write_json(path: Path, value: BaseModel | dict[str, Any]) -> None:
+    """Write a whole file or none: a reader never sees half of it."""
+    data = value.model_dump_json() if isinstance(value, BaseModel) else TypeAdapter(dict).dump_json(value).decode()
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(data + "\n", encoding="utf-8")
+    os.replace(temporary, path)

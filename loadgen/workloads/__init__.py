@@ -1,0 +1,24 @@
+"""Workloads: what the users of a load do, pure and free of Locust, for the live testnet and the simulator alike.
+
+A :class:`LoadPlan` (the ``load`` section of a scenario) says how many users of which workload there are. From it and
+the run's seed follow the genesis accounts and actors and the :class:`LoadUser` objects, which turn an
+:class:`Observation` of the chain into signed transactions. No sockets, no clock; randomness is seeded.
+"""
+
+from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
+from loadgen.workloads.plan import FUNDING, LoadPlan, UserGroup
+from loadgen.workloads.registry import WORKLOADS
+from loadgen.workloads.user import LoadUser
+
+__all__ = [
+    "FUNDING",
+    "WORKLOADS",
+    "Intent",
+    "LoadPlan",
+    "LoadUser",
+    "Member",
+    "Observation",
+    "Options",
+    "UserGroup",
+    "Workload",
+]

@@ -1,0 +1,106 @@
+"""What a workload is: a source of intents, one small object a user, pure and deterministic.
+
+A workload sees :class:`Observation` and draws from its own seeded random source; it knows nothing of keys, nonces and
+fees, which are the :class:`loadgen.workloads.user.LoadUser`'s. To add a workload: a file with an :class:`Options`
+model and a :class:`Workload` subclass, and its name in ``registry.py``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from loadgen.workloads.script import Script, cost_of, encode_script
+from validator.params import Parameters
+from validator.transactions import Action, Call
+from validator.types import Address
+
+LOAD_HANDLER = "run"
+"""The handler that load transactions call; ``builtin:script`` treats all alike."""
+
+
+class Options(BaseModel):
+    """A workload's options: unknown ones are refused, values are not coerced from other types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a user knows of the chain at its turn, as of the newest final block that it has heard of."""
+
+    height: int
+    confirmed_nonce: int
+    """The user's account nonce in state: the nonce of its next transaction that is not final yet."""
+    basefee_cycle: int
+    basefee_cell: int
+    basefee_lane_timer: int
+    """The three basefees in force during that block, in the smallest CBY unit a cycle or cell."""
+    live_timers: int = 0
+    """Live timers of the user's actor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A transaction without nonce, fees and signature."""
+
+    action: Action
+    gas_limit: int
+    """Cycles."""
+    cells_limit: int
+    value: int = 0
+    timer_allowance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Who a workload acts as."""
+
+    number: int
+    address: Address
+    actor: Address
+    peers: tuple[Address, ...]
+    """Accounts of all users of the plan, this one included, by number."""
+    random: Random
+    parameters: Parameters
+
+    def call(self, script: Script, timer_allowance: int = 0) -> Intent:
+        """An intent that runs a script on the user's actor, with limits that are exactly its cost."""
+        payload = encode_script(script)
+        cost = cost_of(script)
+        return Intent(
+            action=Call(self.actor, LOAD_HANDLER, payload),
+            gas_limit=self.parameters.tx_base_cycles + cost.cycles,
+            cells_limit=len(payload) + cost.cells,
+            timer_allowance=timer_allowance,
+        )
+
+    def lane_price(self, observation: Observation) -> int:
+        """What a fire pays a cycle for the timer lane, during the observed block."""
+        return observation.basefee_lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000
+
+    def timer_room(self, observation: Observation) -> int:
+        """How many more timers the user's actor may have, as far as it is known."""
+        return max(0, self.parameters.max_timers_per_actor - observation.live_timers)
+
+
+class Workload(ABC, Generic[OptionsT]):
+    """What one user does, turn by turn."""
+
+    name: ClassVar[str]
+    options_type: ClassVar[type[Options]]
+
+    def __init__(self, options: OptionsT, member: Member) -> None:
+        self.options = options
+        self.member = member
+
+    @abstractmethod
+    def intents(self, observation: Observation) -> list[Intent]:
+        """The transactions of this turn, in nonce order; none is a turn that is skipped."""

@@ -1,0 +1,86 @@
+"""Churn: timers that are cancelled or extended before they fire.
+
+Each turn schedules a generation of timers under saved ids and then, for the generation before it, cancels some and
+extends the others. What has fired already is rejected inside a ``try``, and the transaction goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from loadgen.workloads.base import Intent, Observation, Options, Workload
+from loadgen.workloads.script import (
+    Operation,
+    Script,
+    attempt,
+    burn,
+    cancel_saved,
+    extend_saved,
+    fire_gas_limit,
+    put,
+    schedule,
+)
+
+FIRST_EXPIRY_BLOCKS: Final = 200
+"""A timer's first expiry: so many blocks after its trigger height, counted from the observed height."""
+EXTENSION_BLOCKS: Final = 400
+"""What an extension adds to that."""
+GENERATIONS: Final = 2
+"""Saved ids are reused after so many turns."""
+
+
+class ChurnOptions(Options):
+    """Options of :class:`Churn`."""
+
+    timers: Annotated[int, Field(ge=1, le=100)] = 6
+    """Timers a generation."""
+    ahead_blocks: Annotated[int, Field(ge=1, le=1_000)] = 20
+    """Blocks until a timer fires that was not cancelled."""
+    cancel_percent: Annotated[int, Field(ge=0, le=100)] = 50
+    """Share of timers that are cancelled; the others are extended."""
+    burn: Annotated[int, Field(ge=0, le=100_000)] = 1_000
+    """Cycles of work a fire."""
+
+
+class Churn(Workload[ChurnOptions]):
+    """Schedules a generation a turn and changes the one before."""
+
+    name: ClassVar[str] = "churn"
+    options_type: ClassVar[type[Options]] = ChurnOptions
+    _turn = 0
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        script = self._change_last(observation) if self._turn else []
+        size = min(self.options.timers, self.member.timer_room(observation))
+        script += [attempt(self._schedule(slot, observation)) for slot in range(size)]
+        self._turn += 1
+        return [self.member.call(script)] if script else []
+
+    def _schedule(self, slot: int, observation: Observation) -> Operation:
+        payload: Script = [burn(self.options.burn), put("churned", str(self._turn))]
+        return schedule(
+            self.options.ahead_blocks,
+            payload,
+            gas_limit=fire_gas_limit(payload, self.member.parameters),
+            expires_at=self._first_expiry(observation),
+            save_as=self._key(self._turn, slot),
+        )
+
+    def _change_last(self, observation: Observation) -> Script:
+        script: Script = []
+        for slot in range(self.options.timers):
+            key = self._key(self._turn - 1, slot)
+            if self.member.random.randrange(100) < self.options.cancel_percent:
+                script.append(attempt(cancel_saved(key)))
+            else:
+                script.append(attempt(extend_saved(key, self._first_expiry(observation) + EXTENSION_BLOCKS)))
+        return script
+
+    def _first_expiry(self, observation: Observation) -> int:
+        return observation.height + self.options.ahead_blocks + FIRST_EXPIRY_BLOCKS
+
+    @staticmethod
+    def _key(turn: int, slot: int) -> str:
+        return f"timer/{turn % GENERATIONS}/{slot}"

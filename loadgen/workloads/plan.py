@@ -1,0 +1,137 @@
+"""The load plan: who the users are. It is the ``load`` section of a scenario.
+
+Everything about a user follows from the run's seed and the user's number: its key, its account, its actor and its
+random source. So the genesis, the simulator and every Locust process agree on the users without telling each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+from typing import Annotated, Any, Final
+
+from blake3 import blake3
+from nacl.signing import SigningKey
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from loadgen.workloads.base import Member, Options
+from loadgen.workloads.registry import WORKLOADS
+from loadgen.workloads.user import LoadUser
+from validator.genesis import GenesisActor
+from validator.params import DEFAULTS, Parameters
+from validator.transactions import address_of
+from validator.types import Address
+
+FUNDING: Final = 10**24
+"""What each user's account, and each user's actor, holds at genesis, in the smallest CBY unit."""
+
+MAX_USERS: Final = 10_000
+MAX_PROCESSES: Final = 64
+ACTOR_CODE: Final = "builtin:script"
+ACTOR_ADDRESS_PREFIX: Final = b"\xac"
+"""First byte of every load actor's address, so that none is a reserved one."""
+
+
+class UserGroup(BaseModel):
+    """Users that do the same, each on its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    workload: str
+    count: Annotated[int, Field(ge=1, le=MAX_USERS)] = 1
+    interval_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
+    """Milliseconds between two turns of a user."""
+    options: Annotated[dict[str, Any], Field(validate_default=True)] = {}
+    """The workload's own options; see its module."""
+
+    @field_validator("workload")
+    @classmethod
+    def _workload_is_known(cls, name: str) -> str:
+        if name not in WORKLOADS:
+            raise ValueError(f"unknown workload {name!r}; known: {', '.join(sorted(WORKLOADS))}")
+        return name
+
+    @field_validator("options")
+    @classmethod
+    def _options_are_right(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        name = info.data.get("workload")
+        if name is not None:
+            WORKLOADS[name].options_type.model_validate(given)
+        return given
+
+    def parsed_options(self) -> Options:
+        """The options with the workload's defaults filled in."""
+        return WORKLOADS[self.workload].options_type.model_validate(self.options)
+
+
+class LoadPlan(BaseModel):
+    """All users of a run. Without users there is no load."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    processes: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
+    """Locust processes that share the users."""
+    users: list[UserGroup] = []
+
+    @model_validator(mode="after")
+    def _users_are_bounded(self) -> LoadPlan:
+        if self.user_count > MAX_USERS:
+            raise ValueError(f"users: {self.user_count} users in all, expected at most {MAX_USERS}")
+        return self
+
+    @property
+    def user_count(self) -> int:
+        return sum(group.count for group in self.users)
+
+    def genesis_accounts(self, seed: int) -> dict[Address, int]:
+        """The users' accounts and what they hold at genesis, by number."""
+        return {address_of(bytes(_key(seed, number).verify_key)): FUNDING for number in range(self.user_count)}
+
+    def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
+        """The users' actors at genesis, by number; a user is its actor's deployer."""
+        deployers = self.genesis_accounts(seed)
+        return {
+            _actor_address(seed, number): GenesisActor(ACTOR_CODE, deployer, FUNDING)
+            for number, deployer in enumerate(deployers)
+        }
+
+    def build_users(
+        self,
+        seed: int,
+        chain_id: str,
+        parameters: Parameters = DEFAULTS,
+        numbers: Collection[int] | None = None,
+    ) -> list[LoadUser]:
+        """The users, by number: all of them, or only those whose number is in ``numbers``.
+
+        ``chain_id`` and ``parameters`` are the chain's, as its genesis has them.
+        """
+        peers = tuple(self.genesis_accounts(seed))
+        groups = [group for group in self.users for _ in range(group.count)]
+        return [
+            _build_user(seed, chain_id, parameters, group, number, peers)
+            for number, group in enumerate(groups)
+            if numbers is None or number in numbers
+        ]
+
+
+def _build_user(
+    seed: int, chain_id: str, parameters: Parameters, group: UserGroup, number: int, peers: tuple[Address, ...]
+) -> LoadUser:
+    random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
+    member = Member(number, peers[number], _actor_address(seed, number), peers, random, parameters)
+    workload = WORKLOADS[group.workload](group.parsed_options(), member)
+    return LoadUser(_key(seed, number), chain_id, group.interval_ms, workload)
+
+
+def _key(seed: int, number: int) -> SigningKey:
+    return SigningKey(_derive(b"key", seed, number))
+
+
+def _actor_address(seed: int, number: int) -> Address:
+    return Address(ACTOR_ADDRESS_PREFIX + _derive(b"actor", seed, number)[:19])
+
+
+def _derive(purpose: bytes, seed: int, number: int) -> bytes:
+    """32 bytes that nothing else of a run shares."""
+    return blake3(b"stampede/load/" + purpose + seed.to_bytes(8, "big") + number.to_bytes(8, "big")).digest()

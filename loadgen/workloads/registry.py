@@ -1,0 +1,17 @@
+"""The workloads that a scenario may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from loadgen.workloads.base import Workload
+from loadgen.workloads.churn import Churn
+from loadgen.workloads.flood import Flood
+from loadgen.workloads.heartbeat import Heartbeat
+from loadgen.workloads.transfer import Transfer
+
+WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {
+    workload.name: workload for workload in (Heartbeat, Flood, Churn, Transfer)
+}
+"""By name. A new workload is one file and one entry here."""

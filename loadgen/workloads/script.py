@@ -1,0 +1,134 @@
+"""Scripts for ``builtin:script`` and what they cost (SPEC §2): a client's own price list, written from the SPEC.
+
+A script is a JSON list of operations; a list given as ``payload`` stands for its JSON text. A script's cost depends
+on nothing but its text, so a transaction's ``gas_limit`` and ``cells_limit`` and a timer's ``gas_limit`` can be
+exact.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from validator.params import Parameters
+
+Operation = list[Any]
+Script = list[Operation]
+
+GET_CYCLES: Final = 10
+SET_CYCLES: Final = 200
+EMIT_CYCLES: Final = 50
+TRANSFER_CYCLES: Final = 200
+SCHEDULE_CYCLES: Final = 1_000
+CHANGE_TIMER_CYCLES: Final = 500
+"""What ``cancel`` and ``extend`` cost."""
+
+TIMER_ID_TEXT_BYTES: Final = 64
+"""``save_as`` stores a timer id as hex text."""
+
+MAX_NESTING: Final = 64
+"""Deeper JSON is no script; the outermost list is level 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run is charged: cycles of compute, cells (bytes) of data."""
+
+    cycles: int = 0
+    cells: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.cycles + other.cycles, self.cells + other.cells)
+
+
+def encode_script(script: Script) -> bytes:
+    """The script's JSON as the chain writes it: separators ``,`` and ``:``, ASCII escapes, keys in the order given."""
+    return json.dumps(script, separators=(",", ":")).encode("ascii")
+
+
+def cost_of(script: Script) -> Cost:
+    """The cost of performing every operation once. Raises :class:`ValueError` on an operation without a known price."""
+    total = Cost()
+    for operation in script:
+        total += _cost_of_operation(operation)
+    return total
+
+
+def fire_gas_limit(script: Script, parameters: Parameters) -> int:
+    """The least ``gas_limit`` in cycles with which a timer runs this payload to its end."""
+    return max(parameters.min_gas_limit_per_timer, parameters.fire_base_cycles + cost_of(script).cycles)
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+
+
+def burn(cycles: int) -> Operation:
+    return ["burn", cycles]
+
+
+def put(key: str, value: str) -> Operation:
+    """Write a storage entry (``set``)."""
+    return ["set", key, value]
+
+
+def emit(name: str, text: str) -> Operation:
+    return ["emit", name, text]
+
+
+def attempt(operation: Operation) -> Operation:
+    """Perform an operation and go on where it is rejected (``try``)."""
+    return ["try", operation]
+
+
+def schedule(in_blocks: int, payload: Script, **fields: object) -> Operation:
+    """Schedule a timer whose payload is a script. ``fields`` are those of SPEC §2; ``None`` leaves one out."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return ["schedule", {"in": in_blocks, "payload": payload, **given}]
+
+
+def cancel_saved(key: str) -> Operation:
+    """Cancel the timer whose id ``save_as`` stored under this key."""
+    return ["cancel", {"saved": key}]
+
+
+def extend_saved(key: str, expires_at: int) -> Operation:
+    """Move the expiry height of the timer whose id ``save_as`` stored under this key."""
+    return ["extend", {"saved": key, "expires_at": expires_at}]
+
+
+def _cost_of_operation(operation: Operation) -> Cost:
+    match operation:
+        case ["burn", int(cycles)]:
+            return Cost(cycles)
+        case ["get", str()]:
+            return Cost(GET_CYCLES)
+        case ["set", str(key), str(value)]:
+            return Cost(SET_CYCLES, _size(key) + _size(value))
+        case ["del", str()]:
+            return Cost(SET_CYCLES)
+        case ["emit", str(), str(text)]:
+            return Cost(EMIT_CYCLES, _size(text))
+        case ["transfer", dict()]:
+            return Cost(TRANSFER_CYCLES)
+        case ["schedule", dict(call)]:
+            return _cost_of_schedule(call)
+        case ["cancel" | "extend", dict(call)]:
+            return Cost(CHANGE_TIMER_CYCLES + (GET_CYCLES if "saved" in call else 0))
+        case ["try", list(inner)]:
+            return _cost_of_operation(inner)
+        case _:
+            raise ValueError(f"no known price: {operation!r}")
+
+
+def _cost_of_schedule(call: dict[str, Any]) -> Cost:
+    payload = call["payload"]
+    size = _size(payload) if isinstance(payload, str) else len(encode_script(payload))
+    cost = Cost(SCHEDULE_CYCLES, size)
+    if "save_as" in call:
+        cost += Cost(SET_CYCLES, _size(call["save_as"]) + TIMER_ID_TEXT_BYTES)
+    return cost
+
+
+def _size(text: str) -> int:
+    return len(text.encode())

@@ -1,0 +1,160 @@
+"""A load user: a key, an account, an actor, a workload, and a nonce that survives rejections and losses.
+
+The user is pure. Whoever drives it (Locust over HTTP, or the simulator) calls :meth:`LoadUser.next_transactions` once
+every ``interval_ms`` and submits what it returns, in order; and says so where a transaction was rejected
+(:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`).
+
+Nonces. What was sent and is not final yet is remembered. What may not have arrived is sent again, byte for byte, before
+anything new; so is all of it when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a validator died
+with it). Where basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce and higher fees.
+A rejected transaction gives its nonce back, and the next turn fills the gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nacl.signing import SigningKey
+
+from loadgen.workloads.base import Intent, Observation, Workload
+from validator.transactions import Transaction, sign
+from validator.types import PRICE_LIMIT, Address
+
+FEE_HEADROOM: Final = 4
+"""A transaction bids this many times the observed basefee: some eleven blocks of the steepest rise."""
+TIP_STEP: Final = 100
+TIP_LEVELS: Final = 64
+"""A user's priority fee is ``TIP_STEP`` times 1 to ``TIP_LEVELS``, by its number."""
+MAX_UNCONFIRMED: Final = 16
+"""Transactions that a user has under way at most; it waits with new ones beyond."""
+STALL_BLOCKS: Final = 8
+MAX_REFUSALS: Final = 2
+"""How often a transaction that was sent again may be refused before its nonce is used for another."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A transaction under way."""
+
+    nonce: int
+    intent: Intent
+    wire: bytes
+    max_fee_per_cycle: int
+    max_fee_per_cell: int
+    delivered: bool = True
+    resent: bool = False
+    refusals: int = 0
+
+
+class LoadUser:
+    """One user of a load plan. Equal seeds and observations give equal transactions, byte for byte."""
+
+    def __init__(self, key: SigningKey, chain_id: str, interval_ms: int, workload: Workload[Any]) -> None:
+        member = workload.member
+        self.number: int = member.number
+        """Position in the plan, from 0 on."""
+        self.workload: str = workload.name
+        self.address: Address = member.address
+        self.actor: Address = member.actor
+        """The ``builtin:script`` actor that this user's transactions call."""
+        self.interval_ms = interval_ms
+        self.first_delay_ms: int = member.random.randrange(interval_ms)
+        """When the first turn is due after the load's start, so that users do not move in step."""
+        self._key = key
+        self._chain_id = chain_id
+        self._workload = workload
+        self._tip = TIP_STEP * (1 + self.number % TIP_LEVELS)
+        self._next_nonce = 0
+        self._confirmed_nonce = 0
+        self._progress_height = 0
+        self._sent: dict[int, _Sent] = {}
+
+    @property
+    def unconfirmed(self) -> int:
+        """Transactions that were sent and are not known to be final."""
+        return len(self._sent)
+
+    def next_transactions(self, observation: Observation) -> list[bytes]:
+        """The signed transactions of this turn, in nonce order. May be empty."""
+        self._settle(observation)
+        again = self._send_again(observation)
+        if again:
+            return again
+        room = MAX_UNCONFIRMED - len(self._sent)
+        if room <= 0:
+            return []
+        return [self._send(intent, observation) for intent in self._workload.intents(observation)[:room]]
+
+    def rejected(self, wire: bytes) -> None:
+        """The mempool refused this transaction: its nonce, and those after it, are free again.
+
+        One that was sent again may be refused because it is known already, and is kept until it was refused twice.
+        """
+        sent = self._find(wire)
+        if sent is None:
+            return
+        sent.refusals += 1
+        if sent.resent and sent.refusals < MAX_REFUSALS:
+            return
+        self._next_nonce = sent.nonce
+        self._sent = {nonce: other for nonce, other in self._sent.items() if nonce < sent.nonce}
+
+    def undelivered(self, wires: list[bytes]) -> None:
+        """It is unknown whether these arrived anywhere; the next turn sends them again."""
+        for wire in wires:
+            sent = self._find(wire)
+            if sent is not None:
+                sent.delivered = False
+
+    def _settle(self, observation: Observation) -> None:
+        """Forget what is final, and note when the account's nonce moved last."""
+        if observation.confirmed_nonce > self._confirmed_nonce or not self._sent:
+            self._progress_height = observation.height
+        self._confirmed_nonce = max(self._confirmed_nonce, observation.confirmed_nonce)
+        self._next_nonce = max(self._next_nonce, self._confirmed_nonce)
+        self._sent = {nonce: sent for nonce, sent in self._sent.items() if nonce >= self._confirmed_nonce}
+
+    def _send_again(self, observation: Observation) -> list[bytes]:
+        stalled = observation.height - self._progress_height >= STALL_BLOCKS
+        if stalled:
+            self._progress_height = observation.height
+        wires: list[bytes] = []
+        for sent in self._sent.values():
+            if not stalled and sent.delivered:
+                continue
+            sent.delivered, sent.resent = True, True
+            outgrown = (
+                sent.max_fee_per_cycle < observation.basefee_cycle or sent.max_fee_per_cell < observation.basefee_cell
+            )
+            if outgrown:
+                self._sign(sent, observation)
+            wires.append(sent.wire)
+        return wires
+
+    def _send(self, intent: Intent, observation: Observation) -> bytes:
+        sent = _Sent(self._next_nonce, intent, b"", 0, 0)
+        self._sign(sent, observation)
+        self._sent[sent.nonce] = sent
+        self._next_nonce += 1
+        return sent.wire
+
+    def _sign(self, sent: _Sent, observation: Observation) -> None:
+        sent.max_fee_per_cycle = min(FEE_HEADROOM * observation.basefee_cycle + self._tip, PRICE_LIMIT - 1)
+        sent.max_fee_per_cell = min(FEE_HEADROOM * observation.basefee_cell, PRICE_LIMIT - 1)
+        transaction = Transaction(
+            sender=self.address,
+            nonce=sent.nonce,
+            gas_limit=sent.intent.gas_limit,
+            cells_limit=sent.intent.cells_limit,
+            max_fee_per_cycle=sent.max_fee_per_cycle,
+            max_priority_fee_per_cycle=self._tip,
+            max_fee_per_cell=sent.max_fee_per_cell,
+            action=sent.intent.action,
+            value=sent.intent.value,
+            timer_allowance=sent.intent.timer_allowance,
+        )
+        sent.wire = sign(self._key, self._chain_id, transaction)
+
+    def _find(self, wire: bytes) -> _Sent | None:
+        return next((sent for sent in self._sent.values() if sent.wire == wire), None)

@@ -1,0 +1,147 @@
+"""A small chain behind real HTTP endpoints: it takes signed transactions, checks them, and makes each final at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.live.http import BlockTriple, HttpServer, NotReady, build_app, serve
+from validator.events import SubmitResult
+from validator.transactions import Transaction, TransactionError, parse, transaction_hash
+from validator.types import Address, Hash, Height, TimerId, address_text
+
+CHAIN_ID = "fake"
+START_SECONDS = 20.0
+BASEFEE = 1_000_000
+
+
+class FakeChain:
+    """State that several endpoints share. Every look at the status makes a block."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.height = 0
+        self.nonces: dict[bytes, int] = {}
+        self.taken: list[tuple[int, Transaction]] = []
+        """Transactions in order, each with the index of the endpoint that took it."""
+        self.refused: list[str] = []
+
+    def submit(self, endpoint: int, wire: bytes) -> SubmitResult:
+        """Take a transaction whose nonce is the account's next, or say why not."""
+        with self.changed:
+            try:
+                transaction = parse(wire, CHAIN_ID)
+                expected = self.nonces.get(transaction.sender, 0)
+                if transaction.nonce != expected:
+                    raise TransactionError(f"nonce: {transaction.nonce}, expected {expected}")
+            except TransactionError as error:
+                self.refused.append(str(error))
+                return SubmitResult(transaction_hash(wire), str(error))
+            self.nonces[transaction.sender] = transaction.nonce + 1
+            self.taken.append((endpoint, transaction))
+            self.changed.notify_all()
+            return SubmitResult(transaction_hash(wire), None)
+
+    def wait_for_taken(self, count: int, seconds: float, endpoint: int | None = None) -> bool:
+        """Whether so many transactions were taken (by one endpoint) before the time was up."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self._taken_by(endpoint) >= count, seconds)
+
+    def _taken_by(self, endpoint: int | None) -> int:
+        return sum(1 for index, _ in self.taken if endpoint in (None, index))
+
+
+class FakePages:
+    """One endpoint's view of the chain (:class:`cluster.live.http.ValidatorPages`)."""
+
+    def __init__(self, chain: FakeChain, endpoint: int) -> None:
+        self._chain = chain
+        self._endpoint = endpoint
+        self.ready = True
+
+    def start_anew(self) -> None:
+        """Forget everything, as a new chain would."""
+        self._chain = FakeChain()
+        self.ready = True
+
+    async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
+        self._check_ready()
+        return [self._chain.submit(self._endpoint, wire) for wire in transactions]
+
+    async def status(self) -> dict[str, Any]:
+        self._check_ready()
+        with self._chain.changed:
+            self._chain.height += 1
+            return {"name": f"validator-{self._endpoint}", "height": self._chain.height}
+
+    async def block(self, height: Height) -> dict[str, Any] | None:
+        self._check_ready()
+        if not 1 <= height <= self._chain.height:
+            return None
+        fees = dict.fromkeys(("basefee_cycle", "basefee_cell", "basefee_lane_timer"), BASEFEE)
+        return {"height": height, **fees}
+
+    async def blocks_raw(self, first: Height, count: int) -> Sequence[BlockTriple]:
+        last = min(self._chain.height, first + count - 1)
+        return [(b"block %d" % height, b"receipts", bytes(32)) for height in range(max(1, first), last + 1)]
+
+    async def receipt(self, transaction_hash: Hash) -> dict[str, Any] | None:
+        return None if transaction_hash == bytes(32) else {"transaction_hash": transaction_hash.hex()}
+
+    async def account(self, address: Address) -> dict[str, Any]:
+        self._check_ready()
+        nonce = self._chain.nonces.get(address, 0)
+        return {"address": address_text(address), "balance": 2**100, "nonce": nonce, "code": None, "live_timers": 0}
+
+    async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
+        return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
+
+    async def metrics(self) -> str:
+        return "stampede_height 1\n"
+
+    def _check_ready(self) -> None:
+        if not self.ready:
+            raise NotReady("still recovering:\nreplaying blocks")
+
+
+class ServerThread:
+    """An HTTP endpoint on a free loopback port, with an event loop and a thread of its own."""
+
+    def __init__(self, pages: Any) -> None:
+        self.pages = pages
+        self.server: HttpServer
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def __enter__(self) -> ServerThread:
+        self._thread.start()
+        assert self._started.wait(START_SECONDS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def close(self) -> None:
+        """Close the endpoint and every connection to it."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(START_SECONDS)
+        assert not self._thread.is_alive()
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self.server = await serve(build_app(self.pages))
+        self._started.set()
+        await self._stop.wait()
+        await self.server.close()

@@ -1,0 +1,145 @@
+"""The workloads on a real chain of one validator: what they cost there, and that they do what they are for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.simulation.disk import MemoryDisk
+from loadgen.workloads import LoadPlan, LoadUser, Observation
+from validator.block import BlockReceipts, FireReceipt, TransactionReceipt
+from validator.codec import decode
+from validator.executor import Build, Executor, Finalize
+from validator.genesis import Genesis
+from validator.mempool import Mempool
+from validator.transactions import Transaction, parse
+from validator.types import Height
+
+CHAIN_ID = "chain"
+SEED = 5
+BLOCKS = 60
+TURN_EVERY = 2
+"""Blocks between two turns of each user."""
+
+
+class Chain:
+    """One validator that makes every block final at once."""
+
+    def __init__(self, plan: LoadPlan) -> None:
+        genesis = Genesis(
+            chain_id=CHAIN_ID,
+            validators=(bytes(32),),
+            accounts=plan.genesis_accounts(SEED),
+            actors=plan.genesis_actors(SEED),
+        )
+        self.executor = Executor(MemoryDisk(), genesis)
+        self.mempool = Mempool(CHAIN_ID)
+
+    def observation(self, user: LoadUser) -> Observation:
+        header = self.executor.final_header
+        fees = (header.basefee_cycle, header.basefee_cell, header.basefee_lane_timer)
+        return Observation(
+            header.height,
+            self.executor.pages.account(user.address)["nonce"],
+            *(int.from_bytes(fee, "big") for fee in fees),
+            live_timers=self.executor.pages.account(user.actor)["live_timers"],
+        )
+
+    def make_block(self) -> BlockReceipts:
+        view = self.executor.final_header.view + 1
+        built = self.executor.run(Build(view, self.executor.final_digest, 0, self.mempool.candidates(2_048)))
+        final = self.executor.run(Finalize(built.digest, b""))
+        self.mempool.settle(final.transactions, final.nonces, Height(final.header.height))
+        archived = self.executor.archive.get(final.header.height)
+        assert archived is not None
+        return decode(archived.receipts, BlockReceipts)
+
+
+class Played:
+    """What became of a load."""
+
+    def __init__(self, plan: LoadPlan) -> None:
+        chain = Chain(plan)
+        self.users = plan.build_users(SEED, CHAIN_ID)
+        self.sent: dict[bytes, Transaction] = {}
+        self.transactions: list[TransactionReceipt] = []
+        self.fires: list[FireReceipt] = []
+        self.late = 0
+        """Fires after their trigger height."""
+        self.ends: Counter[str] = Counter()
+        for number in range(BLOCKS):
+            if number % TURN_EVERY == 0:
+                for user in self.users:
+                    self._take_turn(user, chain)
+            receipts = chain.make_block()
+            self.transactions += receipts.transactions
+            self.fires += receipts.fires
+            self.late += sum(fire.trigger_height < receipts.height for fire in receipts.fires)
+            self.ends += Counter(destroyed.reason for destroyed in receipts.destroyed)
+        self.unconfirmed = sum(user.unconfirmed for user in self.users)
+
+    def _take_turn(self, user: LoadUser, chain: Chain) -> None:
+        for wire in user.next_transactions(chain.observation(user)):
+            transaction = parse(wire, CHAIN_ID)
+            self.sent[chain.mempool.add(wire).hash] = transaction
+
+    def receipts(self) -> Iterator[tuple[Transaction, TransactionReceipt]]:
+        for receipt in self.transactions:
+            yield self.sent[receipt.transaction_hash], receipt
+
+    def caught(self) -> Counter[str]:
+        events = [event for receipt in self.transactions for event in receipt.effects.events]
+        return Counter(dict(event.fields)["error"] for event in events if event.name == "ScriptCaught")
+
+
+@pytest.fixture(scope="module")
+def easy() -> Played:
+    """Users of every kind that the lane has room for."""
+    workloads = ("heartbeat", "flood", "churn", "transfer")
+    return Played(LoadPlan.model_validate({"users": [{"workload": name, "count": 3} for name in workloads]}))
+
+
+@pytest.fixture(scope="module")
+def hard() -> Played:
+    """More timers than the lane has room for."""
+    options = {"timers": 100, "burn": 40_000, "spread_blocks": 6}
+    users = [{"workload": "flood", "count": 3, "options": options}, {"workload": "heartbeat", "count": 2}]
+    return Played(LoadPlan.model_validate({"users": users}))
+
+
+def test_limits_are_exactly_the_cost(easy: Played) -> None:
+    assert len(easy.transactions) == BLOCKS // TURN_EVERY * len(easy.users)
+    for transaction, receipt in easy.receipts():
+        assert (receipt.ok, receipt.error) == (True, "")
+        assert (receipt.cycles, receipt.cells) == (transaction.gas_limit, transaction.cells_limit)
+
+
+def test_every_timer_is_taken_and_gets_through(easy: Played) -> None:
+    assert not easy.caught() and not easy.ends and not easy.late
+    assert len(easy.fires) > 1_000
+    assert all(fire.ok for fire in easy.fires)
+
+
+def test_every_kind_of_change_and_payer_is_there(easy: Played) -> None:
+    changes = Counter(
+        type(change).__name__ for receipt in easy.transactions for change in receipt.effects.timer_changes
+    )
+    assert changes["Cancelled"] > 100 and changes["Extended"] > 100
+    payers = Counter(fire.fee_payer == fire.actor for fire in easy.fires)
+    assert payers[True] > 1_000 and payers[False] > 100
+    assert sum(len(receipt.effects.movements) for receipt in easy.transactions) >= BLOCKS // TURN_EVERY * 3
+
+
+def test_nothing_is_left_behind(easy: Played) -> None:
+    assert easy.unconfirmed <= len(easy.users)
+
+
+def test_a_crowded_lane_defers_and_most_still_succeeds(hard: Played) -> None:
+    scheduled = sum(len(receipt.effects.scheduled) for receipt in hard.transactions)
+    assert all(receipt.ok for receipt in hard.transactions)
+    assert sum(hard.caught().values()) < scheduled // 10
+    assert all(fire.ok for fire in hard.fires)
+    assert hard.late > 100
+    assert scheduled - len(hard.fires) > 1_000

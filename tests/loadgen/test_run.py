@@ -1,0 +1,186 @@
+"""A real Locust run against small endpoints on real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.runplan import PlanError, RunPlan, Statistics
+from loadgen.workloads import LoadPlan
+from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
+from validator.transactions import Call
+
+WAIT_SECONDS = 30.0
+SEED = 7
+USERS = [
+    {"workload": "heartbeat", "count": 3, "interval_ms": 40},
+    {"workload": "flood", "count": 2, "interval_ms": 60, "options": {"timers": 5}},
+    {"workload": "transfer", "count": 1, "interval_ms": 50},
+]
+
+
+def write_plan(folder: Path, endpoints: list[str], **changes: Any) -> Path:
+    """A plan file; statistics go to ``stats.json`` beside it."""
+    plan = {
+        "chain_id": CHAIN_ID,
+        "seed": SEED,
+        "endpoints": endpoints,
+        "load": {"processes": 1, "users": USERS},
+        "run_time_s": 60,
+        "stats_file": str(folder / "stats.json"),
+    }
+    file = folder / "plan.json"
+    file.write_text(json.dumps(plan | changes))
+    return file
+
+
+class LoadProcess:
+    """``python -m loadgen.run``; whatever happens in a test, nothing of it is left behind."""
+
+    def __init__(self, plan: Path, *arguments: str) -> None:
+        self.folder = plan.parent
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "loadgen.run", "--plan", str(plan), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self.output = b""
+
+    def __enter__(self) -> LoadProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=WAIT_SECONDS)
+
+    def wait(self) -> int:
+        """The exit code, once this process and all that hold its output open (the Locust processes) have ended."""
+        self.output, _ = self.process.communicate(timeout=WAIT_SECONDS)
+        return self.process.returncode
+
+    def statistics(self) -> Statistics:
+        assert sorted(os.listdir(self.folder)) == ["plan.json", "stats.json"]
+        return Statistics.model_validate_json((self.folder / "stats.json").read_bytes())
+
+
+def test_load_survives_an_endpoint_and_ends_on_sigterm(tmp_path: Path) -> None:
+    chain = FakeChain()
+    with (
+        ServerThread(FakePages(chain, 0)) as first,
+        ServerThread(FakePages(chain, 1)) as second,
+        LoadProcess(write_plan(tmp_path, [first.url, second.url])) as load,
+    ):
+        assert chain.wait_for_taken(5, WAIT_SECONDS, endpoint=0)
+        assert chain.wait_for_taken(5, WAIT_SECONDS, endpoint=1)
+        first.close()
+        at_second = sum(1 for endpoint, _ in chain.taken if endpoint == 1)
+        assert chain.wait_for_taken(at_second + 30, WAIT_SECONDS, endpoint=1)
+        load.process.send_signal(signal.SIGTERM)
+        assert load.wait() == 0
+        statistics = load.statistics()
+    users = LoadPlan.model_validate({"users": USERS}).build_users(SEED, CHAIN_ID)
+    senders = {transaction.sender for _, transaction in chain.taken}
+    assert senders == {user.address for user in users}
+    actors = {transaction.action.to for _, transaction in chain.taken if isinstance(transaction.action, Call)}
+    assert actors == {user.actor for user in users if user.workload != "transfer"}
+    assert not [reason for reason in chain.refused if "nonce" not in reason], chain.refused
+    assert statistics.transactions_sent >= len(chain.taken) - len(users)
+    assert statistics.transactions_rejected <= len(chain.refused)
+    assert statistics.requests > statistics.transactions_sent
+    assert 0 < statistics.failures < statistics.requests
+    assert sum(statistics.errors.values()) == statistics.failures
+
+
+def test_several_processes_share_the_users(tmp_path: Path) -> None:
+    chain = FakeChain()
+    with ServerThread(FakePages(chain, 0)) as server:
+        plan = write_plan(tmp_path, [server.url], load={"processes": 2, "users": USERS})
+        with LoadProcess(plan) as load:
+            assert chain.wait_for_taken(40, WAIT_SECONDS)
+            load.process.send_signal(signal.SIGINT)
+            assert load.wait() == 0
+            statistics = load.statistics()
+    assert len({transaction.sender for _, transaction in chain.taken}) == 6
+    assert chain.refused == []
+    assert (statistics.failures, statistics.transactions_rejected) == (0, 0)
+    assert statistics.transactions_sent >= 40
+
+
+def test_no_locust_outlives_a_killed_run(tmp_path: Path) -> None:
+    chain = FakeChain()
+    with ServerThread(FakePages(chain, 0)) as server, LoadProcess(write_plan(tmp_path, [server.url])) as load:
+        assert chain.wait_for_taken(1, WAIT_SECONDS)
+        load.process.kill()
+        assert load.wait() == -signal.SIGKILL
+
+
+def test_the_end_of_input_ends_the_load(tmp_path: Path) -> None:
+    chain = FakeChain()
+    with ServerThread(FakePages(chain, 0)) as server:
+        plan = write_plan(tmp_path, [server.url])
+        with LoadProcess(plan, "--until-eof") as load:
+            assert chain.wait_for_taken(1, WAIT_SECONDS)
+            assert load.wait() == 0  # communicate() closes the input
+            assert load.statistics().transactions_sent > 0
+
+
+def test_the_time_limit_ends_the_load(tmp_path: Path) -> None:
+    chain = FakeChain()
+    with ServerThread(FakePages(chain, 0)) as server:
+        plan = write_plan(tmp_path, [server.url], run_time_s=1)
+        with LoadProcess(plan) as load:
+            assert load.wait() == 0
+            assert load.statistics().transactions_sent > 0
+
+
+def test_a_recovering_validator_is_passed_over(tmp_path: Path) -> None:
+    chain = FakeChain()
+    with ServerThread(FakePages(chain, 0)) as first, ServerThread(FakePages(chain, 1)) as second:
+        first.pages.ready = False
+        with LoadProcess(write_plan(tmp_path, [first.url, second.url])) as load:
+            assert chain.wait_for_taken(10, WAIT_SECONDS)
+            load.process.send_signal(signal.SIGTERM)
+            assert load.wait() == 0
+            statistics = load.statistics()
+    assert {endpoint for endpoint, _ in chain.taken} == {1}
+    assert any("503" in reason for reason in statistics.errors)
+
+
+def test_no_users_is_no_load(tmp_path: Path) -> None:
+    with LoadProcess(write_plan(tmp_path, ["http://127.0.0.1:1"], load={"users": []})) as load:
+        assert load.wait() == 0
+        assert load.statistics() == Statistics()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"endpoints": []}, "endpoints: List should have at least 1 item"),
+        ({"endpoints": ["127.0.0.1:80"]}, "endpoints: '127.0.0.1:80' is no endpoint"),
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+        ({"params": {"TX_BASE_CYCLES": 0}}, "params: TX_BASE_CYCLES: 0 is out of range"),
+        ({"load": {"users": [{"workload": "x"}]}}, "load.users.0.workload: unknown workload 'x'"),
+        ({"more": 1}, "more: Extra inputs are not permitted"),
+    ],
+)
+def test_wrong_plans(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    plan = write_plan(tmp_path, **({"endpoints": ["http://127.0.0.1:1"]} | changes))
+    with pytest.raises(PlanError) as caught:
+        RunPlan.read(plan)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    with LoadProcess(tmp_path / "none.json") as load:
+        assert load.wait() == 2
+    assert load.output.decode() == f"loadgen: {tmp_path / 'none.json'}: cannot be read: No such file or directory\n"

@@ -1,0 +1,154 @@
+"""A load user's nonces, against mempools that reject, lose and forget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadgen.workloads import LoadPlan, LoadUser, Observation
+from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
+from validator.transactions import Transaction, parse
+
+CHAIN_ID = "chain"
+START = Observation(1, 0, 1_000_000, 1_000_000, 1_000_000)
+
+
+@pytest.fixture
+def user() -> LoadUser:
+    return new_user()
+
+
+def new_user() -> LoadUser:
+    return LoadPlan.model_validate({"users": [{"workload": "transfer"}]}).build_users(3, CHAIN_ID)[0]
+
+
+def turn(user: LoadUser, observation: Observation) -> list[bytes]:
+    return user.next_transactions(observation)
+
+
+def nonces(wires: list[bytes]) -> list[int]:
+    return [parse(wire, CHAIN_ID).nonce for wire in wires]
+
+
+def test_nonces_run_on_while_nothing_is_confirmed_up_to_a_bound(user: LoadUser) -> None:
+    wires = [wire for _ in range(MAX_UNCONFIRMED + 5) for wire in turn(user, START)]
+    assert nonces(wires) == list(range(MAX_UNCONFIRMED))
+    assert user.unconfirmed == MAX_UNCONFIRMED
+    assert nonces(turn(user, replace(START, confirmed_nonce=3))) == [MAX_UNCONFIRMED]
+    assert user.unconfirmed == MAX_UNCONFIRMED - 2
+
+
+def test_a_user_that_starts_late_takes_up_the_accounts_nonce(user: LoadUser) -> None:
+    assert nonces(turn(user, replace(START, confirmed_nonce=41))) == [41]
+
+
+def test_an_observation_that_lags_is_harmless(user: LoadUser) -> None:
+    turn(user, replace(START, height=9, confirmed_nonce=5))
+    assert nonces(turn(user, replace(START, height=4, confirmed_nonce=2))) == [6]
+
+
+def test_a_rejected_transaction_gives_its_nonce_back(user: LoadUser) -> None:
+    wires = [turn(user, START)[0] for _ in range(4)]
+    user.rejected(wires[2])
+    assert nonces(turn(user, START)) == [2]
+    assert nonces(turn(user, START)) == [3]
+    user.rejected(b"not ours")
+    assert nonces(turn(user, START)) == [4]
+
+
+def test_what_may_not_have_arrived_is_sent_again_before_anything_new(user: LoadUser) -> None:
+    wires = [turn(user, START)[0] for _ in range(3)]
+    user.undelivered(wires[1:])
+    assert turn(user, START) == wires[1:]
+    assert nonces(turn(user, START)) == [3]
+
+
+def test_one_sent_again_may_be_refused_once_as_known(user: LoadUser) -> None:
+    (wire,) = turn(user, START)
+    user.undelivered([wire])
+    assert turn(user, START) == [wire]
+    user.rejected(wire)
+    assert nonces(turn(user, START)) == [1]
+    user.rejected(wire)
+    assert nonces(turn(user, START)) == [0]
+
+
+def test_a_stalled_account_gets_everything_again(user: LoadUser) -> None:
+    wires = [turn(user, START)[0] for _ in range(3)]
+    before = replace(START, height=STALL_BLOCKS)
+    assert nonces(turn(user, before)) == [3]
+    stalled = replace(START, height=STALL_BLOCKS + 1, confirmed_nonce=0)
+    assert turn(user, stalled)[:3] == wires
+    assert nonces(turn(user, stalled)) == [4]
+    assert nonces(turn(user, replace(stalled, height=2 * STALL_BLOCKS + 1, confirmed_nonce=1))) == [5]
+
+
+def test_what_basefees_have_outgrown_is_signed_anew(user: LoadUser) -> None:
+    (wire,) = turn(user, START)
+    user.undelivered([wire])
+    risen = replace(START, basefee_cycle=10 * START.basefee_cycle)
+    (again,) = turn(user, risen)
+    old, new = parse(wire, CHAIN_ID), parse(again, CHAIN_ID)
+    assert (new.nonce, new.action, new.value) == (old.nonce, old.action, old.value)
+    assert new.max_fee_per_cycle > risen.basefee_cycle > old.max_fee_per_cycle
+
+
+class RoughMempool:
+    """Takes, refuses, loses and forgets at random; confirms in nonce order what it holds."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.rough = True
+        self.held: dict[int, Transaction] = {}
+        self.confirmed = 0
+        self.height = 1
+
+    def deliver(self, user: LoadUser, wires: list[bytes]) -> None:
+        for wire in wires:
+            fate = self.random.randrange(8) if self.rough else 7
+            if fate == 0:
+                user.undelivered([wire])
+            elif fate == 1:
+                self._take(wire)
+                user.undelivered([wire])
+            elif fate == 2 or not self._take(wire):
+                user.rejected(wire)
+
+    def _take(self, wire: bytes) -> bool:
+        transaction = parse(wire, CHAIN_ID)
+        known = transaction.nonce < self.confirmed or transaction.nonce in self.held
+        if not known:
+            self.held[transaction.nonce] = transaction
+        return not known
+
+    def make_block(self) -> None:
+        self.height += 1
+        if self.rough and self.random.randrange(4) == 0:
+            self.held.clear()
+        while self.confirmed in self.held:
+            del self.held[self.confirmed]
+            self.confirmed += 1
+
+    def observation(self) -> Observation:
+        lag = self.random.randrange(2) if self.rough else 0
+        return replace(START, height=max(1, self.height - lag), confirmed_nonce=max(0, self.confirmed - lag))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(0, 40))
+def test_a_user_recovers_from_whatever_happened(random: Random, rough_turns: int) -> None:
+    user, mempool = new_user(), RoughMempool(random)
+    for _ in range(rough_turns):
+        mempool.deliver(user, turn(user, mempool.observation()))
+        mempool.make_block()
+    mempool.rough = False
+    before = mempool.confirmed
+    for _ in range(4 * STALL_BLOCKS):
+        mempool.deliver(user, turn(user, mempool.observation()))
+        mempool.make_block()
+    assert mempool.confirmed >= before + STALL_BLOCKS
+    assert user.unconfirmed <= MAX_UNCONFIRMED
