@@ -146,7 +146,6 @@ class Node:
         self.mempool = Mempool(identity.chain_id)
         self.diverged: Diverged | None = None
         self._effects: list[Effect] = []
-        self._now_ms = 0.0
         self._committed = start.height
         self._journal_height = start.height
         self._proposal: engine_border.Propose | None = None
@@ -186,8 +185,10 @@ class Node:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, now_ms: float, event: Event) -> list[Effect]:
-        """Take one event; return the effects that follow, in order. ``now_ms`` never goes backwards."""
-        self._now_ms = now_ms
+        """Take one event; return the effects that follow, in order.
+
+        ``now_ms`` never goes backwards. Nothing depends on it yet; rate limits and peer scores will.
+        """
         if self.diverged is None:
             self._dispatch(event)
         elif isinstance(event, Submit):

@@ -32,6 +32,8 @@ PRICE_LIMIT: Final = 2**96
 AMOUNT_LIMIT: Final = 2**128
 HEIGHT_LIMIT: Final = 2**63
 ADDRESS_BYTES: Final = 20
+HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+"""What ``bytes.fromhex`` takes besides white space, which it skips and nothing here may."""
 HASH_BYTES: Final = 32
 
 ZERO_HASH: Final = Hash(bytes(HASH_BYTES))
@@ -60,9 +62,7 @@ def address_text(address: bytes) -> str:
 
 def parse_address(text: str) -> Address:
     """The address that ``0x…`` names. Raises :class:`ValueError` where the text is not 40 hex digits after ``0x``."""
-    if len(text) != 2 + 2 * ADDRESS_BYTES or text[:2] not in ("0x", "0X"):
+    digits = text[2:]
+    if text[:2] not in ("0x", "0X") or len(digits) != 2 * ADDRESS_BYTES or not HEX_DIGITS.issuperset(digits):
         raise ValueError(f"{text!r} is no address: expected 0x and 40 hex digits")
-    try:
-        return Address(bytes.fromhex(text[2:]))
-    except ValueError:
-        raise ValueError(f"{text!r} is no address: expected 0x and 40 hex digits") from None
+    return Address(bytes.fromhex(digits))

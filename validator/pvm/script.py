@@ -15,13 +15,12 @@ from validator.errors import BadScript, Rejection, ScriptFailed
 from validator.host import HandlerContext
 from validator.pvm import script_json
 from validator.scheduler.scheduling import DEFAULT_HANDLER, TIERS, ScheduleRequest
-from validator.types import Address, parse_address
+from validator.types import HEX_DIGITS, Address, parse_address
 
 Operation = Callable[[HandlerContext], None]
 
 SENDER: Final = Address(b"sender")
 """Stands for the sender of the run, whose address the payload does not know; compared by identity."""
-_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
 def run(context: HandlerContext, payload: bytes) -> None:
@@ -221,8 +220,8 @@ def _address(text: str) -> Address:
 
 
 def _hex(text: str) -> bytes:
-    """Pairs of hex digits and nothing else; ``bytes.fromhex`` would let white space pass."""
-    if len(text) % 2 or not _HEX_DIGITS.issuperset(text):
+    """Pairs of hex digits and nothing else."""
+    if len(text) % 2 or not HEX_DIGITS.issuperset(text):
         raise BadScript
     return bytes.fromhex(text)
 
