@@ -45,7 +45,10 @@ def run_scenario(
     finally:
         progress.close()
     verdict = finish_run(record, folder, scenario_path)
-    point_latest(folder)
+    try:
+        point_latest(folder)
+    except OSError as error:
+        console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
     print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, scenario_path))
     sys.stdout.flush()
     return verdict, folder

@@ -1,7 +1,8 @@
 """Scenario files: what runs, under which load and faults, and when it is good enough.
 
-A scenario is YAML, checked whole before anything starts; an unknown or wrong field is one line with file, path and reason.
-The same scenario runs on the live testnet and on the simulator. ``docs/scenarios.md`` is the reference of its fields.
+A scenario is YAML, checked whole before anything starts; an unknown or wrong field is one line with file, path and
+reason. The same scenario runs on the live testnet and on the simulator. ``docs/scenarios.md`` is the reference of its
+fields.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class ValidatorsSection(Section):
         if isinstance(given, int) and not isinstance(given, bool):
             return {"count": given}
         if isinstance(given, list):
-            return {"count": max(1, len(given)), "nodes": [{} if node is None else node for node in given]}
+            return {"count": len(given), "nodes": [{} if node is None else node for node in given]}
         return given
 
     @model_validator(mode="after")
@@ -90,8 +91,8 @@ class ValidatorsSection(Section):
         most = -(-self.count // self.host_count)
         if self.count > 3 and most > fault_bound(self.count):
             raise ValueError(
-                f"hosts: {self.host_count} hosts put {most} validators on one, more than the {fault_bound(self.count)} whose loss"
-                f" {self.count} validators survive"
+                f"hosts: {self.host_count} hosts put {most} validators on one, more than the"
+                f" {fault_bound(self.count)} whose loss {self.count} validators survive"
             )
         names = self.names
         if len(set(names)) != len(names):

@@ -21,7 +21,7 @@ from cluster.results import ArchivedRun, read_run
 from cluster.simulation.disk import MemoryDisk
 from validator.block import Block, header_hash
 from validator.codec import CodecError, decode
-from validator.executor import Execute, Executor, Finalize
+from validator.executor import Execute, Executed, Executor, Finalize
 from validator.types import ValidatorError
 
 HASH_SEED: Final = "4242"
@@ -87,9 +87,10 @@ def _execute(executor: Executor, record: BlockRecord) -> str | None:
     except CodecError as error:
         return f"the block cannot be read: {error}"
     digest = header_hash(block.header)
-    error = executor.run(Execute(digest, block, {})).error  # type: ignore[union-attr]
-    if error is not None:
-        return f"the block does not execute to its header: {error}"
+    executed = executor.run(Execute(digest, block, {}))
+    assert isinstance(executed, Executed)
+    if executed.error is not None:
+        return f"the block does not execute to its header: {executed.error}"
     executor.run(Finalize(digest, b""))
     archived = executor.archive.get(block.header.height)
     assert archived is not None

@@ -1,0 +1,308 @@
+"""Scenario files: wrong ones are refused in one line, shipped ones load, and their reference names every field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from cluster.errors import BadInput, ExitCode
+from cluster.mutants import MUTANTS
+from cluster.scenario import Scenario, load_scenario
+from loadgen.workloads import WORKLOADS
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
+REFERENCE = ROOT / "docs" / "scenarios.md"
+
+
+def scenario_file(folder: Path, text: str) -> Path:
+    path = folder / "scenario.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problem_of(path: Path) -> str:
+    """The line that a wrong file is refused with, without the file's name."""
+    with pytest.raises(BadInput) as caught:
+        load_scenario(path)
+    line = str(caught.value)
+    assert caught.value.exit_code == ExitCode.BAD_INPUT
+    assert line.splitlines() == [line]
+    assert line.startswith(f"{path}: ")
+    return line.removeprefix(f"{path}: ")
+
+
+# --- wrong files ----------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "unknown field": ("name: a\ncolour: red", "colour: Extra inputs are not permitted"),
+    "unknown field in a section": ("name: a\nstop: {hight: 9}", "stop.hight: Extra inputs are not permitted"),
+    "unknown field in a list": ("name: a\nload: {users: [{workload: flood, rate: 1}]}", "load.users[0].rate: "),
+    "unknown field with a line break": ('name: a\n"b\\nc": 1', "b c: Extra inputs are not permitted"),
+    "field that is no text": ("name: a\n1: 2", "[1]: "),
+    "missing field": ("seed: 1", "name: Field required"),
+    "number from a string": ("name: a\nseed: '1'", "seed: Input should be a valid integer"),
+    "float from a string": ("name: a\nlinks: {latency_ms: '20'}", "links.latency_ms: Input should be a valid number"),
+    "number from a boolean": ("name: a\nlinks: {jitter_ms: true}", "links.jitter_ms: Input should be a valid number"),
+    "integer from a float": ("name: a\nstop: {height: 40.0}", "stop.height: Input should be a valid integer"),
+    "text from a number": ("name: 7", "name: Input should be a valid string"),
+    "section that is a list": ("name: a\nstop: [1]", "stop: "),
+    "list that is a section": ("name: a\nfaults: {kind: kill}", "faults: Input should be a valid list"),
+    "wrong name": ("name: A scenario", "name: String should match pattern"),
+    "several at once": ("seed: -1\ncolour: red", "name: Field required (and 2 more)"),
+    "negative": ("name: a\nseed: -1", "seed: Input should be greater than or equal to 0"),
+    "too large": ("name: a\nstop: {timeout_s: 86401}", "stop.timeout_s: Input should be less than or equal to 86400"),
+    "no number": ("name: a\nlinks: {latency_ms: .nan}", "links.latency_ms: "),
+    "no validators": ("name: a\nvalidators: 0", "validators.count: "),
+    "empty list of validators": ("name: a\nvalidators: []", "validators.count: "),
+    "more nodes than validators": ("name: a\nvalidators: {count: 1, nodes: [{}, {}]}", "validators.nodes: 2 entries"),
+    "more hosts than validators": ("name: a\nvalidators: {count: 4, hosts: 5}", "validators.hosts: 5 hosts"),
+    "too few hosts": ("name: a\nvalidators: {count: 4, hosts: 2}", "validators.hosts: 2 hosts put 2 validators"),
+    "two of one name": ("name: a\nvalidators: [{name: b}, {name: b}]", "validators.nodes: two validators"),
+    "a name that is another's default": ("name: a\nvalidators: [{name: validator-1}, {}]", "validators.nodes: two"),
+    "unknown mutant": (
+        "name: a\nvalidators: [{mutant: nothing}]",
+        "validators.nodes[0].mutant: unknown mutant 'nothing'; known: double-fire, ",
+    ),
+    "unknown protocol": ("name: a\nconsensus: {protocol: raft}", "consensus.protocol: Input should be 'simplex'"),
+    "interval above timeout": (
+        "name: a\nconsensus: {block_interval_ms: 2000}",
+        "consensus.block_interval_ms: 2000 is not below leader_timeout_ms (2000)",
+    ),
+    "timeouts out of order": ("name: a\nconsensus: {leader_timeout_ms: 3001}", "consensus.leader_timeout_ms: 3001"),
+    "unknown parameter": ("name: a\nchain: {params: {LANE: 1}}", "chain.params.LANE: unknown parameter"),
+    "parameter of the wrong type": ("name: a\nchain: {params: {SCAN_LIMIT: 1.5}}", "chain.params.SCAN_LIMIT: expected"),
+    "parameter out of range": ("name: a\nchain: {params: {SCAN_LIMIT: 0}}", "chain.params.SCAN_LIMIT: 0 is out of"),
+    "parameters that do not fit": ("name: a\nchain: {params: {EPOCH_LENGTH: 5000}}", "chain.params.RING_BUFFER_SIZE: "),
+    "unknown preset": ("name: a\nchain: {preset: soft}", "chain.preset: Input should be 'hardened'"),
+    "unknown workload": ("name: a\nload: {users: [{workload: chess}]}", "load.users[0].workload: unknown workload"),
+    "wrong option": (
+        "name: a\nload: {users: [{workload: flood, options: {timers: 0}}]}",
+        "load.users[0].options.timers: Input should be greater than or equal to 1",
+    ),
+    "another workload's option": (
+        "name: a\nload: {users: [{workload: transfer, options: {timers: 1}}]}",
+        "load.users[0].options.timers: Extra inputs are not permitted",
+    ),
+    "too many users": (
+        "name: a\nload: {users: [{workload: flood, count: 9999}, {workload: churn, count: 2}]}",
+        "load.users: 10001 users",
+    ),
+    "unknown fault": ("name: a\nfaults: [{kind: earthquake, target: b, at_height: 1}]", "faults[0].kind: "),
+    "fault at an unknown validator": (
+        "name: a\nfaults: [{kind: kill, target: validator-4, at_height: 9}]",
+        "faults[0].target: no validator is named 'validator-4'; there are validator-0, validator-1, ",
+    ),
+    "fault after the end": (
+        "name: a\nfaults: [{kind: kill, target: validator-0, at_height: 40}]",
+        "faults[0].at_height: 40 is not below stop.height (40)",
+    ),
+    "field given twice": ("name: a\nseed: 1\nseed: 2", "no YAML: line 3: field 'seed' is given twice"),
+    "field given twice in a section": ("name: a\nstop:\n  height: 9\n  height: 8", "no YAML: line 4: field 'height'"),
+    "unclosed bracket": ("name: [a", "no YAML: line 1: "),
+    "unknown anchor": ("name: *a", "no YAML: line 1: found undefined alias 'a'"),
+    "two documents": ("name: a\n---\nname: b", "no YAML: line 2: "),
+    "foreign tag": ("name: !!python/name:os.system a", "no YAML: line 1: could not determine a constructor"),
+    "impossible date": ("name: a\ndescription: 2001-99-99", "no YAML: line 2: cannot be read as timestamp"),
+    "endless number": (f"name: a\nseed: {'9' * 5000}", "no YAML: line 2: cannot be read as int"),
+    "endless nesting": (f"name: {'[' * 5000}", "no YAML: nested too deeply"),
+    "control character": ("name: a\x00", "no YAML: unacceptable character"),
+    "list": ("- name: a", "expected a mapping of scenario fields, got list"),
+    "text": ("name", "expected a mapping of scenario fields, got str"),
+    "nothing": ("", "expected a mapping of scenario fields, got NoneType"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), WRONG.values(), ids=WRONG)
+def test_a_wrong_file_is_one_line_with_file_path_and_reason(tmp_path: Path, text: str, expected: str) -> None:
+    assert problem_of(scenario_file(tmp_path, text)).startswith(expected)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    assert problem_of(tmp_path / "missing.yaml") == "cannot be read: No such file or directory"
+
+
+def test_a_folder_is_no_scenario(tmp_path: Path) -> None:
+    assert problem_of(tmp_path) == "cannot be read: Is a directory"
+
+
+def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_bytes(b"name: \xff\xfe")
+    assert problem_of(path).startswith("cannot be read: ")
+
+
+# --- right files ----------------------------------------------------------------------------------------------------
+
+
+def test_scenarios_are_shipped() -> None:
+    assert [path.stem for path in SHIPPED if path.stem == "smoke"] == ["smoke"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_scenarios_load(path: Path) -> None:
+    scenario = load_scenario(path)
+    assert scenario.name == path.stem
+    assert scenario.description
+    assert scenario.success.heights_compared <= scenario.stop.height
+
+
+def test_only_the_name_must_be_given(tmp_path: Path) -> None:
+    scenario = load_scenario(scenario_file(tmp_path, "name: quiet"))
+    assert scenario == Scenario(name="quiet")
+    assert scenario.validators.names == ["validator-0", "validator-1", "validator-2", "validator-3"]
+
+
+@pytest.mark.parametrize("given", ["7", "{count: 7}", "[{}, {}, {}, {}, {}, {}, {}]", "[~, ~, ~, ~, ~, ~, ~]"])
+def test_validators_have_short_forms(tmp_path: Path, given: str) -> None:
+    scenario = load_scenario(scenario_file(tmp_path, f"name: a\nvalidators: {given}"))
+    assert scenario.validators.names == [f"validator-{index}" for index in range(7)]
+    assert scenario.validators.host_count == 7
+
+
+def test_hosts_carry_validators_in_turn(tmp_path: Path) -> None:
+    scenario = load_scenario(scenario_file(tmp_path, "name: a\nvalidators: {count: 7, hosts: 4}"))
+    assert [scenario.validators.host_of(index) for index in range(7)] == [0, 1, 2, 3, 0, 1, 2]
+
+
+def test_explicit_parameters_override_the_preset(tmp_path: Path) -> None:
+    text = "name: a\nchain: {preset: hardened, params: {PRIORITY_FLOOR: 5}}"
+    parameters = load_scenario(scenario_file(tmp_path, text)).chain.parameters()
+    assert (parameters.priority_floor, parameters.default_tip_cap) == (5, 8)
+
+
+def test_merge_keys_and_anchors_work(tmp_path: Path) -> None:
+    text = """
+        name: a
+        stop: &limits {height: 50}
+        load:
+          users:
+            - &flood {workload: flood, count: 2}
+            - {<<: *flood, count: 3}
+    """
+    scenario = load_scenario(scenario_file(tmp_path, text))
+    assert [group.count for group in scenario.load.users] == [2, 3]
+
+
+# --- the reference --------------------------------------------------------------------------------------------------
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """Every model that a scenario is made of, by its heading in the reference."""
+    found = {"scenario": Scenario, **dict(_parts(Scenario, ""))}
+    found |= {f"{name} options": workload.options_type for name, workload in WORKLOADS.items()}
+    return found
+
+
+def _parts(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in model.model_fields.items():
+        for part in _models_in(field.annotation):
+            is_fault = name == "faults"
+            heading = get_args(part.model_fields["kind"].annotation)[0] if is_fault else f"{path}{name}"
+            yield heading, part
+            yield from _parts(part, f"{heading}.")
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
+def documented_rows() -> dict[str, dict[str, list[str]]]:
+    """The reference's tables by heading and field: default, range, meaning."""
+    rows: dict[str, dict[str, list[str]]] = {}
+    heading = ""
+    for line in REFERENCE.read_text(encoding="utf-8").splitlines():
+        if found := re.fullmatch(r"##+ `([^`]+)`(.*)", line):
+            heading = found[1] + found[2]
+        elif line.startswith("| `"):
+            name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            rows.setdefault(heading, {})[name.strip("`")] = cells
+    return rows
+
+
+def bounds(field: FieldInfo) -> list[str]:
+    """A field's numeric bounds as the reference writes them."""
+    found = []
+    for rule in [*field.metadata, *_inner_rules(field.annotation)]:
+        for inner in [rule, *getattr(rule, "metadata", [])]:
+            found += [
+                f"{value:,}" for value in (getattr(inner, "ge", None), getattr(inner, "le", None)) if value is not None
+            ]
+    return found
+
+
+def _inner_rules(annotation: Any) -> list[Any]:
+    return [rule for argument in get_args(annotation) for rule in getattr(argument, "__metadata__", ())]
+
+
+def reference_problems(rows: dict[str, dict[str, list[str]]]) -> list[str]:
+    """Where the reference lacks a field, names one that is none, or states another default or range."""
+    problems = []
+    for heading, model in sections().items():
+        table = rows.get(heading, {})
+        problems += [f"{heading}: {name} is no field" for name in table.keys() - model.model_fields.keys()]
+        for name, field in model.model_fields.items():
+            if name not in table:
+                problems.append(f"{heading}: {name} has no row")
+                continue
+            default, allowed, _ = table[name]
+            problems += [f"{heading}: {name}: default {default}"] if not _states_default(default, field) else []
+            problems += [f"{heading}: {name}: range lacks {each}" for each in bounds(field) if each not in allowed]
+    return problems + [f"{heading}: is no section" for heading in rows.keys() - sections().keys()]
+
+
+def _states_default(text: str, field: FieldInfo) -> bool:
+    if field.is_required():
+        return text == "required"
+    if isinstance(field.default, BaseModel):
+        return not text.startswith("`")
+    return text == f"`{field.default}`" or yaml.safe_load(text.strip("`")) == field.default
+
+
+def test_the_reference_names_every_field_with_its_default_and_range() -> None:
+    assert reference_problems(documented_rows()) == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "field", "cells"),
+    [
+        ("stop", "height", None),
+        ("stop", "hight", ["`40`", "1 to 10,000", ""]),
+        ("stop", "height", ["`41`", "1 to 10,000", ""]),
+        ("stop", "height", ["`40`", "1 to 1,000", ""]),
+        ("validators.nodes", "mutant", None),
+        ("kill", "at_height", ["`1`", "1 to 10,000", ""]),
+        ("flood options", "timers", None),
+        ("weather", "rain", ["`0`", "", ""]),
+    ],
+)
+def test_a_gap_in_the_reference_is_found(heading: str, field: str, cells: list[str] | None) -> None:
+    rows = documented_rows()
+    if cells is None:
+        del rows[heading][field]
+    else:
+        rows.setdefault(heading, {})[field] = cells
+    assert reference_problems(rows) != []
+
+
+def test_the_reference_names_every_choice() -> None:
+    rows = documented_rows()
+    assert all(f"`{name}`" in rows["validators.nodes"]["mutant"][1] for name in MUTANTS)
+    assert all(f"`{name}`" in rows["load.users"]["workload"][1] for name in WORKLOADS)
+
+
+def test_examples_in_the_reference_are_right(tmp_path: Path) -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", REFERENCE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) >= 6
+    for example in examples:
+        named = example if example.startswith("name:") else f"name: a\n{example}"
+        load_scenario(scenario_file(tmp_path, named))

@@ -1,0 +1,671 @@
+"""The rules that hold for the whole repository: who imports whom, what pure code may not do, what files may not say.
+
+A rule is a function that takes a file's path and text and yields what is wrong, as ``(line, reason)``. Each rule is run
+over every file that it is about, and over planted faults, which it must find.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cache
+from importlib.metadata import metadata, packages_distributions
+from pathlib import Path, PurePosixPath
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+IGNORED_FOLDERS = ("runs", "build", "__pycache__", "*.egg-info", ".?*")
+KEPT_FOLDERS = (".ci", ".github")
+
+Finding = tuple[int, str]
+Check = Callable[[str, str], Iterator[Finding]]
+
+
+@cache
+def text_files() -> dict[str, str]:
+    """Every text file of the tree by its path from the root, whether Git knows it yet or not."""
+    found = {}
+    for path in sorted(_walk(ROOT)):
+        content = path.read_bytes()
+        if b"\0" not in content:
+            found[path.relative_to(ROOT).as_posix()] = content.decode("utf-8")
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.is_file():
+            yield path
+        elif path.is_dir() and (path.name in KEPT_FOLDERS or not _is_ignored(path.name)):
+            yield from _walk(path)
+
+
+def _is_ignored(folder: str) -> bool:
+    return any(fnmatch(folder, pattern) for pattern in IGNORED_FOLDERS)
+
+
+# --- imports --------------------------------------------------------------------------------------------------------
+
+OURS = ("actors", "benchmarks", "cluster", "consensus", "k8s", "loadgen", "stampede", "tests", "validator")
+
+ENCODING = (
+    "validator.codec",
+    "validator.genesis",
+    "validator.params",
+    "validator.transactions",
+    "validator.types",
+)
+"""What of the validator a client may know: how to write and sign a transaction, and what a genesis holds."""
+
+MAY_IMPORT = {
+    "consensus": ("consensus",),
+    "validator": ("consensus", "validator"),
+    "loadgen/workloads": ("loadgen.workloads", *ENCODING),
+    "loadgen": ("loadgen", *ENCODING),
+    "cluster": ("cluster", "consensus", "validator", "loadgen.workloads", "loadgen.client"),
+    "k8s": ("k8s",),
+    "actors": ("actors",),
+}
+"""For each folder what it may import of ours; the first folder that holds a file decides."""
+
+FOREIGN = {
+    "ray": ("cluster/live", "cluster/fanout", "cluster/fanout.py", "tests", "benchmarks"),
+    "locust": ("loadgen", "tests"),
+    "gevent": ("loadgen", "tests"),
+    "geventhttpclient": ("loadgen", "tests"),
+}
+"""Libraries that only some folders may import."""
+
+IMPURE = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "ctypes",
+        "datetime",
+        "http",
+        "multiprocessing",
+        "os",
+        "platform",
+        "queue",
+        "random",
+        "secrets",
+        "select",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+        "ssl",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
+        "uuid",
+    }
+)
+"""Modules through which a clock, a network, a thread, a file or chance could reach pure code."""
+
+
+def is_in(path: str, *folders: str) -> bool:
+    """Whether a path is one of the folders, or lies in one."""
+    return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
+
+
+def imports(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """Every import of a source, by line, as a full dotted name; also those by name at run time."""
+    package = PurePosixPath(path).parent.parts
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import():
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            case ast.ImportFrom(module=module, level=level):
+                parents = package[: len(package) + 1 - level] if level else ()
+                origin = ".".join([*parents, *([module] if module else [])])
+                yield from ((node.lineno, f"{origin}.{alias.name}") for alias in node.names)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if _importer(function):
+                yield node.lineno, name
+
+
+def _importer(function: ast.expr) -> bool:
+    return isinstance(function, ast.Name | ast.Attribute) and _name_of(function) in ("import_module", "__import__")
+
+
+def _name_of(function: ast.expr) -> str:
+    """The last part of a dotted name, empty where it is none."""
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def belongs_to(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def imports_point_one_way(path: str, source: str) -> Iterator[Finding]:
+    """``consensus`` ← ``validator`` ← ``cluster``; ``loadgen`` knows the encoding only; nothing imports tests."""
+    allowed = next((MAY_IMPORT[folder] for folder in MAY_IMPORT if is_in(path, folder)), None)
+    for line, module in imports(path, source):
+        if not belongs_to(module, *OURS):
+            continue
+        if allowed is not None and not belongs_to(module, *allowed):
+            yield line, f"imports {module}; may import {', '.join(allowed)}"
+        elif belongs_to(module, "tests") and not is_in(path, "tests"):
+            yield line, f"imports {module}, a test"
+
+
+def libraries_stay_in_their_place(path: str, source: str) -> Iterator[Finding]:
+    """Ray under ``cluster/live``, Locust and gevent in ``loadgen`` outside of ``workloads``."""
+    for line, module in imports(path, source):
+        for library, folders in FOREIGN.items():
+            if belongs_to(module, library) and (not is_in(path, *folders) or is_in(path, "loadgen/workloads")):
+                yield line, f"imports {module}, which belongs under {' or '.join(folders)}"
+
+
+WITH_ANOTHER = {"gevent": "locust", "geventhttpclient": "locust", "markupsafe": "jinja2"}
+"""Packages that come with another, of which they are a part in all but name."""
+
+
+@cache
+def distributions() -> dict[str, frozenset[str]]:
+    """Which installed packages hold a top-level module."""
+    return {name: frozenset(map(canonicalize_name, held)) for name, held in packages_distributions().items()}
+
+
+@cache
+def declared_names(path_is_test: bool) -> frozenset[str]:
+    wanted = [*declared(), *(declared("dev") if path_is_test else [])]
+    return frozenset(canonicalize_name(each.name) for each in wanted)
+
+
+def imports_are_declared(path: str, source: str) -> Iterator[Finding]:
+    """What is imported is a dependency by name, not something that another package happens to need."""
+    for line, module in imports(path, source):
+        name = module.partition(".")[0]
+        beside = PurePosixPath(path).with_name(f"{name}.py").as_posix()
+        if name in sys.stdlib_module_names or name in OURS or (is_in(path, "benchmarks") and beside in text_files()):
+            continue
+        held = distributions().get(WITH_ANOTHER.get(name, name), frozenset())
+        if not held & declared_names(is_in(path, "tests")):
+            yield line, f"imports {name}, which pyproject.toml does not name"
+
+
+def pure_code_imports_nothing_impure(path: str, source: str) -> Iterator[Finding]:
+    """No clock, network, thread, file or chance in ``consensus`` and ``validator``."""
+    for line, module in imports(path, source):
+        if module.partition(".")[0] in IMPURE or belongs_to(module, "numpy.random"):
+            yield line, f"imports {module}"
+
+
+# --- pure code ------------------------------------------------------------------------------------------------------
+
+IMPURE_CALLS = frozenset({"breakpoint", "eval", "exec", "id", "input", "open", "print"})
+
+
+def pure_code_has_no_floats(path: str, source: str) -> Iterator[Finding]:
+    """No float takes part in consensus: no literal, no true division, no conversion."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(value=float() | complex()):
+                yield node.lineno, f"float literal {node.value}"
+            case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+                yield node.lineno, "true division"
+            case ast.Call(func=ast.Name(id="float" | "complex" as name)):
+                yield node.lineno, f"call of {name}()"
+
+
+def pure_code_calls_nothing_impure(path: str, source: str) -> Iterator[Finding]:
+    """No ``open``, ``print``, ``id`` …; and no ``hash``, which differs from process to process, but in ``__hash__``."""
+    tree = ast.parse(source)
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and function.name == "__hash__"
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            if name in IMPURE_CALLS or (name == "hash" and id(node) not in inside):
+                yield node.lineno, f"call of {name}()"
+
+
+# --- all code -------------------------------------------------------------------------------------------------------
+
+
+def failures_are_named(path: str, source: str) -> Iterator[Finding]:
+    """No bare ``except``."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield node.lineno, "bare except"
+
+
+def modules_say_what_they_are(path: str, source: str) -> Iterator[Finding]:
+    """Every module that holds anything has a docstring."""
+    tree = ast.parse(source)
+    if tree.body and ast.get_docstring(tree) is None:
+        yield 1, "no module docstring"
+
+
+def suites_never_sleep(path: str, source: str) -> Iterator[Finding]:
+    """Tests advance a clock, or wait for an event."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and _name_of(node.func) == "sleep":
+            yield node.lineno, "sleeps"
+
+
+def suites_can_fail(path: str, source: str) -> Iterator[Finding]:
+    """No assertion of a constant, no test that is skipped for good."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Assert(test=ast.Constant(value=value)) if value:
+                yield node.lineno, f"asserts {value!r}"
+            case ast.Assert(test=ast.Tuple(elts=[_, *_])):
+                yield node.lineno, "asserts a tuple"
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                decorators = [ast.unparse(each) for each in node.decorator_list]
+                if any(re.match(r"pytest\.mark\.skip\b(?!if)", each) for each in decorators):
+                    yield node.lineno, "is skipped for good"
+
+
+# --- all texts ------------------------------------------------------------------------------------------------------
+
+INDEX_ADDRESS = re.compile(
+    r"--(?:extra-)?index[-]url\b|--find[-]links\b|\b(?:PIP|UV)_\w*INDEX\w*\s*=|resolved\s\"?https?:|\bregistry\s*=\s*\"?https?:"
+)
+HOME_PATH = re.compile(r"(?<![\w.~}-])/(?:home|root|Users|work)/[\w.]")
+
+
+def texts_name_no_package_index(path: str, source: str) -> Iterator[Finding]:
+    """Which index packages come from is the user's configuration."""
+    yield from _lines_with(INDEX_ADDRESS, source, "names a package index")
+
+
+def texts_name_no_home(path: str, source: str) -> Iterator[Finding]:
+    """No path that exists on one machine only."""
+    yield from _lines_with(HOME_PATH, source, "absolute path of a machine")
+
+
+def _lines_with(pattern: re.Pattern[str], source: str, reason: str) -> Iterator[Finding]:
+    for number, line in enumerate(source.splitlines(), start=1):
+        if found := pattern.search(line):
+            yield number, f"{reason}: {found[0]}"
+
+
+# --- rules and their planted faults ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check, the files that it is about, and what it must and must not find, as (path, text)."""
+
+    check: Check
+    about: Callable[[str], bool]
+    faults: tuple[tuple[str, str], ...]
+    fine: tuple[tuple[str, str], ...] = ()
+
+
+def is_python(path: str) -> bool:
+    return path.endswith(".py")
+
+
+def is_pure(path: str) -> bool:
+    return is_python(path) and is_in(path, "consensus", "validator")
+
+
+def is_test(path: str) -> bool:
+    return is_python(path) and is_in(path, "tests")
+
+
+SLEEP = "sleep"
+INDEX = "--index" + "-url"
+HOME = "/" + "home"
+
+RULES = (
+    Rule(
+        imports_point_one_way,
+        is_python,
+        faults=(
+            ("consensus/a.py", "import validator"),
+            ("consensus/a.py", "from validator.types import Height"),
+            ("consensus/a.py", "def f():\n    from cluster import scenario"),
+            ("validator/a.py", "from cluster.scenario import Scenario"),
+            ("validator/state/a.py", "from ...loadgen import client"),
+            ("validator/a.py", "import importlib\nimportlib.import_module('cluster.errors')"),
+            ("loadgen/a.py", "from validator.node import Node"),
+            ("loadgen/a.py", "from validator import node"),
+            ("loadgen/a.py", "import cluster.errors"),
+            ("loadgen/a.py", "from consensus.types import View"),
+            ("loadgen/workloads/a.py", "from loadgen.client import Client"),
+            ("cluster/a.py", "from loadgen.locustfile import User"),
+            ("cluster/a.py", "from tests.consensus.network import Network"),
+            ("stampede.py", "import tests.consensus"),
+        ),
+        fine=(
+            ("consensus/a.py", "from consensus.types import View\nfrom .types import View\nimport msgspec"),
+            ("validator/a.py", "from consensus.types import View\nfrom validator import types"),
+            ("validator/state/a.py", "from ..types import Height"),
+            ("loadgen/a.py", "from validator import transactions\nfrom loadgen.workloads import LoadPlan"),
+            ("cluster/live/a.py", "from loadgen.client import Client\nfrom loadgen.workloads import LoadPlan"),
+            ("tests/a.py", "import cluster, consensus, loadgen, validator, tests.consensus"),
+        ),
+    ),
+    Rule(
+        libraries_stay_in_their_place,
+        is_python,
+        faults=(
+            ("cluster/a.py", "import ray"),
+            ("cluster/simulation/a.py", "from ray.util import placement_group"),
+            ("validator/a.py", "import ray"),
+            ("stampede.py", "def f():\n    import ray"),
+            ("cluster/live/a.py", "import locust"),
+            ("loadgen/workloads/a.py", "from locust import FastHttpUser"),
+            ("loadgen/workloads/a.py", "import gevent.pool"),
+        ),
+        fine=(
+            ("cluster/live/a.py", "import ray\nfrom ray.util import state"),
+            ("cluster/fanout.py", "import ray"),
+            ("loadgen/a.py", "import gevent\nfrom locust.contrib.fasthttp import FastHttpUser"),
+            ("cluster/a.py", "import rayleigh"),
+        ),
+    ),
+    Rule(
+        imports_are_declared,
+        is_python,
+        faults=(
+            ("cluster/a.py", "import attr"),
+            ("cluster/a.py", "from flask import Flask"),
+            ("cluster/a.py", "import pytest"),
+            ("validator/a.py", "import no_such_package"),
+        ),
+        fine=(
+            (
+                "cluster/a.py",
+                "import os.path, yaml, nacl.signing\nfrom Crypto.Hash import keccak\nfrom cluster import errors",
+            ),
+            ("tests/a.py", "import hypothesis, pytest, ray"),
+            ("loadgen/a.py", "from gevent.pool import Pool"),
+        ),
+    ),
+    Rule(
+        pure_code_imports_nothing_impure,
+        is_pure,
+        faults=(
+            *(("validator/a.py", f"import {module}") for module in sorted(IMPURE)),
+            ("consensus/a.py", "from os.path import join"),
+            ("consensus/a.py", "import numpy.random"),
+            ("consensus/a.py", "from numpy import random"),
+            ("consensus/a.py", "if True:\n    from time import monotonic"),
+        ),
+        fine=(
+            ("consensus/a.py", "import hashlib, heapq, numpy\nfrom collections import deque\nfrom typing import Final"),
+        ),
+    ),
+    Rule(
+        pure_code_has_no_floats,
+        is_pure,
+        faults=(
+            ("validator/a.py", "share = 0.5"),
+            ("validator/a.py", "def f(a=1e3): ..."),
+            ("validator/a.py", "x = a / b"),
+            ("validator/a.py", "x /= 2"),
+            ("validator/a.py", "x = float(y)"),
+            ("validator/a.py", "x = 1j"),
+        ),
+        fine=(("validator/a.py", '"""0.5 / 2"""\nx = a // b\nx //= 2\ny = 10**24\nz: float'),),
+    ),
+    Rule(
+        pure_code_calls_nothing_impure,
+        is_pure,
+        faults=(
+            ("validator/a.py", "open('state')"),
+            ("validator/a.py", "print(1)"),
+            ("validator/a.py", "order = sorted(timers, key=lambda timer: hash(timer))"),
+            ("validator/a.py", "order = id(timer)"),
+        ),
+        fine=(
+            ("validator/a.py", "disk.open('state')\nclass A:\n    def __hash__(self):\n        return hash(self.key)"),
+        ),
+    ),
+    Rule(
+        failures_are_named,
+        is_python,
+        faults=(("a.py", "try:\n    f()\nexcept:\n    raise"),),
+        fine=(("a.py", "try:\n    f()\nexcept ValueError:\n    pass"),),
+    ),
+    Rule(
+        modules_say_what_they_are,
+        is_python,
+        faults=(("a.py", "x = 1"),),
+        fine=(("a.py", ""), ("a.py", '"""What it is."""\nx = 1')),
+    ),
+    Rule(
+        suites_never_sleep,
+        is_test,
+        faults=(
+            ("tests/a.py", f"import time\ntime.{SLEEP}(1)"),
+            ("tests/a.py", f"from time import {SLEEP}\n{SLEEP}(0.1)"),
+            ("tests/a.py", f"async def test_a():\n    await asyncio.{SLEEP}(0)"),
+            ("tests/a.py", f"gevent.{SLEEP}()"),
+        ),
+        fine=(("tests/a.py", "clock.advance(1)\nprocess.wait(timeout=5)"),),
+    ),
+    Rule(
+        suites_can_fail,
+        is_test,
+        faults=(
+            ("tests/a.py", "def test_a():\n    assert " + "True"),
+            ("tests/a.py", "assert 1"),
+            ("tests/a.py", "assert (x == 1, 'x is wrong')"),
+            ("tests/a.py", "@pytest.mark." + "skip\ndef test_a(): ..."),
+            ("tests/a.py", "@pytest.mark." + "skip(reason='later')\nclass TestA: ..."),
+        ),
+        fine=(
+            (
+                "tests/a.py",
+                "@pytest.mark.skipif(x, reason='no Chromium')\ndef test_a():\n    assert x\n    assert False",
+            ),
+        ),
+    ),
+    Rule(
+        texts_name_no_package_index,
+        lambda path: True,
+        faults=(
+            ("requirements.lock", f"{INDEX} https://example.org/simple"),
+            ("Makefile", "pip install --find" + "-links wheels -r requirements.lock"),
+            ("k8s/Dockerfile", "ENV PIP_INDEX" + "_URL=https://example.org/simple"),
+            ("package-lock.json", "resolved" + ' "https://example.org/a.tgz"'),
+        ),
+        fine=(("Makefile", "uv pip compile --no-emit-index-url pyproject.toml"),),
+    ),
+    Rule(
+        texts_name_no_home,
+        lambda path: True,
+        faults=(
+            ("README.md", f"cd {HOME}/somebody/stampede"),
+            ("a.py", f"'{HOME}/a'"),
+            ("a.py", "'/" + "root/.cache'"),
+        ),
+        fine=(("README.md", f"https://example.org{HOME}/page, ~{HOME}/a and /tmp/x"),),
+    ),
+)
+
+
+def rule_name(rule: Rule) -> str:
+    return rule.check.__name__
+
+
+@pytest.mark.parametrize("rule", RULES, ids=rule_name)
+def test_rule_holds(rule: Rule) -> None:
+    files = {path: text for path, text in text_files().items() if rule.about(path)}
+    assert files
+    findings = [f"{path}:{line}: {why}" for path, text in files.items() for line, why in rule.check(path, text)]
+    assert not findings, "\n".join(findings)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=rule_name)
+def test_rule_finds_planted_faults(rule: Rule) -> None:
+    for path, text in rule.faults:
+        assert rule.about(path) or path == "a.py", path
+        assert list(rule.check(path, text)), f"not found in {path}: {text}"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=rule_name)
+def test_rule_lets_fine_code_pass(rule: Rule) -> None:
+    for path, text in rule.fine:
+        assert list(rule.check(path, text)) == [], f"{path}: {text}"
+
+
+# --- dependencies ---------------------------------------------------------------------------------------------------
+
+LOCKS = {"requirements.lock": "dev", "k8s/requirements.lock": "image"}
+"""Each lock and the dependency group that it holds besides the project's own dependencies."""
+
+
+def declared(group: str | None = None) -> list[Requirement]:
+    """What ``pyproject.toml`` asks for: the project's dependencies, or a group's."""
+    project = tomllib.loads(text_files()["pyproject.toml"])
+    return [
+        Requirement(line)
+        for line in (project["dependency-groups"][group] if group else project["project"]["dependencies"])
+    ]
+
+
+def lock_entries(lock: str) -> list[list[str]]:
+    """A lock's entries: the requirement, then its options."""
+    joined = re.sub(r"\\\n\s*", "", re.sub(r"^\s*#.*\n", "", lock, flags=re.MULTILINE))
+    return [re.split(r"\s+(?=--)", line.strip()) for line in joined.splitlines() if line.strip()]
+
+
+def pinned(lock: str) -> dict[str, set[str]]:
+    """The versions that a lock pins, by package; more than one where Python's version decides."""
+    versions: dict[str, set[str]] = {}
+    for entry, *_ in lock_entries(lock):
+        requirement = Requirement(entry)
+        versions.setdefault(canonicalize_name(requirement.name), set()).update(s.version for s in requirement.specifier)
+    return versions
+
+
+def lock_problems(lock: str, wanted: list[Requirement]) -> list[str]:
+    """What a lock does not pin, does not hash, or does not hold."""
+    problems = []
+    for entry, *options in lock_entries(lock):
+        if not re.match(r"[\w.-]+==[\w.!+]+(\s*;|$)", entry):
+            problems.append(f"{entry}: not pinned to a version")
+        if not options or not all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", option) for option in options):
+            problems.append(f"{entry}: without hashes")
+    if problems:
+        return problems
+    versions = pinned(lock)
+    for requirement in wanted:
+        held = versions.get(canonicalize_name(requirement.name), set())
+        if not held or not all(requirement.specifier.contains(version) for version in held):
+            problems.append(f"{requirement}: the lock holds {', '.join(sorted(held)) or 'none'}")
+    return problems
+
+
+@pytest.mark.parametrize(("lock", "group"), LOCKS.items())
+def test_lock_pins_hashes_and_holds_everything(lock: str, group: str) -> None:
+    assert lock_problems(text_files()[lock], [*declared(), *declared(group)]) == []
+
+
+HASH = "--hash=sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "",
+        f"a>=1.0 \\\n    {HASH}\n",
+        f"a==1.* \\\n    {HASH}\n",
+        f"a @ https://example.org/a.whl \\\n    {HASH}\n",
+        "a==1.5\n",
+        "a==1.5 \\\n    --hash=md5:00\n",
+        f"a==0.9 \\\n    {HASH}\n",
+        f"b==1.5 \\\n    {HASH}\n    # via a\n",
+        f"a==1.5 ; python_version < '3.12' \\\n    {HASH}\na==0.9 ; python_version >= '3.12' \\\n    {HASH}\n",
+        f"--editable . \na==1.5 \\\n    {HASH}\n",
+    ],
+)
+def test_a_fault_in_a_lock_is_found(lock: str) -> None:
+    assert lock_problems(lock, [Requirement("a>=1.0")]) != []
+
+
+def test_a_right_lock_passes() -> None:
+    lock = f"a==1.5 ; python_version < '3.12' \\\n    {HASH} \\\n    {HASH}\n    # via b\na==1.6 \\\n    {HASH}\n"
+    assert lock_problems(lock, [Requirement("A>=1.0")]) == []
+
+
+def test_both_locks_pin_the_same_versions() -> None:
+    main, image = (pinned(text_files()[lock]) for lock in LOCKS)
+    assert {name: (main[name], image[name]) for name in main.keys() & image.keys() if main[name] != image[name]} == {}
+
+
+def documented(page: str) -> dict[str, list[str]]:
+    """The rows of the dependency page's tables by package: version, licence, …"""
+    rows = (line.strip().strip("|").split("|") for line in page.splitlines() if line.startswith("| `"))
+    return {canonicalize_name(name.strip(" `")): [cell.strip() for cell in cells] for name, *cells in rows}
+
+
+def dependency_page_problems(page: str, wanted: list[Requirement], versions: dict[str, set[str]]) -> list[str]:
+    """Which dependency has no row on the page, or one with the wrong version, or without licence or reason."""
+    rows = documented(page)
+    problems = [f"{name}: is no dependency" for name in rows.keys() - {canonicalize_name(each.name) for each in wanted}]
+    for name in (canonicalize_name(each.name) for each in wanted):
+        cells = rows.get(name)
+        if cells is None:
+            problems.append(f"{name}: no row")
+        elif set(re.split(r"[,\s]+", cells[0])) != versions[name]:
+            problems.append(f"{name}: version {cells[0]}, the lock holds {', '.join(sorted(versions[name]))}")
+        elif not all(cells):
+            problems.append(f"{name}: a cell is empty")
+    return problems
+
+
+def all_declared() -> list[Requirement]:
+    return [*declared(), *declared("dev"), *declared("image")]
+
+
+def test_every_dependency_is_documented() -> None:
+    versions = pinned(text_files()["requirements.lock"])
+    assert dependency_page_problems(text_files()["docs/dependencies.md"], all_declared(), versions) == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["", "| `a` | 1.4 | MIT | why |", "| `a` | 1.5 |  | why |", "| `a` | 1.5 | MIT | why |\n| `b` | 1 | MIT | why |"],
+)
+def test_a_gap_in_the_dependency_page_is_found(page: str) -> None:
+    assert dependency_page_problems(page, [Requirement("a")], {"a": {"1.5"}}) != []
+
+
+LICENCE_WORDS = {"Apache Software License": "Apache-2.0", "Apache 2.0": "Apache-2.0", "Apache": "Apache-2.0"}
+
+
+def stated_licence(package: str) -> str:
+    """What an installed package says of its licence."""
+    about = metadata(package)
+    stated = about.get("License-Expression") or about.get("License") or ""
+    if not stated:
+        classifiers = about.get_all("Classifier") or []
+        stated = next(each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License ::"))
+    stated = stated.removesuffix(" License") if stated.startswith(("BSD", "MIT")) else stated
+    return LICENCE_WORDS.get(stated, stated)
+
+
+def test_documented_licences_are_those_that_the_packages_state() -> None:
+    rows = documented(text_files()["docs/dependencies.md"])
+    stated = {canonicalize_name(each.name): stated_licence(each.name) for each in all_declared()}
+    wrong = {
+        name: (rows[name][1], licence) for name, licence in stated.items() if not rows[name][1].startswith(licence)
+    }
+    assert wrong == {}
