@@ -5,8 +5,8 @@
     outcome = simulate("scenarios/smoke.yaml", seed=7)
     assert outcome.passed, outcome.explain()
 
-A scenario is a path or a :class:`Scenario`. :func:`simulate` runs it in this process in virtual time, :func:`run` on the live
-testnet, writing the run's folder. Both return an :class:`Outcome`.
+A scenario is a path or a :class:`Scenario`. :func:`simulate` runs it in this process in virtual time, :func:`run` on
+the live testnet, writing the run's folder. Both return an :class:`Outcome`.
 """
 
 from __future__ import annotations

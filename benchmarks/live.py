@@ -1,7 +1,7 @@
 """End to end: blocks/s, fires/s and finality latency of four validators, live on Ray and in the simulator.
 
-The live testnet runs twice: idle at full speed (no load, no block interval), and under a timer flood. The simulator runs the
-flood scenario in virtual time; what it reports a second is a second of the wall clock.
+The live testnet runs twice: idle at full speed (no load, no block interval), and under a timer flood. The simulator
+runs the flood scenario in virtual time; what it reports a second is a second of the wall clock.
 """
 
 from __future__ import annotations

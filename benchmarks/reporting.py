@@ -1,7 +1,8 @@
 """What every benchmark shares: its options, its table, its JSON file.
 
 A benchmark is ``python benchmarks/NAME.py [--quick] [--json FILE]``. It prints a table of its metrics and writes
-``{"metric": {"value": x, "unit": "…", "goal": y}}``; the goal is ``null`` where none is set. ``--quick`` ends within a minute.
+``{"metric": {"value": x, "unit": "…", "goal": y}}``; the goal is ``null`` where none is set. ``--quick`` ends within a
+minute.
 """
 
 from __future__ import annotations

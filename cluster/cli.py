@@ -1,7 +1,7 @@
 """The ``stampede`` command.
 
-Exit codes: 0 pass, 1 fail, 2 bad input or usage, 3 inconclusive. Whatever is wrong with what the user gave is one line on
-standard error.
+Exit codes: 0 pass, 1 fail, 2 bad input or usage, 3 inconclusive. Whatever is wrong with what the user gave is one line
+on standard error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="stampede", description="A testnet harness for chains whose actors schedule their own future.")
+    parser = _Parser(
+        prog="stampede", description="A testnet harness for chains whose actors schedule their own future."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
     run = commands.add_parser("run", help="run a scenario and judge it")

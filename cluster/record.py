@@ -1,8 +1,8 @@
 """What a run leaves behind for its checks and its report: one record, whichever driver ran it.
 
-Times are milliseconds since the run began, wall clock or virtual. Nothing here comes from a validator's memory by any other
-way than what it serves to everybody: final blocks, their receipts, its status page, and moments at which the driver saw
-something happen.
+Times are milliseconds since the run began, wall clock or virtual. Nothing here comes from a validator's memory by any
+other way than what it serves to everybody: final blocks, their receipts, its status page, and moments at which the
+driver saw something happen.
 """
 
 from __future__ import annotations

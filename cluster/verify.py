@@ -1,9 +1,9 @@
 """Re-execution of a run's blocks from its genesis, in a process of its own.
 
-``python -m cluster.verify RUN`` executes every block that the run kept on a fresh validator's executor and compares what
-comes out, block by block: header, receipts, state root. :func:`verify_run` starts it with another hash seed than the
-caller's, so that an order that depends on hashing would show as a difference. It knows nothing of mutants: a run that a
-planted bug got into does not verify.
+``python -m cluster.verify RUN`` executes every block that the run kept on a fresh validator's executor and compares
+what comes out, block by block: header, receipts, state root. :func:`verify_run` starts it with another hash seed than
+the caller's, so that an order that depends on hashing would show as a difference. It knows nothing of mutants: a run
+that a planted bug got into does not verify.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Blocks, headers and receipts, as they are hashed, stored and sent (SPEC §3).
 
-A header holds the state root **after** its block, so a quorum on a block is a quorum on its state. Receipts hold all that
-an observer needs to keep books of its own, without access to any validator's state: who was charged what, where it went,
-which timers were scheduled, extended, cancelled, fired or destroyed, and every event.
+A header holds the state root **after** its block, so a quorum on a block is a quorum on its state. Receipts hold all
+that an observer needs to keep books of its own, without access to any validator's state: who was charged what, where
+it went, which timers were scheduled, extended, cancelled, fired or destroyed, and every event.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def transactions_root(hashes: list[Hash]) -> Hash:
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """A protocol event or an actor's ``emit``. ``fields`` are in the order that SPEC gives, integers as decimal text."""
+    """A protocol event or an actor's ``emit``. ``fields`` are in the order that SPEC gives, integers as decimal
+    text."""
 
     name: str
     actor: bytes

@@ -1,7 +1,9 @@
-"""The node's view of blocks that are not final yet: which it holds, which of them are executed, and what waits for what.
+"""The node's view of blocks that are not final yet: which it holds, which of them are executed, and what waits for
+what.
 
-A block is *held* once its body is here, *ready* once its parent is executed (or final), then *running*, then *valid* or
-*invalid*. A block whose parent is invalid is invalid. The tree is bounded: a block that would pass the bound is not taken.
+A block is *held* once its body is here, *ready* once its parent is executed (or final), then *running*, then *valid*
+or *invalid*. A block whose parent is invalid is invalid. The tree is bounded: a block that would pass the bound is not
+taken.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Canonical MessagePack: the one encoding of everything that crosses the wire or is hashed.
 
-Structs are arrays of their fields in order, with the tag first where a type has several shapes. An encoding is canonical
-when it is what this codec writes for the value it decodes to; :func:`decode` refuses anything else, so that one value has
-one encoding and one hash. Amounts and prices exceed 64 bits and travel as big-endian bytes without leading zeros
-(:func:`pack_uint`).
+Structs are arrays of their fields in order, with the tag first where a type has several shapes. An encoding is
+canonical when it is what this codec writes for the value it decodes to; :func:`decode` refuses anything else, so that
+one value has one encoding and one hash. Amounts and prices exceed 64 bits and travel as big-endian bytes without
+leading zeros (:func:`pack_uint`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The border between a validator and its driver: what goes in, and what comes out.
 
-``Node.handle(now_ms, event)`` returns effects, in the order in which they must be performed. The driver gives each answer
-back as an event. The simulator and the live hosts perform the same effects; neither can do anything else to a validator.
+``Node.handle(now_ms, event)`` returns effects, in the order in which they must be performed. The driver gives each
+answer back as an event. The simulator and the live hosts perform the same effects; neither can do anything else to a
+validator.
 
 Work for the executor (:class:`validator.executor.Executor`) is an effect too: ``Run(job)`` is answered by
-``Completed(result)``, jobs are run one at a time and in order. So votes flow while a block executes, and a slow executor
-can be modelled.
+``Completed(result)``, jobs are run one at a time and in order. So votes flow while a block executes, and a slow
+executor can be modelled.
 """
 
 from __future__ import annotations

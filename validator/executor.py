@@ -1,12 +1,12 @@
 """The executor: everything slow that a validator does, one job at a time and in order.
 
-It owns the state store, the scheduler's index, the tree of executed blocks over the last final one, and the archive. The
-node tells it what to do by jobs; the driver runs them (on a thread of their own in the live testnet, in place in the
-simulator) and hands the results back. A job depends on nothing but the executor's state and its own content.
+It owns the state store, the scheduler's index, the tree of executed blocks over the last final one, and the archive.
+The node tells it what to do by jobs; the driver runs them (on a thread of their own in the live testnet, in place in
+the simulator) and hands the results back. A job depends on nothing but the executor's state and its own content.
 
-*Speculation.* An executed block is a view over its parent's state plus the changes that moved the index. Going to another
-branch moves the index back along one path and forward along the other; final blocks become the base, everything that does
-not descend from them is dropped.
+*Speculation.* An executed block is a view over its parent's state plus the changes that moved the index. Going to
+another branch moves the index back along one path and forward along the other; final blocks become the base,
+everything that does not descend from them is dropped.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class _InvalidBlock:
 
 
 class Executor:
-    """One validator's executor. Opening it recovers from the disk: state that lags behind the archive is re-executed."""
+    """One validator's executor. Opening it recovers from the disk: state that lags behind the archive is
+    re-executed."""
 
     def __init__(self, disk: Disk, genesis: Genesis, transition: type[Transition] = Transition) -> None:
         self._genesis = genesis
@@ -257,7 +258,9 @@ class Executor:
             return self._invalid[digest].reason
         try:
             prepared = self._check(block, known)
-            transition = self._transition_on(Hash(block.header.parent_hash), Height(block.header.height), block.header.proposer)
+            transition = self._transition_on(
+                Hash(block.header.parent_hash), Height(block.header.height), block.header.proposer
+            )
             outcome = transition.apply(prepared)
         except (_Invalid, NotAdmitted) as error:
             self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
@@ -280,9 +283,7 @@ class Executor:
         assert executed.parent == self._final, "blocks become final in order"
         self._move_index_below(job.digest)
         outcome = executed.outcome
-        archived = ArchivedBlock(
-            encode(executed.block), encode(outcome.receipts), job.certificate, outcome.state_root
-        )
+        archived = ArchivedBlock(encode(executed.block), encode(outcome.receipts), job.certificate, outcome.state_root)
         self._archive.append(archived, outcome.receipts)
         self._store.commit(outcome.view)
         self._final, self._final_header = job.digest, executed.block.header

@@ -1,6 +1,7 @@
 """Records in append-only files: length, checksum, payload; a torn tail is recognised and cut.
 
-A frame is ``length[4, big-endian] ‖ checksum[8] ‖ payload``, the checksum being the first bytes of the payload's BLAKE3 hash.
+A frame is ``length[4, big-endian] ‖ checksum[8] ‖ payload``, the checksum being the first bytes of the payload's
+BLAKE3 hash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The host that a running handler calls (SPEC §2): every call charges first, then checks, then acts.
 
-A :class:`HandlerContext` is one run of one handler. What it leaves behind (movements, timers, events) is collected here and
-thrown away by :func:`run_handler` where the handler fails, together with every change it made to the world.
+A :class:`HandlerContext` is one run of one handler. What it leaves behind (movements, timers, events) is collected
+here and thrown away by :func:`run_handler` where the handler fails, together with every change it made to the world.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ class HandlerContext:
 
     def effects(self) -> Effects:
         """What the run left behind so far."""
-        return Effects(
-            tuple(self.movements), tuple(self.scheduled), tuple(self.timer_changes), tuple(self.events)
-        )
+        return Effects(tuple(self.movements), tuple(self.scheduled), tuple(self.timer_changes), tuple(self.events))
 
     def clear_effects(self) -> None:
         for collected in (self.movements, self.scheduled, self.timer_changes, self.events):
@@ -111,9 +109,7 @@ class HandlerContext:
 
     def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
         self.meter.charge(costs.EXTEND_TIMER_CYCLES)
-        timer = scheduling.extend(
-            self.world, self.actor, timer_id, expires_at, self.height, self.terms.parameters
-        )
+        timer = scheduling.extend(self.world, self.actor, timer_id, expires_at, self.height, self.terms.parameters)
         self.timer_changes.append(Extended(timer_id, timer.expires_at))
 
     def saved_timer(self, key: str) -> bytes:
@@ -152,5 +148,3 @@ def run_handler(context: HandlerContext, body: Callable[[HandlerContext], None])
             context.allowance.left = allowance_before
         return RunResult(failure.name, Effects())
     return RunResult("", context.effects())
-
-

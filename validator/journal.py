@@ -1,8 +1,8 @@
 """The validator's journal: consensus records and block bodies, in one append-only file.
 
 A frame (:mod:`validator.frames`) holds one kind byte and a record. Everything that a vote depends on is in the journal
-before the vote leaves: the block's body before its notarize vote, the vote itself before it is sent. Once blocks are in the
-archive, the journal is replaced by what is still needed.
+before the vote leaves: the block's body before its notarize vote, the vote itself before it is sent. Once blocks are
+in the archive, the journal is replaced by what is still needed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Transactions that wait for a block: checked, bounded, ordered.
 
-A transaction enters once its shape, chain and signature are right; whether it is admissible is for the block builder, who
-sees the state it would run on. Per sender, transactions wait in the order of their nonces; what is offered for a block takes
-senders by the tip of their next transaction, ties by arrival. Everything is bounded: when the pool is full, it refuses.
+A transaction enters once its shape, chain and signature are right; whether it is admissible is for the block builder,
+who sees the state it would run on. Per sender, transactions wait in the order of their nonces; what is offered for a
+block takes senders by the tip of their next transaction, ties by arrival. Everything is bounded: when the pool is
+full, it refuses.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
 executor's results say. How the parts meet:
 
 - The engine's ``Propose`` becomes a ``Build`` job once the parent is executed and the block interval has passed.
-- The engine's ``Verify`` puts the block into the tree; it is executed once its parent is, and the engine gets its answer.
-- The engine's ``Finalized`` makes a line of blocks final: executed where they are not yet, then committed one by one. Blocks
-  of the line that are not here are fetched first: by digest when the line is short, as a range of final blocks, each range
-  proved by a finalization certificate, when this node is far behind.
+- The engine's ``Verify`` puts the block into the tree; it is executed once its parent is, and the engine gets its
+  answer.
+- The engine's ``Finalized`` makes a line of blocks final: executed where they are not yet, then committed one by one.
+  Blocks of the line that are not here are fetched first: by digest when the line is short, as a range of final blocks,
+  each range proved by a finalization certificate, when this node is far behind.
 - A final block that does not execute to its header means that this validator computes another state than a quorum does:
   it says so (``Diverged``) and stops taking part. Continuing would only spread the damage.
 """
@@ -157,7 +158,8 @@ class Node:
         self._target: Certificate | None = None
         """The newest finalization whose block cannot be reached from our final one yet."""
         self._proven: Hash | None = None
-        """The newest block that is proved final and can be reached: everything up to it is to be executed and committed."""
+        """The newest block that is proved final and can be reached: everything up to it is to be executed and
+        committed."""
         self._uncommitted: dict[Hash, bytes] = {}
         """Bodies of blocks that are final but not in the archive yet."""
         self._wanted: Hash | None = None
@@ -300,15 +302,20 @@ class Node:
                     self._effects.append(Append(token, encode_entries(records, bodies)))
                 case engine_border.Finalized(certificate):
                     self._on_finalization(certificate)
-                case engine_border.Notarized(certificate):
-                    self._effects.append(BlockNotarized(certificate.view, Hash(certificate.digest)))
-                case engine_border.Report(evidence):
-                    self._effects.append(EvidenceFound(type(evidence).__name__, encode_evidence(evidence)))
-                case engine_border.Rejected(sender, reason):
-                    if reason not in HARMLESS_REASONS:
-                        self._fault(sender, reason)
-                case engine_border.Nullified() | engine_border.ViewEntered():
-                    pass
+                case _:
+                    self._pass_on(effect)
+
+    def _pass_on(self, effect: engine_border.Effect) -> None:
+        """What the engine says for observers."""
+        match effect:
+            case engine_border.Notarized(certificate):
+                self._effects.append(BlockNotarized(certificate.view, Hash(certificate.digest)))
+            case engine_border.Report(evidence):
+                self._effects.append(EvidenceFound(type(evidence).__name__, encode_evidence(evidence)))
+            case engine_border.Rejected(sender, reason) if reason not in HARMLESS_REASONS:
+                self._fault(sender, reason)
+            case _:
+                pass
 
     def _on_propose(self, proposal: engine_border.Propose) -> None:
         self._proposal, self._proposal_ready = proposal, self._config.block_interval_ms == 0
@@ -421,9 +428,7 @@ class Node:
             return
         held.state = BlockState.VALID
         parent = self._engine_parent(built)
-        self._consensus(
-            engine_border.BlockProposed(View(built.view), parent, Digest(built.digest), built.body)
-        )
+        self._consensus(engine_border.BlockProposed(View(built.view), parent, Digest(built.digest), built.body))
 
     def _engine_parent(self, built: Built) -> engine_border.Parent:
         held = self._tree.get(built.parent)
@@ -605,4 +610,3 @@ class Node:
 
     def _fault(self, peer: int, reason: str) -> None:
         self._effects.append(PeerFault(peer, reason))
-

@@ -200,7 +200,9 @@ def _check_relations(p: Parameters) -> None:
     for name in ("max_cycles_per_fire", "max_cycles_per_fire_auction_phase"):
         cap: int = getattr(p, name)
         if cap < p.min_gas_limit_per_timer:
-            raise ParameterError(f"{name.upper()}: {cap} is below MIN_GAS_LIMIT_PER_TIMER ({p.min_gas_limit_per_timer})")
+            raise ParameterError(
+                f"{name.upper()}: {cap} is below MIN_GAS_LIMIT_PER_TIMER ({p.min_gas_limit_per_timer})"
+            )
         if p.lane_timer_cycles < cap:
             raise ParameterError(f"LANE_TIMER_CYCLES: {p.lane_timer_cycles} is below {name.upper()} ({cap})")
     least = 2 * p.scan_limit * p.gc_cycles_per_removal
@@ -211,7 +213,9 @@ def _check_relations(p: Parameters) -> None:
     if p.ring_buffer_size < p.epoch_length:
         raise ParameterError(f"RING_BUFFER_SIZE: {p.ring_buffer_size} is below EPOCH_LENGTH ({p.epoch_length})")
     if p.lane_deferred_cycles < p.message_cycles:
-        raise ParameterError(f"LANE_DEFERRED_CYCLES: {p.lane_deferred_cycles} is below MESSAGE_CYCLES ({p.message_cycles})")
+        raise ParameterError(
+            f"LANE_DEFERRED_CYCLES: {p.lane_deferred_cycles} is below MESSAGE_CYCLES ({p.message_cycles})"
+        )
     if not 1 <= p.min_basefee <= p.initial_basefee <= p.max_basefee < PRICE_LIMIT:
         raise ParameterError("INITIAL_BASEFEE: expected 1 <= MIN_BASEFEE <= INITIAL_BASEFEE <= MAX_BASEFEE < 2**96")
 

@@ -13,8 +13,8 @@ key                                        record
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
 
-Integers in keys are big-endian, so that keys sort as their numbers do. Everything that influences a later block is here,
-and so under ``state_root``; every index elsewhere is derived from it.
+Integers in keys are big-endian, so that keys sort as their numbers do. Everything that influences a later block is
+here, and so under ``state_root``; every index elsewhere is derived from it.
 """
 
 from __future__ import annotations

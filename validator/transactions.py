@@ -1,9 +1,9 @@
 """Transactions: what they hold, how they are signed, and how they cross the wire (SPEC §2).
 
 On the wire a transaction is ``[public_key, signature, body]``; ``body`` is the canonical encoding of
-:class:`TransactionBody`, and what is signed is ``"stampede/transaction/v1" ‖ body``, with the chain id inside the body. The
-sender's address is the last 20 bytes of keccak256 of the public key. :class:`Transaction` is the decoded, checked form that
-the state transition works on; it knows nothing of keys and signatures.
+:class:`TransactionBody`, and what is signed is ``"stampede/transaction/v1" ‖ body``, with the chain id inside the
+body. The sender's address is the last 20 bytes of keccak256 of the public key. :class:`Transaction` is the decoded,
+checked form that the state transition works on; it knows nothing of keys and signatures.
 """
 
 from __future__ import annotations

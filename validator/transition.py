@@ -1,11 +1,12 @@
 """The state transition: one block over its parent's state (SPEC §3).
 
-``Transition.apply`` reads like SPEC's list, one method a step. It is a pure function of the parent's state and the block's
-content: no clock, no randomness, no order that depends on hashing. What it returns, an :class:`Outcome`, holds everything
-that the header must say.
+``Transition.apply`` reads like SPEC's list, one method a step. It is a pure function of the parent's state and the
+block's content: no clock, no randomness, no order that depends on hashing. What it returns, an :class:`Outcome`, holds
+everything that the header must say.
 
-Implemented so far: policy ``cip1`` from height 1 on, with transfers, deployments and calls, timers with explicit or default
-pricing, and ``builtin:script``. System instructions, custom gas bidding agents, mailbox messages and the FIFO phase follow.
+Implemented so far: policy ``cip1`` from height 1 on, with transfers, deployments and calls, timers with explicit or
+default pricing, and ``builtin:script``. System instructions, custom gas bidding agents, mailbox messages and the FIFO
+phase follow.
 """
 
 from __future__ import annotations
@@ -213,10 +214,7 @@ class Transition:
         account = self.world.account(transaction.sender)
         if transaction.nonce != account.nonce:
             raise NotAdmitted("BadNonce")
-        if (
-            transaction.max_fee_per_cycle < prices.basefee_cycle
-            or transaction.max_fee_per_cell < prices.basefee_cell
-        ):
+        if transaction.max_fee_per_cycle < prices.basefee_cycle or transaction.max_fee_per_cell < prices.basefee_cell:
             raise NotAdmitted("FeeTooLow")
         if transaction.gas_limit < parameters.tx_base_cycles:
             raise NotAdmitted("GasTooLow")
@@ -343,5 +341,3 @@ class Transition:
             live_timers=self.world.globals.live_timers,
             carried=phase.carried,
         )
-
-

@@ -1,8 +1,8 @@
 """The working set of one block: decoded records over the parent's state, with exact undo.
 
-Records are immutable, so a change is a new record under a key, and undoing one puts the former record back. A handler that
-fails is rolled back to the checkpoint taken before it; what remains at the end of the block is the block's batch of
-changes, from which the child state is derived and the scheduler's indexes are moved on.
+Records are immutable, so a change is a new record under a key, and undoing one puts the former record back. A handler
+that fails is rolled back to the checkpoint taken before it; what remains at the end of the block is the block's batch
+of changes, from which the child state is derived and the scheduler's indexes are moved on.
 """
 
 from __future__ import annotations

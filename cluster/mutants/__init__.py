@@ -1,8 +1,8 @@
 """Deliberately broken validators, by which the harness proves itself.
 
-A mutant is a small named patch outside the production path: a subclass of the state transition, or of one of its phases,
-that replaces exactly one step, for the one validator that the scenario names. It counts how often the mutated line ran.
-Caught means that the check named for it fails, the line ran, and the same seed passes without it.
+A mutant is a small named patch outside the production path: a subclass of the state transition, or of one of its
+phases, that replaces exactly one step, for the one validator that the scenario names. It counts how often the mutated
+line ran. Caught means that the check named for it fails, the line ran, and the same seed passes without it.
 """
 
 from __future__ import annotations

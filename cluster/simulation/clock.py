@@ -1,7 +1,7 @@
 """Virtual time: a queue of calls ordered by time, and by the order in which they were put there.
 
-Time is counted in whole microseconds, so that no rounding of floats decides an order. Every call that runs is hashed into
-a rolling digest with what it says of itself: equal digests mean equal runs, event by event.
+Time is counted in whole microseconds, so that no rounding of floats decides an order. Every call that runs is hashed
+into a rolling digest with what it says of itself: equal digests mean equal runs, event by event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a scenario on the simulator.
 
-The same validators, the same load users, the same faults and the same record as the live testnet; instead of sockets and
-wall clocks there is one queue of events, and one random source seeded by the run's seed. Load transactions reach the
-validators as events of virtual time, without HTTP.
+The same validators, the same load users, the same faults and the same record as the live testnet; instead of sockets
+and wall clocks there is one queue of events, and one random source seeded by the run's seed. Load transactions reach
+the validators as events of virtual time, without HTTP.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ class Simulation:
             machine.start()
         record.ended_ms, record.height_when_ended = self.clock.now_ms, self._best_height
         recovered = [m.validator.executor.recovered_height for m in victims if m.validator is not None]
-        record.evidence = f"down from height {record.height_when_begun} to {self._best_height}, recovered height {recovered}"
+        record.evidence = (
+            f"down from height {record.height_when_begun} to {self._best_height}, recovered height {recovered}"
+        )
         self._notice(f"height {self._best_height}: {', '.join(m.name for m in victims)} is back")
 
     # --- load ---------------------------------------------------------------------------------------------------------
@@ -242,7 +244,9 @@ class Simulation:
         record.metrics["messages_sent"] = self.links.sent
         record.metrics["messages_dropped"] = self.links.dropped
         for machine in self.machines:
-            found = ValidatorRecord(machine.name, machine.index, mutant=self.scenario.validators.node(machine.index).mutant)
+            found = ValidatorRecord(
+                machine.name, machine.index, mutant=self.scenario.validators.node(machine.index).mutant
+            )
             if machine.validator is None:
                 record.problems.append(f"{machine.name} was still down at the end")
             else:

@@ -1,8 +1,8 @@
 """One simulated machine: a real validator on a disk of memory, driven in virtual time.
 
-It performs the same effects as a live host does. Jobs of the executor run one at a time, each at the moment at which it is
-done, so a crash loses a job that is under way; appends reach the disk at once and become durable when their sync is done.
-A crash ends the incarnation: whatever was scheduled for it before is not delivered any more.
+It performs the same effects as a live host does. Jobs of the executor run one at a time, each at the moment at which
+it is done, so a crash loses a job that is under way; appends reach the disk at once and become durable when their sync
+is done. A crash ends the incarnation: whatever was scheduled for it before is not delivered any more.
 """
 
 from __future__ import annotations

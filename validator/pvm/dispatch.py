@@ -17,7 +17,7 @@ _ENVELOPE: Final = frozenset({"_handler", "_payload"})
 
 def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
     """The handler and payload of a fire: a payload of exactly ``_handler`` and ``_payload`` names its own handler."""
-    if not payload.lstrip()[:1] == b"{":
+    if payload.lstrip()[:1] != b"{":
         return handler, payload
     try:
         pairs: Any = json.loads(payload.decode("utf-8"), object_pairs_hook=list)

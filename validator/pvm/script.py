@@ -1,8 +1,8 @@
 """``builtin:script``: an actor whose every handler performs the list of operations in its payload (SPEC §2).
 
-It costs exactly what its host calls cost. The payload is checked whole before the first operation: :func:`parse` turns it
-into a list of typed operations or raises ``BadScript``; :func:`run` then performs them in order. ``send`` is not among the
-operations yet; it comes with mailboxes.
+It costs exactly what its host calls cost. The payload is checked whole before the first operation: :func:`parse` turns
+it into a list of typed operations or raises ``BadScript``; :func:`run` then performs them in order. ``send`` is not
+among the operations yet; it comes with mailboxes.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _payload(value: Any) -> bytes:
     raise BadScript
 
 
-# --- argument checks ----------------------------------------------------------------------------------------------------
+# --- argument checks ------------------------------------------------------------------------------------------------
 
 
 def _text(value: Any) -> str:

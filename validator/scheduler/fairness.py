@@ -24,5 +24,6 @@ class FairnessWeights(NamedTuple):
         return FairnessWeights(recent, max(2, twice_median))
 
     def weight(self, actor: Address) -> int:
-        """``2 * D - min(2 * r, D)``: twice the divisor for an actor that has not fired, the divisor from the median on."""
+        """``2 * D - min(2 * r, D)``: twice the divisor for an actor that has not fired, the divisor from the median
+        on."""
         return 2 * self.divisor - min(2 * self.recent.get(actor, 0), self.divisor)

@@ -1,8 +1,8 @@
 """The scheduler's index: which timers are due at a height, and how often each actor fired of late.
 
-It is derived from state and holds nothing of its own. It stands at one block; :meth:`SchedulerIndex.advance` moves it to a
-child by that block's changes, :meth:`SchedulerIndex.retreat` moves it back by the same changes, so it follows every branch
-and equals a rebuild from state on each of them.
+It is derived from state and holds nothing of its own. It stands at one block; :meth:`SchedulerIndex.advance` moves it
+to a child by that block's changes, :meth:`SchedulerIndex.retreat` moves it back by the same changes, so it follows
+every branch and equals a rebuild from state on each of them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,11 @@ class SchedulerIndex:
 
     def contents(self) -> tuple[list[Timer], list[tuple[Address, int]]]:
         """Everything in a fixed order, to compare two indexes."""
-        timers = [self._by_trigger[trigger][seq] for trigger in sorted(self._by_trigger) for seq in sorted(self._by_trigger[trigger])]
+        timers = [
+            self._by_trigger[trigger][seq]
+            for trigger in sorted(self._by_trigger)
+            for seq in sorted(self._by_trigger[trigger])
+        ]
         return timers, sorted(self._recent.items())
 
     def _apply(self, key: bytes, before: object, after: object) -> None:

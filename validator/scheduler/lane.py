@@ -1,7 +1,8 @@
 """The timer phase of a block (SPEC §6, §10): collect, expire, price, gate, sort, scan and fire, carry over.
 
-One :class:`TimerPhase` is one block's phase. Its steps are methods in SPEC's order, each small, so that a planted bug can
-replace exactly one of them. Nothing is written for a timer that is carried: its due height follows from its trigger height.
+One :class:`TimerPhase` is one block's phase. Its steps are methods in SPEC's order, each small, so that a planted bug
+can replace exactly one of them. Nothing is written for a timer that is carried: its due height follows from its
+trigger height.
 """
 
 from __future__ import annotations
@@ -225,7 +226,9 @@ class TimerPhase:
     def max_cost(self, candidate: Candidate) -> int:
         """What a fire may cost at most, taken up front."""
         per_cycle = self.prices.basefee_cycle + self.prices.lane_price + candidate.tip
-        return self.gas_limit(candidate.timer) * per_cycle + self.parameters.max_cells_per_fire * self.prices.basefee_cell
+        return (
+            self.gas_limit(candidate.timer) * per_cycle + self.parameters.max_cells_per_fire * self.prices.basefee_cell
+        )
 
     def remove(self, timer: Timer) -> None:
         self.world.remove_timer(timer)

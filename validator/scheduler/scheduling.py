@@ -122,7 +122,9 @@ def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
     return timer
 
 
-def extend(world: World, actor: Address, timer_id: bytes, expires_at: int, height: int, parameters: Parameters) -> Timer:
+def extend(
+    world: World, actor: Address, timer_id: bytes, expires_at: int, height: int, parameters: Parameters
+) -> Timer:
     """Move the actor's own timer's expiry later. Raises ``NotFound``, ``NotOwner`` or ``TimerExpiryInvalid``."""
     timer = _own_timer(world, actor, timer_id)
     expires_at = min(expires_at, height + parameters.max_ttl)
@@ -163,9 +165,7 @@ def _check_sizes(request: ScheduleRequest, parameters: Parameters) -> None:
         raise Rejection("TimerHandlerInvalid")
 
 
-def _fee_payer(
-    actor: Address, request: ScheduleRequest, allowance: Allowance | None
-) -> tuple[Address, int | None]:
+def _fee_payer(actor: Address, request: ScheduleRequest, allowance: Allowance | None) -> tuple[Address, int | None]:
     payer = actor if request.fee_payer is None else request.fee_payer
     if payer == actor:
         return payer, request.payer_cap
