@@ -1,0 +1,251 @@
+"""The books of a whole run: one ledger a chain that was served, and what each validator's own chain came to.
+
+Validators that served the same bytes share a ledger, so a run of many validators costs about as much as one. The
+ledger of the longest chain is the run's; others are kept as far as the checks need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cluster.ledger import Ledger, Violation
+from cluster.record import BlockRecord, RunRecord, ValidatorRecord
+from validator.block import Block, header_hash
+from validator.codec import CodecError, decode
+from validator.genesis import Genesis
+from validator.transactions import address_of
+from validator.types import address_text, parse_address
+
+MAX_ACCOUNTS_ASKED: Final = 256
+MAX_PENDING_ASKED: Final = 256
+MAX_ENDED_ASKED: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a validator served of a block, as far as it is compared."""
+
+    block_hash: bytes
+    header_root: bytes
+    computed_root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A violation, and whose chain shows it."""
+
+    validators: tuple[str, ...]
+    violation: Violation
+    evidence: bool = False
+    """Seen in the receipts of an execution that the others rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class TipView:
+    """What the books say at the last block of one validator, for the accounts and timers that it was asked about."""
+
+    height: int
+    balances: dict[str, int]
+    pending: dict[str, bool]
+    pending_timers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A validator says of itself that its execution gave another result than a final block."""
+
+    validator: str
+    height: int
+    reason: str
+    expected_root: str
+    computed_root: str
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a driver asks every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
+
+    accounts: tuple[str, ...]
+    """Addresses, as ``0x…``."""
+    timers: tuple[str, ...]
+    """Timer ids, as hex: pending ones and ended ones."""
+
+
+@dataclass(slots=True)
+class Books:
+    """Everything that the checks, the metrics and the report read, computed once."""
+
+    record: RunRecord
+    ledger: Ledger
+    """Of the longest chain."""
+    longest: ValidatorRecord | None
+    seals: dict[str, list[Seal]] = field(default_factory=dict)
+    """By validator name; from height 1 on, up to the first block that cannot be read."""
+    findings: list[Finding] = field(default_factory=list)
+    tips: dict[str, TipView] = field(default_factory=dict)
+    divergences: list[Divergence] = field(default_factory=list)
+
+    @property
+    def common_height(self) -> int:
+        """The lowest tip: every validator of the scenario has every height up to it."""
+        if len(self.record.validators) < self.record.scenario.validators.count:
+            return 0
+        return min((len(self.seals[validator.name]) for validator in self.record.validators), default=0)
+
+    @property
+    def seen(self) -> list[ValidatorRecord]:
+        """The validators that served at least one block."""
+        return [validator for validator in self.record.validators if self.seals[validator.name]]
+
+
+def keep_books(record: RunRecord) -> Books:
+    """The books of a run. Reads the record only; never raises on what a validator served."""
+    longest = longest_validator(record.validators)
+    books = Books(record=record, ledger=Ledger(record.genesis), longest=longest)
+    cache: dict[bytes, tuple[bytes, bytes] | None] = {}
+    for validator in record.validators:
+        books.seals[validator.name] = _seals(validator, cache)
+    if longest is None:
+        return books
+    sharing = [validator for validator in record.validators if _is_prefix(validator.blocks, longest.blocks)]
+    books.ledger = _walk(books, longest.blocks, sharing)
+    for violation in books.ledger.violations:
+        names = tuple(validator.name for validator in sharing if len(validator.blocks) >= violation.height)
+        books.findings.append(Finding(names, violation))
+    for validator in record.validators:
+        if validator not in sharing:
+            own = _walk(books, validator.blocks, [validator])
+            books.findings.extend(Finding((validator.name,), violation) for violation in own.violations)
+        _enter_divergence(books, validator)
+    return books
+
+
+def longest_validator(validators: Sequence[ValidatorRecord]) -> ValidatorRecord | None:
+    """The one with the most blocks, unmutated before mutated; ``None`` where nobody has any."""
+    held = [validator for validator in validators if validator.blocks]
+    return max(held, key=lambda v: (len(v.blocks), v.mutant is None, -v.index), default=None)
+
+
+def questions(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Questions:
+    """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
+
+    Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
+    """
+    ledger = Ledger(genesis)
+    for record in blocks:
+        ledger.apply(record.block, record.receipts)
+    started = Ledger(genesis).balances
+    changed = [address for address in ledger.balances if ledger.balances[address] != started.get(address, 0)]
+    order = dict.fromkeys(
+        [*(address_of(key) for key in genesis.validators), *sorted(changed), *sorted(ledger.balances)]
+    )
+    pending = list(ledger.pending)
+    half = MAX_PENDING_ASKED // 2
+    asked = pending if len(pending) <= MAX_PENDING_ASKED else pending[:half] + pending[-half:]
+    ended = [key for key, life in ledger.timers.items() if life.ended_at is not None][-MAX_ENDED_ASKED:]
+    return Questions(
+        accounts=tuple(address_text(address) for address in list(order)[:MAX_ACCOUNTS_ASKED]),
+        timers=tuple(key.hex() for key in (*asked, *ended)),
+    )
+
+
+# --- building -------------------------------------------------------------------------------------------------------
+
+
+def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes] | None]) -> list[Seal]:
+    seals: list[Seal] = []
+    for record in validator.blocks:
+        if record.block not in cache:
+            cache[record.block] = _identity(record.block)
+        identity = cache[record.block]
+        if identity is None:
+            break
+        seals.append(Seal(identity[0], identity[1], record.computed_root))
+    return seals
+
+
+def _identity(block: bytes) -> tuple[bytes, bytes] | None:
+    try:
+        header = decode(block, Block).header
+    except CodecError:
+        return None
+    return header_hash(header), header.state_root
+
+
+def _is_prefix(blocks: Sequence[BlockRecord], longer: Sequence[BlockRecord]) -> bool:
+    return len(blocks) <= len(longer) and all(
+        mine.block == theirs.block and mine.receipts == theirs.receipts
+        for mine, theirs in zip(blocks, longer, strict=False)
+    )
+
+
+def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
+    """The ledger of a chain, and the view at the tip of each validator that holds a prefix of it."""
+    ledger = Ledger(books.record.genesis)
+    by_tip: dict[int, list[ValidatorRecord]] = {}
+    for owner in owners:
+        by_tip.setdefault(len(owner.blocks), []).append(owner)
+    for height in range(len(blocks) + 1):
+        if height:
+            ledger.apply(blocks[height - 1].block, blocks[height - 1].receipts)
+        for owner in by_tip.get(height, ()):
+            if not ledger.broken:
+                books.tips[owner.name] = _tip_view(ledger, owner)
+    return ledger
+
+
+def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
+    return TipView(
+        height=ledger.height,
+        balances={text: ledger.balances.get(_address(text), 0) for text in owner.balances},
+        pending={text: _timer_key(text) in ledger.pending for text in owner.pending_timers},
+        pending_timers=len(ledger.pending),
+    )
+
+
+def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
+    """Note what a validator says of its divergence, and audit the receipts that it gives as evidence."""
+    told: Any = (validator.status or {}).get("diverged")
+    if not isinstance(told, dict):
+        return
+    height = told.get("height")
+    if not isinstance(height, int):
+        height = 0
+    reason, expected, computed = (str(told.get(name, "")) for name in ("reason", "expected_root", "computed_root"))
+    books.divergences.append(Divergence(validator.name, height, reason, expected, computed))
+    try:
+        receipts = bytes.fromhex(str(told.get("receipts") or ""))
+    except ValueError:
+        receipts = b""
+    before = validator.blocks[: height - 1]
+    if not receipts or height < 1 or len(before) < height - 1:
+        return
+    ledger = Ledger(books.record.genesis)
+    for record in before:
+        ledger.apply(record.block, record.receipts)
+    known = len(ledger.violations)
+    ledger.apply_evidence(receipts, _final_block(books, height))
+    books.findings.extend(
+        Finding((validator.name,), violation, evidence=True) for violation in ledger.violations[known:]
+    )
+
+
+def _final_block(books: Books, height: int) -> bytes | None:
+    longest = books.longest
+    return longest.blocks[height - 1].block if longest is not None and len(longest.blocks) >= height else None
+
+
+def _address(text: str) -> bytes:
+    try:
+        return parse_address(text)
+    except ValueError:
+        return b""
+
+
+def _timer_key(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""

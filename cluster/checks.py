@@ -1,0 +1,414 @@
+"""The checks of a run: what must hold for it to pass, apart from every driver and without input or output.
+
+Each check gives a verdict of its own with the numbers behind it. Three values: *pass* and *fail* are about what was
+observed; *inconclusive* says that too little was observed to tell, so that a run in which nothing was compared, no load
+was committed or a fault never bit is never taken for a pass. The run fails where any check fails, is inconclusive where
+any is inconclusive, and passes otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from cluster.books import Books, Finding, TipView, keep_books
+from cluster.errors import ExitCode
+from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
+from cluster.measures import first_finalizations, longest_stall
+from cluster.record import FaultRecord, RunRecord, ValidatorRecord
+
+CATCH_UP_SLACK_HEIGHTS: Final = 5
+"""How far behind the others a validator that came back may end and still count as caught up."""
+
+EXAMPLES_SHOWN: Final = 3
+"""Findings named in a detail; the rest is counted."""
+
+ROOT_DIGITS: Final = 16
+
+
+class Outcome(StrEnum):
+    """What a check, or a run, came to."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check's verdict and the numbers behind it, in one line."""
+
+    name: str
+    verdict: Outcome
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run came to, check by check."""
+
+    outcome: Outcome
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return {
+            Outcome.PASS: ExitCode.PASS,
+            Outcome.FAIL: ExitCode.FAIL,
+            Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+        }[self.outcome]
+
+    def check(self, name: str) -> Check:
+        """The check of that name. Raises :class:`KeyError`."""
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
+
+
+def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
+    """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
+    books = books if books is not None else keep_books(record)
+    checks = tuple(check(books) for check in CHECKS)
+    return Verdict(worst(check.verdict for check in checks), checks)
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Fail before inconclusive before pass."""
+    found = set(outcomes)
+    return next((one for one in (Outcome.FAIL, Outcome.INCONCLUSIVE) if one in found), Outcome.PASS)
+
+
+# --- agreement and state roots --------------------------------------------------------------------------------------
+
+
+def check_agreement(books: Books) -> Check:
+    """All validators hold the same block at every height; heights that only some hold are compared among those."""
+    differences = []
+    for height in range(1, _highest(books) + 1):
+        held = {v.name: books.seals[v.name][height - 1].block_hash for v in books.seen if _holds(books, v, height)}
+        if len(set(held.values())) > 1:
+            differences.append(f"height {height}: {_groups(held)}")
+    if differences:
+        return Check("agreement", Outcome.FAIL, f"different blocks at {_examples(differences)}")
+    return _unless_vacuous(books, "agreement", f"the same block at all {_compared(books)}")
+
+
+def check_state_roots(books: Books) -> Check:
+    """Every validator's own execution gave the header's state root, and so everyone else's, at every height."""
+    problems = [
+        f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}): expected root"
+        f" {_root(told.expected_root)}, computed {_root(told.computed_root)}"
+        for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
+    ]
+    compared = 0
+    for validator in books.seen:
+        for height, seal in enumerate(books.seals[validator.name], start=1):
+            compared += 1
+            if seal.computed_root != seal.header_root:
+                problems.append(
+                    f"{validator.name} at height {height}: header root {_root(seal.header_root.hex())},"
+                    f" computed {_root(seal.computed_root.hex())}"
+                )
+    if problems:
+        return Check("state_roots", Outcome.FAIL, _examples(problems))
+    return _unless_vacuous(
+        books, "state_roots", f"{compared:,} computed roots equal their headers', {_compared(books)}"
+    )
+
+
+def check_chain(books: Books) -> Check:
+    """Hash chain, roots over transactions and receipts, nonces: the served bytes hang together."""
+    problems = _finding_texts(books, CHAIN)
+    unread = [
+        f"{validator.name}: the block at height {len(books.seals[validator.name]) + 1} cannot be read"
+        for validator in books.record.validators
+        if len(books.seals[validator.name]) < len(validator.blocks)
+    ]
+    if problems or unread:
+        return Check("chain", Outcome.FAIL, _examples([*unread, *problems]))
+    detail = f"{books.ledger.height:,} blocks with {books.ledger.transactions:,} transactions hang together"
+    return _unless_vacuous(books, "chain", detail)
+
+
+# --- timers and amounts ---------------------------------------------------------------------------------------------
+
+
+def check_timers(books: Books) -> Check:
+    """Every scheduled timer fired, ended or is pending, exactly once, never early, and none is forgotten."""
+    problems = _finding_texts(books, TIMERS)
+    answers = 0
+    for validator, view in _comparable(books):
+        answers += len(view.pending)
+        for text, pending in view.pending.items():
+            if validator.pending_timers[text] != pending:
+                served = "serves it as pending" if validator.pending_timers[text] else "does not serve it"
+                expected = "is pending" if pending else "is not pending"
+                problems.append(f"timer {text[:ROOT_DIGITS]} {expected}, but {validator.name} {served}")
+        count = (validator.status or {}).get("pending_timers")
+        if isinstance(count, int) and count != view.pending_timers:
+            problems.append(
+                f"{validator.name} counts {count} pending timers where the books have {view.pending_timers}"
+            )
+    if problems:
+        return Check("timers", Outcome.FAIL, _examples(problems))
+    detail = f"{_timer_words(books)}; {answers:,} answers about single timers agree"
+    if not answers and books.ledger.timers:
+        return Check("timers", Outcome.INCONCLUSIVE, f"no validator was asked about a timer at its tip; {detail}")
+    return _unless_vacuous(books, "timers", detail)
+
+
+def check_conservation(books: Books) -> Check:
+    """Minted = balances + burned in the books, fees are what prices say, and served balances are the books'."""
+    ledger = books.ledger
+    problems = _finding_texts(books, CONSERVATION)
+    if ledger.minted != ledger.held() + ledger.burned:
+        problems.append(f"minted {ledger.minted} is not balances {ledger.held()} + burned {ledger.burned}")
+    answers = 0
+    for validator, view in _comparable(books):
+        answers += len(view.balances)
+        for text, expected in view.balances.items():
+            served = validator.balances[text]
+            if served != expected:
+                problems.append(
+                    f"{validator.name} serves {served} for {text} at height {view.height}, the books have {expected}"
+                    f" ({served - expected:+d})"
+                )
+    if problems:
+        return Check("conservation", Outcome.FAIL, _examples(problems))
+    detail = (
+        f"minted {ledger.minted} = balances {ledger.held()} + burned {ledger.burned};"
+        f" {answers:,} served balances equal the books'"
+    )
+    if not answers:
+        return Check(
+            "conservation", Outcome.INCONCLUSIVE, f"no validator was asked about a balance at its tip; {detail}"
+        )
+    return _unless_vacuous(books, "conservation", detail)
+
+
+# --- progress, load, faults, problems -------------------------------------------------------------------------------
+
+
+def check_progress(books: Books) -> Check:
+    """The target height was reached, enough heights were finalised, and no stall was too long."""
+    record = books.record
+    success, target = record.scenario.success, record.scenario.stop.height
+    least, limit = success.heights_compared, success.stall_ms
+    height, stall = _highest(books), longest_stall(record)
+    if stall is not None and stall.length_ms > limit:
+        what = (
+            f"{stall.length_ms:,.0f} ms without a final block after height {stall.after_height}, allowed {limit:,} ms"
+        )
+        return Check("progress", Outcome.FAIL, what)
+    if height < target:
+        verdict = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
+        return Check("progress", verdict, f"{height} heights finalised, target {target} not reached")
+    if height < least:
+        return Check("progress", Outcome.INCONCLUSIVE, f"{height} heights finalised, {least} needed")
+    if stall is None:
+        return Check("progress", Outcome.INCONCLUSIVE, f"{height} heights finalised, but no times were recorded")
+    detail = f"{height} heights finalised, target {target}; longest stall {stall.length_ms:,.0f} ms of {limit:,} ms"
+    return Check("progress", Outcome.PASS, detail)
+
+
+def check_load(books: Books) -> Check:
+    """Enough load transactions were committed and enough timers fired."""
+    success, ledger = books.record.scenario.success, books.ledger
+    enough = ledger.transactions >= success.transactions and ledger.fires >= success.fires
+    detail = (
+        f"{ledger.transactions:,} transactions committed ({ledger.reverted:,} reverted),"
+        f" {success.transactions:,} needed; {ledger.fires:,} fires, {success.fires:,} needed"
+    )
+    return Check("load", Outcome.PASS if enough else Outcome.INCONCLUSIVE, detail)
+
+
+def check_faults(books: Books) -> Check:
+    """Each fault of the scenario bit, the network went on meanwhile, and its target caught up from its own disk."""
+    record = books.record
+    if not record.scenario.faults:
+        return Check("faults", Outcome.PASS, "the scenario has none")
+    results = [_check_fault(books, fault) for fault in record.faults]
+    missing = len(record.scenario.faults) - len(record.faults)
+    if missing > 0:
+        results.append((Outcome.INCONCLUSIVE, f"{missing} of {len(record.scenario.faults)} faults never began"))
+    outcome = worst(result for result, _ in results)
+    texts = [text for result, text in results if result is outcome]
+    return Check("faults", outcome, _examples(texts))
+
+
+def check_no_problems(books: Books) -> Check:
+    """Nothing went wrong around the run, and it was not ended early."""
+    record = books.record
+    problems = _examples(record.problems) if record.problems else ""
+    if record.interrupted:
+        return Check("no_problems", Outcome.INCONCLUSIVE, "interrupted" + (f"; {problems}" if problems else ""))
+    if problems:
+        return Check("no_problems", Outcome.FAIL, problems)
+    return Check("no_problems", Outcome.PASS, "none reported")
+
+
+CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
+    check_agreement,
+    check_state_roots,
+    check_chain,
+    check_timers,
+    check_conservation,
+    check_progress,
+    check_load,
+    check_faults,
+    check_no_problems,
+)
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
+    record, name = books.record, f"{fault.kind} {fault.target} at height {fault.at_height}"
+    if fault.begun_ms is None:
+        return Outcome.INCONCLUSIVE, f"{name}: never began"
+    if not fault.bit:
+        return Outcome.INCONCLUSIVE, f"{name}: was not seen to bite ({fault.evidence or 'no evidence'})"
+    if fault.ended_ms is None:
+        verdict = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
+        return verdict, f"{name}: the target never came back"
+    outcome, went_on = _went_on(record, fault)
+    if outcome is not Outcome.PASS:
+        return outcome, f"{name}: {went_on}"
+    caught_up = []
+    for validator in _on_same_host(record, fault.target):
+        outcome, text = _caught_up(books, validator)
+        if outcome is not Outcome.PASS:
+            return outcome, f"{name}: {text}"
+        caught_up.append(text)
+    bit = f"bit ({fault.evidence})" if fault.evidence else "bit"
+    return Outcome.PASS, f"{name}: {bit}; {went_on}; {', '.join(caught_up)}"
+
+
+def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
+    """Whether heights became final while the fault lasted; a fault too short for a view change says nothing."""
+    assert fault.begun_ms is not None
+    assert fault.ended_ms is not None
+    length = fault.ended_ms - fault.begun_ms
+    first = first_finalizations(record.finalizations)
+    during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
+    if during:
+        return Outcome.PASS, f"{during} heights finalised in the {length:,.0f} ms that it lasted"
+    consensus = record.scenario.consensus
+    view_change_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
+    if length < view_change_ms:
+        return (
+            Outcome.INCONCLUSIVE,
+            f"no height finalised, but it lasted {length:,.0f} ms only, less than a view change",
+        )
+    return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
+
+
+def _on_same_host(record: RunRecord, target: str) -> list[ValidatorRecord]:
+    """The target and everything that went down with it."""
+    section = record.scenario.validators
+    hosts = {validator.index: section.host_of(validator.index) for validator in record.validators}
+    host = next((hosts[validator.index] for validator in record.validators if validator.name == target), None)
+    return [validator for validator in record.validators if hosts[validator.index] == host]
+
+
+def _caught_up(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
+    record = books.record
+    others = max((len(books.seals[v.name]) for v in record.validators if v is not validator), default=0)
+    height = len(books.seals[validator.name])
+    unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
+    if height < others - CATCH_UP_SLACK_HEIGHTS:
+        return unfinished, f"{validator.name} did not catch up: height {height} where the others have {others}"
+    status: dict[str, Any] = validator.status or {}
+    starts, recovered = status.get("starts"), status.get("recovered_height")
+    if not isinstance(starts, int) or not isinstance(recovered, int):
+        return Outcome.INCONCLUSIVE, f"{validator.name} does not say how it started"
+    if starts <= 1:
+        return Outcome.INCONCLUSIVE, f"{validator.name} was started {starts} times, so it was never down"
+    if recovered <= 0:
+        return Outcome.FAIL, f"{validator.name} found nothing on its own disk when it came back"
+    return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and caught up to {height}"
+
+
+# --- helpers --------------------------------------------------------------------------------------------------------
+
+
+def _unless_vacuous(books: Books, name: str, detail: str) -> Check:
+    """A pass, unless too little was compared for one."""
+    record = books.record
+    expected, least = record.scenario.validators.count, record.scenario.success.heights_compared
+    if len(books.seen) < expected:
+        what = f"only {len(books.seen)} of {expected} validators served a block"
+        return Check(name, Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what)
+    if books.common_height < least:
+        what = f"only {books.common_height} heights common to all validators, {least} needed; {detail}"
+        return Check(name, Outcome.INCONCLUSIVE, what)
+    return Check(name, Outcome.PASS, detail)
+
+
+def _comparable(books: Books) -> list[tuple[ValidatorRecord, TipView]]:
+    """Validators whose answers are about the last block that was collected from them."""
+    found = []
+    for validator in books.record.validators:
+        view = books.tips.get(validator.name)
+        if view is None or (validator.status is not None and validator.status.get("height") != view.height):
+            continue
+        found.append((validator, view))
+    return found
+
+
+def _finding_texts(books: Books, check: str) -> list[str]:
+    count = len(books.record.validators)
+    return [
+        f"{_whose(finding, count)} at height {finding.violation.height}: {finding.violation.what}"
+        for finding in books.findings
+        if finding.violation.check == check
+    ]
+
+
+def _whose(finding: Finding, count: int) -> str:
+    names = "all validators" if 1 < count == len(finding.validators) else ", ".join(finding.validators)
+    return f"{names} (its own execution)" if finding.evidence else names
+
+
+def _timer_words(books: Books) -> str:
+    states = books.ledger.states
+    lost = states[TimerState.INSUFFICIENT_FUNDS]
+    return (
+        f"{len(books.ledger.timers):,} scheduled: {states[TimerState.FIRED]:,} fired,"
+        f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
+        f" {lost:,} without funds, {len(books.ledger.pending):,} pending;"
+        f" {books.ledger.ids_recomputed:,} ids recomputed"
+    )
+
+
+def _highest(books: Books) -> int:
+    return max((len(seals) for seals in books.seals.values()), default=0)
+
+
+def _holds(books: Books, validator: ValidatorRecord, height: int) -> bool:
+    return len(books.seals[validator.name]) >= height
+
+
+def _compared(books: Books) -> str:
+    return f"{books.common_height:,} heights of {len(books.seen)} validators"
+
+
+def _groups(held: dict[str, bytes]) -> str:
+    by_hash: dict[bytes, list[str]] = {}
+    for name, block_hash in held.items():
+        by_hash.setdefault(block_hash, []).append(name)
+    ordered = sorted(by_hash.items(), key=lambda item: -len(item[1]))
+    return ", ".join(f"{' and '.join(names)} {_root(digest.hex())}" for digest, names in ordered)
+
+
+def _examples(texts: list[str]) -> str:
+    shown = "; ".join(texts[:EXAMPLES_SHOWN])
+    return shown if len(texts) <= EXAMPLES_SHOWN else f"{shown}; and {len(texts) - EXAMPLES_SHOWN:,} more"
+
+
+def _root(text: str) -> str:
+    return f"{text[:ROOT_DIGITS]}…" if text else "none"

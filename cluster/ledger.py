@@ -1,0 +1,640 @@
+"""An observer's own books, kept from nothing but the genesis and final blocks with their receipts.
+
+The ledger follows every timer from the block that scheduled it to the block that ended it, and every account's balance
+from the genesis on. It checks as it goes and collects what is wrong as :class:`Violation`; it raises nothing, since it
+reads what validators that may be broken have served. Its rules:
+
+- *Chain*: canonical encodings, consecutive heights, parent hashes, the chain id, ``transactions_root`` and
+  ``receipts_root`` recomputed, receipts that belong to their transactions, nonces, the proposer's account.
+- *Timers* (SPEC §4, §6, §11): scheduled once, for the future; fired never early, never expired, at most once, only
+  while pending; destroyed only for a reason that holds; no expired timer left lying while there is budget to remove it;
+  ids recomputed where the payload follows from the chain.
+- *Amounts* (SPEC §2, §10): fees are what prices and use say, nothing becomes negative, only the owner's money moves,
+  reverted handlers leave nothing behind, and minted = balances + burned.
+
+Movements hold transaction values and an actor's transfers; fees come on top: a payer loses ``burned + tip``, the tips
+of transactions and later those of fires go to ``BlockReceipts.proposer``.
+
+Parameters are the genesis's: nothing in the chain changes them yet. The genesis block's own hash is not recomputed;
+that all validators agree on the block that hangs from it is the agreement check's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cluster.timer_ids import SCRIPT_CODE, handler_input, scheduled_payloads, timer_id
+from validator.block import (
+    Block,
+    BlockReceipts,
+    Cancelled,
+    DestroyedReceipt,
+    Effects,
+    Extended,
+    FireReceipt,
+    Header,
+    Movement,
+    Scheduled,
+    TransactionReceipt,
+    header_hash,
+    receipts_root,
+    transactions_root,
+)
+from validator.codec import CodecError, decode, unpack_uint
+from validator.genesis import Genesis
+from validator.transactions import (
+    Call,
+    Deploy,
+    SignedTransaction,
+    TransactionBody,
+    Transfer,
+    address_of,
+    deployed_address,
+    transaction_hash,
+)
+from validator.types import PRICE_LIMIT, address_text
+
+CHAIN: Final = "chain"
+TIMERS: Final = "timers"
+CONSERVATION: Final = "conservation"
+
+MAX_VIOLATIONS: Final = 1_000
+"""Violations kept; further ones are counted only."""
+
+MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
+"""Longest timer payload that is remembered for recomputing ids."""
+
+EXPIRED: Final = "expired"
+INSUFFICIENT_FUNDS: Final = "insufficient_funds"
+FEE_LIMIT: Final = 2**256
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that must not be."""
+
+    check: str
+    """``chain``, ``timers`` or ``conservation``."""
+    height: int
+    what: str
+
+
+class TimerState(StrEnum):
+    """Where a timer's life has come to."""
+
+    PENDING = "pending"
+    FIRED = "fired"
+    CANCELLED = "cancelled"
+    EXPIRED = EXPIRED
+    INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
+
+
+@dataclass(slots=True)
+class TimerLife:
+    """One timer, from its schedule to its end. Heights throughout."""
+
+    timer_id: bytes
+    actor: bytes
+    scheduled_at: int
+    trigger_height: int
+    sequence: int
+    expires_at: int
+    state: TimerState = TimerState.PENDING
+    ended_at: int | None = None
+    """The height that fired, cancelled or destroyed it."""
+    extensions: int = 0
+    payload: bytes | None = None
+    """Where it follows from the chain, while the timer is pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFigures:
+    """One block in numbers, for metrics and curves. Fees are those in force during the block."""
+
+    height: int
+    transactions: int
+    reverted: int
+    scheduled: int
+    fires: int
+    destroyed: int
+    pending: int
+    """Timers pending after the block."""
+    backlog: int
+    """Those of them whose trigger height has passed."""
+    basefee_cycle: int
+    basefee_cell: int
+    basefee_lane_timer: int
+    lane_cycles: int
+    user_cycles: int
+
+
+Bodies = tuple[tuple[bytes, TransactionBody], ...]
+"""Sender and body of each transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """The block that is being applied. ``header`` and ``bodies`` are missing for evidence, which is receipts alone."""
+
+    height: int
+    proposer: bytes
+    gc_cycles: int
+    header: Header | None = None
+    bodies: Bodies = ()
+
+    @property
+    def basefee_cycle(self) -> int:
+        return unpack_uint(self.header.basefee_cycle, PRICE_LIMIT) if self.header else 0
+
+    @property
+    def basefee_cell(self) -> int:
+        return unpack_uint(self.header.basefee_cell, PRICE_LIMIT) if self.header else 0
+
+    @property
+    def basefee_lane_timer(self) -> int:
+        return unpack_uint(self.header.basefee_lane_timer, PRICE_LIMIT) if self.header else 0
+
+
+class Ledger:
+    """The books of one chain of final blocks. Feed it with :meth:`apply`, read it at any height."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self.genesis = genesis
+        self.height = 0
+        self.tip_hash: bytes | None = None
+        self.balances: dict[bytes, int] = {address: genesis.accounts[address] for address in genesis.accounts}
+        for address, actor in genesis.actors.items():
+            self.balances[address] = self.balances.get(address, 0) + actor.balance
+        self.minted = sum(self.balances.values())
+        self.burned = 0
+        self.tips = 0
+        self.timers: dict[bytes, TimerLife] = {}
+        self.pending: dict[bytes, TimerLife] = {}
+        self.states: Counter[TimerState] = Counter()
+        """Timers by state; ``pending`` is kept up to date too."""
+        self.lateness: Counter[int] = Counter()
+        """Fires by the number of blocks that they came after their trigger height."""
+        self.figures: list[BlockFigures] = []
+        self.transactions = 0
+        self.reverted = 0
+        self.ids_recomputed = 0
+        self.violations: list[Violation] = []
+        self.violation_count = 0
+        self.broken = False
+        """The books ended at a block that could not be read or does not follow; everything after it is ignored."""
+        self._nonces: Counter[bytes] = Counter()
+        self._schedule_nonces: Counter[bytes] = Counter()
+        self._scripts: set[bytes] = {at for at, actor in genesis.actors.items() if actor.code == SCRIPT_CODE}
+        self._last_sequence = -1
+        self._backlog = 0
+        self._due: Counter[int] = Counter()
+        self._expiring: dict[int, list[bytes]] = {}
+
+    # --- feeding ----------------------------------------------------------------------------------------------------
+
+    def apply(self, block: bytes, receipts: bytes) -> None:
+        """Enter the next final block, both parts in their canonical encoding."""
+        if self.broken:
+            return
+        height = self.height + 1
+        try:
+            sealed, outcome = decode(block, Block), decode(receipts, BlockReceipts)
+            bodies = tuple(_body(wire) for wire in sealed.transactions)
+            if not self._follows(sealed.header, outcome):
+                self.broken = True
+                return
+            self._check_seal(sealed, outcome, bodies)
+            context = _Context(height, outcome.proposer, outcome.gc_cycles, sealed.header, bodies)
+            self._enter(context, outcome)
+        except CodecError as error:
+            self._violation(CHAIN, height, f"the served bytes cannot be read: {error}")
+            self.broken = True
+            return
+        self.tip_hash = header_hash(sealed.header)
+
+    def apply_evidence(self, receipts: bytes, block: bytes | None = None) -> None:
+        """Enter what a validator's own, rejected execution of the next height gave.
+
+        ``block`` is the final block of that height, where somebody has it: it says which prices were in force.
+        """
+        if self.broken:
+            return
+        height = self.height + 1
+        try:
+            outcome = decode(receipts, BlockReceipts)
+            sealed = decode(block, Block) if block is not None else None
+            bodies = tuple(_body(wire) for wire in sealed.transactions) if sealed is not None else ()
+            if outcome.height != height:
+                self._violation(CHAIN, height, f"the evidence is for height {outcome.height}")
+                self.broken = True
+                return
+            header = sealed.header if sealed is not None else None
+            self._enter(_Context(height, outcome.proposer, outcome.gc_cycles, header, bodies), outcome)
+        except CodecError as error:
+            self._violation(CHAIN, height, f"the evidence cannot be read: {error}")
+            self.broken = True
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def backlog(self) -> int:
+        """Pending timers whose trigger height has passed."""
+        return self._backlog
+
+    @property
+    def fires(self) -> int:
+        return self.states[TimerState.FIRED]
+
+    def held(self) -> int:
+        """The sum of all balances."""
+        return sum(self.balances.values())
+
+    # --- the chain --------------------------------------------------------------------------------------------------
+
+    def _follows(self, header: Header, outcome: BlockReceipts) -> bool:
+        """Whether block and receipts are for the next height; without that there are no books to keep."""
+        expected = self.height + 1
+        if header.height != expected:
+            self._violation(CHAIN, expected, f"a block of height {header.height} where {expected} is due")
+            return False
+        if outcome.height != expected:
+            self._violation(CHAIN, expected, f"the receipts are for height {outcome.height}")
+            return False
+        return True
+
+    def _check_seal(
+        self, block: Block, outcome: BlockReceipts, bodies: tuple[tuple[bytes, TransactionBody], ...]
+    ) -> None:
+        header = block.header
+        hashes = [transaction_hash(wire) for wire in block.transactions]
+        validators = self.genesis.validators
+        account = address_of(validators[header.proposer]) if 0 <= header.proposer < len(validators) else b""
+        receipted = [receipt.transaction_hash for receipt in outcome.transactions]
+        senders = [receipt.sender for receipt in outcome.transactions]
+        rules = (
+            (header.chain_id == self.genesis.chain_id, f"the header is for chain {header.chain_id!r}"),
+            (self.tip_hash in (None, header.parent_hash), "the parent hash is not the hash of the block before"),
+            (
+                transactions_root(hashes) == header.transactions_root,
+                "transactions_root is not the transactions' root",
+            ),
+            (receipts_root(outcome) == header.receipts_root, "receipts_root is not the receipts' root"),
+            (receipted == hashes, f"{len(receipted)} receipts do not belong to the {len(hashes)} transactions"),
+            (senders == [sender for sender, _ in bodies], "a receipt names another sender than its transaction"),
+            (outcome.proposer == account, f"the tips go to {address_text(outcome.proposer)}, not to the proposer"),
+            (
+                header.lane_cycles == sum(fire.cycles for fire in outcome.fires)
+                and header.lane_cells == sum(fire.cells for fire in outcome.fires),
+                "the lane's use in the header is not what the fires used",
+            ),
+        )
+        for holds, what in rules:
+            if not holds:
+                self._violation(CHAIN, header.height, what)
+        for sender, body in bodies:
+            if body.chain_id != self.genesis.chain_id:
+                self._violation(CHAIN, header.height, f"a transaction is for chain {body.chain_id!r}")
+            if body.nonce != self._nonces[sender]:
+                what = f"nonce {body.nonce} of {address_text(sender)} where {self._nonces[sender]} is due"
+                self._violation(CHAIN, header.height, what)
+            self._nonces[sender] = body.nonce + 1
+
+    # --- a block ----------------------------------------------------------------------------------------------------
+
+    def _enter(self, context: _Context, outcome: BlockReceipts) -> None:
+        """Transactions, their tips, expired timers, fires, timers that could not pay, the fires' tips."""
+        self.height = context.height
+        self._backlog += self._due.pop(context.height, 0)
+        paired = len(context.bodies) == len(outcome.transactions)
+        for position, receipt in enumerate(outcome.transactions):
+            self._enter_transaction(
+                context, receipt, context.bodies[position][1] if paired and context.bodies else None
+            )
+        self._credit_tips(context, outcome.transactions)
+        for destroyed in outcome.destroyed:
+            if destroyed.reason != INSUFFICIENT_FUNDS:
+                self._enter_destroyed(context, destroyed)
+        for fire in outcome.fires:
+            self._enter_fire(context, fire)
+        for destroyed in outcome.destroyed:
+            if destroyed.reason == INSUFFICIENT_FUNDS:
+                self._enter_destroyed(context, destroyed)
+        self._credit_tips(context, outcome.fires)
+        self._check_expired_are_gone(context)
+        self._note_figures(context, outcome)
+
+    def _note_figures(self, context: _Context, outcome: BlockReceipts) -> None:
+        reverted = sum(not receipt.ok for receipt in outcome.transactions)
+        receipts: tuple[TransactionReceipt | FireReceipt, ...] = (*outcome.transactions, *outcome.fires)
+        self.transactions += len(outcome.transactions)
+        self.reverted += reverted
+        header = context.header
+        if header is None:
+            return
+        self.figures.append(
+            BlockFigures(
+                height=context.height,
+                transactions=len(outcome.transactions),
+                reverted=reverted,
+                scheduled=sum(len(receipt.effects.scheduled) for receipt in receipts),
+                fires=len(outcome.fires),
+                destroyed=len(outcome.destroyed),
+                pending=len(self.pending),
+                backlog=self._backlog,
+                basefee_cycle=context.basefee_cycle,
+                basefee_cell=context.basefee_cell,
+                basefee_lane_timer=context.basefee_lane_timer,
+                lane_cycles=header.lane_cycles,
+                user_cycles=header.user_cycles,
+            )
+        )
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def _enter_transaction(self, context: _Context, receipt: TransactionReceipt, body: TransactionBody | None) -> None:
+        name = f"transaction {receipt.transaction_hash.hex()[:16]}"
+        burned, tip = _amount(receipt.burned), _amount(receipt.tip)
+        self._check_outcome(context, name, receipt.ok, receipt.error, receipt.effects)
+        if body is not None:
+            self._check_transaction_fee(context, name, receipt, body)
+            self._check_value(context, name, receipt, body)
+            if receipt.ok and isinstance(body.action, Deploy):
+                self._enter_deployed(context, name, receipt, body)
+        self._pay(receipt.sender, burned, tip)
+        script = body.action if body is not None and isinstance(body.action, Call) else None
+        source = script.payload if script is not None and script.to in self._scripts else None
+        self._enter_effects(context, receipt.effects, None if script is None else script.to, source)
+        self._check_not_negative(context, name, receipt.sender, receipt.effects.movements)
+
+    def _check_transaction_fee(
+        self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody
+    ) -> None:
+        basefee = context.basefee_cycle
+        headroom = unpack_uint(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
+        if headroom < 0:
+            self._violation(CONSERVATION, context.height, f"{name} was taken below the basefee")
+        if receipt.cycles > body.gas_limit or receipt.cells > body.cells_limit:
+            self._violation(CONSERVATION, context.height, f"{name} used more than its limits")
+        expected = receipt.cycles * basefee + receipt.cells * context.basefee_cell
+        self._check_charge(context, name, "burned", _amount(receipt.burned), expected)
+        tip_per_cycle = max(0, min(unpack_uint(body.max_priority_fee_per_cycle, PRICE_LIMIT), headroom))
+        self._check_charge(context, name, "tipped", _amount(receipt.tip), receipt.cycles * tip_per_cycle)
+
+    def _check_value(self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
+        """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
+        if not receipt.ok:
+            return
+        value = _amount(body.value)
+        action = body.action
+        target = action.to if isinstance(action, Transfer | Call) else receipt.created
+        movements = list(receipt.effects.movements)
+        if value:
+            first = movements.pop(0) if movements else None
+            if first is None or (first.source, first.target, _amount(first.amount)) != (receipt.sender, target, value):
+                self._violation(CONSERVATION, context.height, f"{name} did not move its value of {value}")
+        owner = action.to if isinstance(action, Call) else None
+        self._check_sources(context, name, movements, owner)
+
+    def _enter_deployed(self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
+        if receipt.created != deployed_address(receipt.sender, body.nonce):
+            self._violation(CHAIN, context.height, f"{name} deployed to a wrong address")
+        if isinstance(body.action, Deploy) and body.action.code == SCRIPT_CODE:
+            self._scripts.add(receipt.created)
+
+    # --- fires and destroyed timers ---------------------------------------------------------------------------------
+
+    def _enter_fire(self, context: _Context, fire: FireReceipt) -> None:
+        name = f"fire of timer {_short(fire.timer_id)}"
+        life = self._end(context, fire.timer_id, TimerState.FIRED)
+        payload = None if life is None else life.payload
+        if life is not None:
+            life.payload = None
+            self._check_fire_time(context, fire, life)
+        self._check_outcome(context, name, fire.ok, fire.error, fire.effects)
+        self._check_fire_fee(context, name, fire)
+        self._check_sources(context, name, fire.effects.movements, fire.actor)
+        self._pay(fire.fee_payer, _amount(fire.burned), _amount(fire.tip))
+        script = handler_input(payload) if payload is not None and fire.actor in self._scripts else None
+        self._enter_effects(context, fire.effects, fire.actor, script)
+        self._check_not_negative(context, name, fire.fee_payer, fire.effects.movements)
+
+    def _check_fire_time(self, context: _Context, fire: FireReceipt, life: TimerLife) -> None:
+        name = _short(fire.timer_id)
+        if context.height < life.trigger_height:
+            early = life.trigger_height - context.height
+            what = f"timer {name} fired {early} blocks before its trigger height {life.trigger_height}"
+            self._violation(TIMERS, context.height, what)
+        elif context.height > life.expires_at:
+            self._violation(TIMERS, context.height, f"timer {name} fired after it expired at {life.expires_at}")
+        self.lateness[max(0, context.height - life.trigger_height)] += 1
+        if (fire.actor, fire.trigger_height, fire.sequence) != (life.actor, life.trigger_height, life.sequence):
+            what = f"timer {name} fired with another actor, trigger height or sequence than it was scheduled with"
+            self._violation(TIMERS, context.height, what)
+
+    def _check_fire_fee(self, context: _Context, name: str, fire: FireReceipt) -> None:
+        tip_per_cycle = unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
+        self._check_charge(context, name, "tipped", _amount(fire.tip), fire.cycles * tip_per_cycle)
+        if context.header is None:
+            return
+        parameters = self.genesis.parameters
+        lane_price = 0
+        if context.height > parameters.activation_height:
+            lane_price = context.basefee_lane_timer * parameters.lane_fee_multiplier_milli // 1_000
+        expected = fire.cycles * (context.basefee_cycle + lane_price) + fire.cells * context.basefee_cell
+        self._check_charge(context, name, "burned", _amount(fire.burned), expected)
+
+    def _enter_destroyed(self, context: _Context, destroyed: DestroyedReceipt) -> None:
+        if destroyed.reason not in (EXPIRED, INSUFFICIENT_FUNDS):
+            what = f"timer {_short(destroyed.timer_id)} was destroyed for an unknown reason, {destroyed.reason[:40]!r}"
+            self._violation(TIMERS, context.height, what)
+        expired = destroyed.reason == EXPIRED
+        life = self._end(context, destroyed.timer_id, TimerState.EXPIRED if expired else TimerState.INSUFFICIENT_FUNDS)
+        if life is None:
+            return
+        life.payload = None
+        if context.height < life.trigger_height:
+            what = f"timer {_short(life.timer_id)} was destroyed before its trigger height {life.trigger_height}"
+            self._violation(TIMERS, context.height, what)
+        if expired and context.height <= life.expires_at:
+            what = f"timer {_short(life.timer_id)} was destroyed as expired, but lives to {life.expires_at}"
+            self._violation(TIMERS, context.height, what)
+
+    # --- timers -----------------------------------------------------------------------------------------------------
+
+    def _enter_effects(self, context: _Context, effects: Effects, actor: bytes | None, script: bytes | None) -> None:
+        """What a handler left behind. ``script`` is its input, where the handler is a script's."""
+        for movement in effects.movements:
+            amount = _amount(movement.amount)
+            self.balances[movement.source] = self.balances.get(movement.source, 0) - amount
+            self.balances[movement.target] = self.balances.get(movement.target, 0) + amount
+        payloads = None
+        if script is not None and effects.scheduled:
+            payloads = scheduled_payloads(script)
+        if payloads is not None and len(payloads) != len(effects.scheduled):
+            payloads = None  # some schedule was refused and caught: which one cannot be told
+        for position, item in enumerate(effects.scheduled):
+            known = payloads[position] if payloads is not None and item.actor == actor else None
+            self._schedule(context, item, known)
+        for change in effects.timer_changes:
+            if isinstance(change, Cancelled):
+                self._cancel(context, change)
+            else:
+                self._extend(context, change)
+
+    def _schedule(self, context: _Context, item: Scheduled, payload: bytes | None) -> None:
+        name, height = _short(item.timer_id), context.height
+        nonce = self._schedule_nonces[item.actor]
+        self._schedule_nonces[item.actor] += 1
+        if item.timer_id in self.timers:
+            self._violation(TIMERS, height, f"timer {name} was scheduled a second time")
+            return
+        if item.trigger_height <= height:
+            self._violation(TIMERS, height, f"timer {name} was scheduled for height {item.trigger_height}")
+        if item.expires_at < item.trigger_height:
+            self._violation(TIMERS, height, f"timer {name} was scheduled to expire before its trigger height")
+        if item.sequence <= self._last_sequence:
+            self._violation(TIMERS, height, f"timer {name} has sequence {item.sequence} after {self._last_sequence}")
+        self._last_sequence = max(self._last_sequence, item.sequence)
+        if payload is not None:
+            self.ids_recomputed += 1
+            if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
+                self._violation(TIMERS, height, f"timer {name} has another id than its schedule gives")
+        kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
+        life = TimerLife(
+            item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, payload=kept
+        )
+        self.timers[item.timer_id] = self.pending[item.timer_id] = life
+        self.states[TimerState.PENDING] += 1
+        self._expiring.setdefault(item.expires_at, []).append(item.timer_id)
+        if item.trigger_height <= height:
+            self._backlog += 1
+        else:
+            self._due[item.trigger_height] += 1
+
+    def _cancel(self, context: _Context, change: Cancelled) -> None:
+        life = self._end(context, change.timer_id, TimerState.CANCELLED)
+        if life is not None:
+            life.payload = None
+
+    def _extend(self, context: _Context, change: Extended) -> None:
+        name = _short(change.timer_id)
+        life = self.pending.get(change.timer_id)
+        if life is None:
+            self._violation(TIMERS, context.height, f"timer {name} was extended, but is not pending")
+            return
+        if change.expires_at <= life.expires_at:
+            self._violation(TIMERS, context.height, f"timer {name} was extended to an earlier end")
+        life.expires_at = change.expires_at
+        life.extensions += 1
+        self._expiring.setdefault(change.expires_at, []).append(change.timer_id)
+
+    def _end(self, context: _Context, key: bytes, state: TimerState) -> TimerLife | None:
+        """Take a timer off the pending ones. ``None`` where it is not there, which is a violation."""
+        life = self.pending.pop(key, None)
+        if life is None:
+            ended = self.timers.get(key)
+            word = "destroyed" if state in (TimerState.EXPIRED, TimerState.INSUFFICIENT_FUNDS) else state.value
+            before = (
+                "was never scheduled"
+                if ended is None
+                else f"had {_ended_words(ended.state)} at height {ended.ended_at}"
+            )
+            verb = "fired" if state is TimerState.FIRED else f"was {word}"
+            self._violation(TIMERS, context.height, f"timer {_short(key)} {verb}, but {before}")
+            return None
+        life.state, life.ended_at = state, context.height
+        self.states[TimerState.PENDING] -= 1
+        self.states[state] += 1
+        if life.trigger_height <= context.height:
+            self._backlog -= 1
+        else:
+            self._due[life.trigger_height] -= 1
+        return life
+
+    def _check_expired_are_gone(self, context: _Context) -> None:
+        """Every due timer past its end is destroyed, unless the garbage collection's budget ran out (SPEC §6)."""
+        forgotten = [key for key in self._expiring.pop(context.height - 1, ()) if self._is_expired(key, context.height)]
+        if not forgotten:
+            return
+        parameters = self.genesis.parameters
+        budget = parameters.timer_gc_cycles - parameters.scan_limit * parameters.gc_cycles_per_removal
+        if context.gc_cycles + parameters.gc_cycles_per_removal > budget:
+            self._expiring.setdefault(context.height, []).extend(forgotten)
+            return
+        for key in forgotten:
+            what = (
+                f"timer {_short(key)} was forgotten: it expired at {self.pending[key].expires_at} and is still pending"
+            )
+            self._violation(TIMERS, context.height, what)
+
+    def _is_expired(self, key: bytes, height: int) -> bool:
+        life = self.pending.get(key)
+        return life is not None and life.expires_at < height
+
+    # --- amounts ----------------------------------------------------------------------------------------------------
+
+    def _pay(self, payer: bytes, burned: int, tip: int) -> None:
+        self.balances[payer] = self.balances.get(payer, 0) - burned - tip
+        self.burned += burned
+
+    def _credit_tips(self, context: _Context, receipts: Iterable[TransactionReceipt | FireReceipt]) -> None:
+        tips = sum(_amount(receipt.tip) for receipt in receipts)
+        self.tips += tips
+        if tips:
+            self.balances[context.proposer] = self.balances.get(context.proposer, 0) + tips
+
+    def _check_charge(self, context: _Context, name: str, verb: str, charged: int, expected: int) -> None:
+        if (context.header is not None or verb == "tipped") and charged != expected:
+            self._violation(
+                CONSERVATION, context.height, f"{name} {verb} {charged} where its use and prices give {expected}"
+            )
+
+    def _check_outcome(self, context: _Context, name: str, ok: bool, error: str, effects: Effects) -> None:
+        if ok and error:
+            self._violation(CHAIN, context.height, f"{name} succeeded with error {error[:40]!r}")
+        if not ok and (effects.movements or effects.scheduled or effects.timer_changes or effects.events):
+            self._violation(CONSERVATION, context.height, f"{name} reverted but left effects behind")
+
+    def _check_sources(self, context: _Context, name: str, movements: Iterable[Movement], owner: bytes | None) -> None:
+        for movement in movements:
+            if movement.source != owner:
+                what = (
+                    f"{name} moved {_amount(movement.amount)} of {address_text(movement.source)}, which it does not own"
+                )
+                self._violation(CONSERVATION, context.height, what)
+
+    def _check_not_negative(self, context: _Context, name: str, payer: bytes, movements: tuple[Movement, ...]) -> None:
+        for address in dict.fromkeys((payer, *(movement.source for movement in movements))):
+            balance = self.balances.get(address, 0)
+            if balance < 0:
+                what = f"{name} left {address_text(address)} with {balance}: it spent what it never had"
+                self._violation(CONSERVATION, context.height, what)
+
+    def _violation(self, check: str, height: int, what: str) -> None:
+        self.violation_count += 1
+        if len(self.violations) < MAX_VIOLATIONS:
+            self.violations.append(Violation(check, height, what))
+
+
+def _body(wire: bytes) -> tuple[bytes, TransactionBody]:
+    """Sender and body of a signed transaction. Raises :class:`CodecError`."""
+    signed = decode(wire, SignedTransaction)
+    return address_of(signed.public_key), decode(signed.body, TransactionBody)
+
+
+def _amount(data: bytes) -> int:
+    return unpack_uint(data, FEE_LIMIT)
+
+
+def _short(key: bytes) -> str:
+    return key.hex()[:16]
+
+
+def _ended_words(state: TimerState) -> str:
+    if state is TimerState.INSUFFICIENT_FUNDS:
+        return "been destroyed for insufficient funds"
+    return "been cancelled" if state is TimerState.CANCELLED else state.value

@@ -1,0 +1,149 @@
+"""A run in numbers: what the result file and the report show. Pure functions of the record and its books.
+
+Times are milliseconds since the run began; a figure that a run does not allow is left out, never zero. Rates are over
+the time from the first to the last finalised height, so that start-up does not dilute them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cluster.books import Books
+from cluster.ledger import TimerState
+from cluster.record import Finalization, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A time without a new final block anywhere."""
+
+    length_ms: float
+    after_height: int
+
+
+def first_finalizations(finalizations: Sequence[Finalization]) -> dict[int, float]:
+    """When each height was first seen final anywhere, in ascending order of heights."""
+    earliest: dict[int, float] = {}
+    for seen in finalizations:
+        earliest[seen.height] = min(seen.at_ms, earliest.get(seen.height, seen.at_ms))
+    return dict(sorted(earliest.items()))
+
+
+def finality_latencies(record: RunRecord) -> dict[int, float]:
+    """By height, milliseconds from the block's first sight to its first finalization."""
+    return {
+        height: max(0.0, at - record.proposals[height])
+        for height, at in first_finalizations(record.finalizations).items()
+        if height in record.proposals
+    }
+
+
+def longest_stall(record: RunRecord) -> Stall | None:
+    """The longest time between advances of the highest final height; ``None`` where fewer than two were seen.
+
+    Where the run ended short of its target, the time from the last advance to the end counts too.
+    """
+    moments: list[tuple[float, int]] = []
+    for seen in sorted(record.finalizations, key=lambda seen: (seen.at_ms, -seen.height)):
+        if not moments or seen.height > moments[-1][1]:
+            moments.append((seen.at_ms, seen.height))
+    stalls = [Stall(later - earlier, height) for (earlier, height), (later, _) in pairwise(moments)]
+    if moments and moments[-1][1] < record.scenario.stop.height and not record.interrupted:
+        stalls.append(Stall(record.duration_ms - moments[-1][0], moments[-1][1]))
+    return max(stalls, key=lambda stall: stall.length_ms, default=None)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least ``share`` of the values do not exceed (nearest rank); there is at least one."""
+    ordered = sorted(values)
+    rank = max(1, -(-int(share * 1_000_000) * len(ordered) // 1_000_000))
+    return ordered[min(rank, len(ordered)) - 1]
+
+
+def counted_quantile(counts: Counter[int], share: float) -> int:
+    """:func:`quantile` over values given with how often they occur."""
+    need = max(1, -(-int(share * 1_000_000) * counts.total() // 1_000_000))
+    reached = 0
+    for value in sorted(counts):
+        reached += counts[value]
+        if reached >= need:
+            return value
+    return max(counts)
+
+
+def metrics(books: Books) -> dict[str, float]:
+    """Every figure of a run by name, the unit last; the driver's own figures are added as they are."""
+    record = books.record
+    figures: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
+    figures.update(_chain_figures(books))
+    figures.update(_time_figures(books))
+    figures.update(_load_figures(record))
+    figures.update(record.metrics)
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def _chain_figures(books: Books) -> dict[str, float]:
+    ledger, blocks = books.ledger, books.ledger.figures
+    figures: dict[str, float] = {
+        "heights": ledger.height,
+        "heights_common": books.common_height,
+        "transactions": ledger.transactions,
+        "transactions_reverted": ledger.reverted,
+        "fires": ledger.fires,
+        "timers_scheduled": len(ledger.timers),
+        "timers_cancelled": ledger.states[TimerState.CANCELLED],
+        "timers_expired": ledger.states[TimerState.EXPIRED],
+        "timers_insufficient_funds": ledger.states[TimerState.INSUFFICIENT_FUNDS],
+        "timers_pending_at_end": len(ledger.pending),
+        "backlog_at_end": ledger.backlog,
+        "burned": ledger.burned,
+        "tips": ledger.tips,
+    }
+    if ledger.lateness:
+        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max")):
+            figures[f"lateness_{name}_blocks"] = counted_quantile(ledger.lateness, share)
+    if blocks:
+        lane = [block.basefee_lane_timer for block in blocks]
+        limit = books.record.genesis.parameters.lane_timer_cycles
+        figures["backlog_max"] = max(block.backlog for block in blocks)
+        figures["fires_per_block_max"] = max(block.fires for block in blocks)
+        figures["lane_use_mean_share"] = sum(block.lane_cycles for block in blocks) / (limit * len(blocks))
+        figures.update(basefee_lane_first=lane[0], basefee_lane_last=lane[-1], basefee_lane_max=max(lane))
+    return figures
+
+
+def _time_figures(books: Books) -> dict[str, float]:
+    record = books.record
+    first = first_finalizations(record.finalizations)
+    figures: dict[str, float] = {}
+    if first:
+        figures["first_block_ms"] = min(first.values())
+    if len(first) > 1:
+        low, high = min(first), max(first)
+        seconds = (max(first.values()) - min(first.values())) / 1_000
+        if seconds > 0:
+            within = [block for block in books.ledger.figures if low < block.height <= high]
+            figures["blocks_per_second"] = (high - low) / seconds
+            figures["fires_per_second"] = sum(block.fires for block in within) / seconds
+            figures["transactions_per_second"] = sum(block.transactions for block in within) / seconds
+    latencies = list(finality_latencies(record).values())
+    if latencies:
+        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
+            figures[f"finality_latency_{name}_ms"] = quantile(latencies, share)
+    stall = longest_stall(record)
+    if stall is not None:
+        figures["longest_stall_ms"] = stall.length_ms
+    return figures
+
+
+def _load_figures(record: RunRecord) -> dict[str, float]:
+    load = record.load
+    return {
+        "load_requests": load.requests,
+        "load_failures": load.failures,
+        "load_transactions_sent": load.transactions_sent,
+        "load_transactions_rejected": load.transactions_rejected,
+    }

@@ -1,0 +1,259 @@
+"""A run's folder: what is written at its end, and how it is read again.
+
+====================  ==============================================================================================
+``result.json``       verdict, checks, metrics, validators' tips; ``digest`` where the simulator ran
+``report.html``       the same for people, self-contained
+``scenario.yaml``     the scenario as it was given
+``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
+``blocks.bin``        the longest validator's final blocks and receipts (:func:`encode_blocks`)
+====================  ==============================================================================================
+
+Every file appears whole or not at all: it is written beside its place and moved there. :func:`finish_run` is the one
+entry for drivers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from cluster.books import Books, keep_books
+from cluster.checks import Verdict, check_run
+from cluster.errors import BadInput
+from cluster.genesis_file import read_genesis, to_json
+from cluster.measures import metrics
+from cluster.record import BlockRecord, RunRecord
+from cluster.report import render_report
+from validator.codec import CodecError, decode, encode, tagged_hash
+from validator.genesis import Genesis
+
+RESULT_FILE: Final = "result.json"
+REPORT_FILE: Final = "report.html"
+SCENARIO_FILE: Final = "scenario.yaml"
+GENESIS_FILE: Final = "genesis.json"
+BLOCKS_FILE: Final = "blocks.bin"
+RUNS_FOLDER: Final = Path("runs")
+LATEST: Final = "latest"
+
+ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"
+CHECKSUM_BYTES: Final = 32
+LENGTH_BYTES: Final = 4
+MAX_FOLDERS_TRIED: Final = 10_000
+GIT_TIMEOUT_S: Final = 10
+UNKNOWN_COMMIT: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRun:
+    """What a run's folder holds for whoever executes it again."""
+
+    genesis: Genesis
+    blocks: list[BlockRecord]
+    result: dict[str, Any]
+
+
+def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> Verdict:
+    """Check a run and write everything about it into ``folder``, which is created where it does not exist.
+
+    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, and named in
+    the command that reproduces the run. Raises :class:`OSError` where the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    books = keep_books(record)
+    verdict = check_run(record, books)
+    write_atomically(folder / SCENARIO_FILE, _scenario_text(record, scenario_path))
+    write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
+    write_atomically(folder / BLOCKS_FILE, encode_blocks(books.longest.blocks if books.longest else []))
+    write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
+    command = reproduce_command(record, folder, scenario_path)
+    write_atomically(folder / REPORT_FILE, render_report(books, verdict, command))
+    return verdict
+
+
+def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
+    """The content of ``result.json``."""
+    record = books.record
+    result: dict[str, Any] = {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "verdict": verdict.outcome.value,
+        "checks": [
+            {"name": check.name, "verdict": check.verdict.value, "detail": check.detail} for check in verdict.checks
+        ],
+        "metrics": metrics(books),
+        "validators": [_tip_of(books, validator.name) for validator in record.validators],
+    }
+    if record.backend == "sim":
+        result["digest"] = record.digest
+    return result
+
+
+def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> str:
+    """The one command that runs this again: scenario, seed, commit."""
+    path = scenario_path if scenario_path is not None else folder / SCENARIO_FILE
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    backend = " --backend sim" if record.backend == "sim" else ""
+    return f"stampede run {shlex.quote(str(path))}{backend} --seed {record.seed}  # at commit {record.commit}"
+
+
+# --- folders --------------------------------------------------------------------------------------------------------
+
+
+def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) -> Path:
+    """Create ``<root>/<UTC time>-<scenario name>``, with ``-2``, ``-3`` … behind where it exists already.
+
+    ``now`` is in UTC. Raises :class:`BadInput` where no folder can be made.
+    """
+    stem = f"{now:%Y%m%d-%H%M%S}-{scenario_name}"
+    for attempt in range(1, MAX_FOLDERS_TRIED):
+        folder = root / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise BadInput(f"{folder}: cannot be created: {error.strerror}") from None
+        return folder
+    raise BadInput(f"{root / stem}: there are {MAX_FOLDERS_TRIED - 1} runs of this name already")
+
+
+def claim_run_folder(folder: Path) -> Path:
+    """Create the folder that the user named. Raises :class:`BadInput` where it holds something or cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        occupied = any(folder.iterdir())
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be used for the run: {error.strerror}") from None
+    if occupied:
+        raise BadInput(f"{folder}: is not empty, and a run never overwrites another")
+    return folder
+
+
+def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
+    """Make ``<root>/latest`` a symbolic link to the folder, in one step. Something else of that name is left alone."""
+    link = root / LATEST
+    if link.exists() and not link.is_symlink():
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    target = os.path.relpath(folder.resolve(), root.resolve())
+    temporary = root / f".{LATEST}.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    temporary.replace(link)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def checkout_commit(folder: Path | None = None) -> str:
+    """The git commit of the checkout that holds the code, ``-dirty`` behind it where a file changed; else ``unknown``.
+
+    ``folder`` is another checkout. Files that git does not know are not looked at. Where the code is in no checkout, as
+    in a container's image, the environment's ``STAMPEDE_COMMIT`` says which commit it is.
+    """
+    checkout = folder if folder is not None else Path(__file__).resolve().parent.parent
+    if not (checkout / ".git").exists():
+        return os.environ.get("STAMPEDE_COMMIT") or UNKNOWN_COMMIT
+    commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
+    changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
+    if not commit or changes is None:
+        return UNKNOWN_COMMIT
+    return f"{commit}-dirty" if changes else commit
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+# --- the archive of blocks ------------------------------------------------------------------------------------------
+
+
+def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
+    """A line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a checksum.
+
+    Lengths are four bytes big-endian; the checksum is over everything before it.
+    """
+    parts = [ARCHIVE_MAGIC]
+    for record in blocks:
+        item = encode((record.block, record.receipts, record.computed_root))
+        parts.append(len(item).to_bytes(LENGTH_BYTES, "big") + item)
+    body = b"".join(parts)
+    return body + tagged_hash(b"blocks archive", body)
+
+
+def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> list[BlockRecord]:
+    """The blocks of an archive, from height 1 on. Raises :class:`BadInput`."""
+    if not data.startswith(ARCHIVE_MAGIC) or len(data) < len(ARCHIVE_MAGIC) + CHECKSUM_BYTES:
+        raise BadInput(f"{source}: no archive of blocks")
+    body = data[:-CHECKSUM_BYTES]
+    if tagged_hash(b"blocks archive", body) != data[-CHECKSUM_BYTES:]:
+        raise BadInput(f"{source}: is damaged: its checksum does not hold")
+    blocks, position = [], len(ARCHIVE_MAGIC)
+    try:
+        while position < len(body):
+            length = int.from_bytes(body[position : position + LENGTH_BYTES], "big")
+            position += LENGTH_BYTES + length
+            blocks.append(BlockRecord(*decode(body[position - length : position], tuple[bytes, bytes, bytes])))
+    except CodecError as error:
+        raise BadInput(f"{source}: the block at height {len(blocks) + 1} cannot be read: {error}") from None
+    return blocks
+
+
+def read_run(folder: Path) -> ArchivedRun:
+    """A run's genesis, blocks and result. Raises :class:`BadInput`."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder")
+    try:
+        result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
+        archive = (folder / BLOCKS_FILE).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInput(f"{folder / RESULT_FILE}: no JSON: {error}") from None
+    if not isinstance(result, dict):
+        raise BadInput(f"{folder / RESULT_FILE}: expected an object")
+    return ArchivedRun(read_genesis(folder / GENESIS_FILE), decode_blocks(archive, str(folder / BLOCKS_FILE)), result)
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _scenario_text(record: RunRecord, scenario_path: Path | None) -> str:
+    if scenario_path is not None:
+        try:
+            return scenario_path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            pass  # the file went away during the run; what was read from it is still known
+    fields = record.scenario.model_dump(mode="json", exclude_unset=True)
+    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+
+
+def _tip_of(books: Books, name: str) -> dict[str, Any]:
+    seals = books.seals[name]
+    return {"name": name, "height": len(seals), "state_root": seals[-1].computed_root.hex() if seals else None}

@@ -1,0 +1,131 @@
+"""What a run shows on the terminal: one live line while it goes on, the verdict table at its end.
+
+On a terminal the line is redrawn in place; elsewhere plain lines come at a limited rate, so that a log stays readable.
+Rates are those of the last few seconds of the run's own time, wall clock or virtual.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cluster.checks import Outcome, Verdict
+from cluster.record import Backend, Sample
+
+RATE_WINDOW_MS: Final = 5_000.0
+"""Stretch of the run's time that rates are taken over."""
+
+LIVE_INTERVAL_S: Final = 0.1
+PLAIN_INTERVAL_S: Final = 2.0
+MAX_SAMPLES_KEPT: Final = 1_000
+
+STYLES: Final = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
+SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
+
+
+class Progress:
+    """The live line of one run: feed it samples, tell it of faults, close it at the end.
+
+    ``clock`` gives wall-clock seconds and limits how often something is drawn.
+    """
+
+    def __init__(
+        self, console: Console, target_height: int, backend: Backend, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console
+        self._target = target_height
+        self._backend = backend
+        self._clock = clock
+        self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES_KEPT)
+        self._drawn_at: float | None = None
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
+
+    def update(self, sample: Sample) -> None:
+        """Take in one look at the network, and draw the line where it is time to."""
+        self._samples.append(sample)
+        while len(self._samples) > 2 and sample.at_ms - self._samples[1].at_ms >= RATE_WINDOW_MS:
+            self._samples.popleft()
+        now = self._clock()
+        interval = PLAIN_INTERVAL_S if self._live is None else LIVE_INTERVAL_S
+        if self._drawn_at is None or now - self._drawn_at >= interval:
+            self._drawn_at = now
+            self._draw()
+
+    def notice(self, text: str) -> None:
+        """Say something that stays: a fault began, a validator came back."""
+        at = f"{self._samples[-1].at_ms / 1_000:6.1f} s  " if self._samples else ""
+        self._console.print(Text(f"{at}{text}", style="yellow"), soft_wrap=True)
+
+    def close(self) -> None:
+        """Draw the last state for good and give the terminal back."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._samples:
+            self._draw()
+
+    def line(self) -> str:
+        """The line as it stands."""
+        if not self._samples:
+            return "waiting for the first block"
+        sample = self._samples[-1]
+        blocks, fires = self._rates()
+        answering = sum(height is not None for height in sample.heights)
+        parts = [
+            f"{sample.at_ms / 1_000:6.1f} s{' virtual' if self._backend == 'sim' else ''}",
+            f"height {_highest(sample)}/{self._target}",
+            f"{blocks:.1f} blocks/s",
+            f"{fires:,.0f} fires/s",
+            f"{sample.pending_timers:,} pending timers",
+            f"{sample.backlog:,} backlog",
+            f"{answering}/{len(sample.heights)} validators answer",
+        ]
+        return " · ".join(parts)
+
+    def _rates(self) -> tuple[float, float]:
+        """Blocks and fires a second, over the window."""
+        first, last = self._samples[0], self._samples[-1]
+        seconds = (last.at_ms - first.at_ms) / 1_000
+        if seconds <= 0:
+            return 0.0, 0.0
+        return (_highest(last) - _highest(first)) / seconds, max(0, last.fires - first.fires) / seconds
+
+    def _draw(self) -> None:
+        text = Text(self.line(), no_wrap=True, overflow="ellipsis")
+        if self._live is not None:
+            self._live.update(text, refresh=True)
+        else:
+            self._console.print(text, soft_wrap=True)
+
+
+def print_verdict(console: Console, verdict: Verdict, report: Path, reproduce: str) -> None:
+    """The table of checks, the verdict, where the report is, and on anything but a pass how to run it again."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in verdict.checks:
+        state = Text(f"{SIGNS[check.verdict]} {check.verdict.value}", style=STYLES[check.verdict])
+        table.add_row(state, check.name, Text(check.detail))
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome])))
+    console.print(Text(f"report   {report}"), soft_wrap=True)
+    if verdict.outcome is not Outcome.PASS:
+        console.print(Text(f"again    {reproduce}"), soft_wrap=True)
+
+
+def _highest(sample: Sample) -> int:
+    return max((height for height in sample.heights if height is not None), default=0)

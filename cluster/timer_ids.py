@@ -1,0 +1,80 @@
+"""Timer ids, recomputed by an observer (SPEC §4).
+
+An id hashes the timer's payload, which receipts do not carry. Where the payload follows from the chain itself, because
+a ``builtin:script`` actor schedules what its own input says, the id can be recomputed; everywhere else the functions
+here answer ``None`` and nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, Final
+
+from validator.codec import keccak256
+from validator.types import TimerId
+
+SCRIPT_CODE: Final = "builtin:script"
+ENVELOPE_KEYS: Final = frozenset({"_handler", "_payload"})
+
+
+def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: int) -> TimerId:
+    """``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``, integers as eight bytes big-endian."""
+    return TimerId(keccak256(actor + trigger_height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big")))
+
+
+def scheduled_payloads(script: bytes) -> list[bytes] | None:
+    """The payloads of a script's ``schedule`` operations, in order, or ``None`` where they cannot be told."""
+    operations = _json(script)
+    if not isinstance(operations, list):
+        return None
+    payloads: list[bytes] = []
+    for operation in operations:
+        while isinstance(operation, list) and len(operation) == 2 and operation[0] == "try":
+            operation = operation[1]
+        if not isinstance(operation, list) or not operation:
+            return None
+        if operation[0] != "schedule":
+            continue
+        payload = _payload_bytes(operation[1].get("payload")) if _is_mapping_operation(operation) else None
+        if payload is None:
+            return None
+        payloads.append(payload)
+    return payloads
+
+
+def handler_input(payload: bytes) -> bytes:
+    """What a fire hands to its handler: the payload itself, or what its ``_handler``/``_payload`` envelope holds."""
+    value = _json(payload)
+    if not isinstance(value, dict) or frozenset(value) != ENVELOPE_KEYS or not isinstance(value["_payload"], str):
+        return payload
+    try:
+        return base64.b64decode(value["_payload"], validate=True)
+    except (binascii.Error, ValueError):
+        return payload
+
+
+def _is_mapping_operation(operation: list[Any]) -> bool:
+    return len(operation) == 2 and isinstance(operation[1], dict)
+
+
+def _payload_bytes(value: Any) -> bytes | None:
+    """Text, ``{"hex": …}`` or a nested script, as the bytes that it stands for."""
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, list):
+            return json.dumps(value, separators=(",", ":")).encode()
+        if isinstance(value, dict) and isinstance(value.get("hex"), str):
+            return bytes.fromhex(value["hex"])
+    except (ValueError, RecursionError):
+        return None
+    return None
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None

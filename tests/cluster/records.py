@@ -1,0 +1,311 @@
+"""Synthetic runs: a chain of valid blocks and receipts, and records of validators that served it.
+
+:class:`ChainMaker` keeps the books that a right chain would have, so that what it makes passes every check; tests then
+plant one fault each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+from nacl.signing import SigningKey
+
+from cluster.books import questions
+from cluster.ledger import Ledger
+from cluster.record import (
+    Backend,
+    BlockRecord,
+    FaultRecord,
+    Finalization,
+    LoadRecord,
+    RunRecord,
+    Sample,
+    ValidatorRecord,
+)
+from cluster.scenario import KillFault, Scenario
+from cluster.timer_ids import timer_id
+from loadgen.workloads.script import encode_script, schedule
+from validator.block import (
+    Block,
+    BlockReceipts,
+    DestroyedReceipt,
+    Effects,
+    Event,
+    FireReceipt,
+    Header,
+    Movement,
+    Scheduled,
+    TransactionReceipt,
+    header_hash,
+    receipts_root,
+    transactions_root,
+)
+from validator.codec import decode, encode, pack_uint, tagged_hash
+from validator.genesis import Genesis, GenesisActor
+from validator.transactions import Action, Call, Transaction, Transfer, address_of, sign, transaction_hash
+from validator.types import Address, address_text
+
+CHAIN_ID = "test-1"
+PRICE = 1_000_000
+FUNDS = 10**18
+INTERVAL_MS = 250.0
+LATENCY_MS = 80.0
+USER = SigningKey(bytes([7]) * 32)
+USER_ADDRESS = address_of(bytes(USER.verify_key))
+ACTOR = Address(b"\xac" * 20)
+OTHER = Address(b"\xbb" * 20)
+VALIDATOR_KEYS = tuple(bytes(SigningKey(bytes([i + 1]) * 32).verify_key) for i in range(4))
+TTL = 10_000
+NO_EFFECTS = Effects()
+
+
+def make_genesis() -> Genesis:
+    return Genesis(
+        chain_id=CHAIN_ID,
+        validators=VALIDATOR_KEYS,
+        accounts={USER_ADDRESS: FUNDS},
+        actors={ACTOR: GenesisActor("builtin:script", USER_ADDRESS, FUNDS)},
+    )
+
+
+def make_scenario(**changes: Any) -> Scenario:
+    """A scenario of four validators and twelve heights, without faults unless asked for."""
+    fields: dict[str, Any] = {
+        "name": "synthetic",
+        "description": "A chain made for the tests.",
+        "validators": 4,
+        "stop": {"height": 12},
+        "success": {"heights_compared": 10, "transactions": 5, "fires": 5, "stall_ms": 5_000},
+    }
+    return Scenario.model_validate({**fields, **changes})
+
+
+@dataclass
+class ChainMaker:
+    """Makes one valid block after the other. Every transaction, timer and fire pays the same prices."""
+
+    genesis: Genesis = field(default_factory=make_genesis)
+    blocks: list[BlockRecord] = field(default_factory=list)
+    nonce: int = 0
+    schedule_nonce: int = 0
+    sequence: int = 0
+    parent: bytes = bytes(32)
+    transactions: list[tuple[bytes, TransactionReceipt]] = field(default_factory=list)
+    fires: list[FireReceipt] = field(default_factory=list)
+    destroyed: list[DestroyedReceipt] = field(default_factory=list)
+
+    @property
+    def height(self) -> int:
+        """Of the block that is being made."""
+        return len(self.blocks) + 1
+
+    def transact(
+        self, action: Action, effects: Effects = NO_EFFECTS, value: int = 0, tip: int = 3, **changes: Any
+    ) -> TransactionReceipt:
+        """Add a transaction of :data:`USER` with its receipt; ``changes`` plant faults in the receipt."""
+        cycles, cells = 5_000, 200
+        transaction = Transaction(
+            sender=USER_ADDRESS,
+            nonce=self.nonce,
+            gas_limit=cycles + 1_000,
+            cells_limit=cells,
+            max_fee_per_cycle=2 * PRICE,
+            max_priority_fee_per_cycle=tip,
+            max_fee_per_cell=2 * PRICE,
+            action=action,
+            value=value,
+        )
+        self.nonce += 1
+        wire = sign(USER, CHAIN_ID, transaction)
+        receipt = TransactionReceipt(
+            transaction_hash=transaction_hash(wire),
+            sender=USER_ADDRESS,
+            ok=True,
+            error="",
+            cycles=cycles,
+            cells=cells,
+            burned=pack_uint((cycles + cells) * PRICE),
+            tip=pack_uint(cycles * tip),
+            effects=effects,
+        )
+        receipt = msgspec.structs.replace(receipt, **changes)
+        self.transactions.append((wire, receipt))
+        return receipt
+
+    def transfer(self, amount: int, to: Address = OTHER, **changes: Any) -> TransactionReceipt:
+        moved = Effects(movements=(Movement(USER_ADDRESS, to, pack_uint(amount)),))
+        return self.transact(Transfer(to), changes.pop("effects", moved), value=amount, **changes)
+
+    def schedule(self, blocks_ahead: int, expires_at: int | None = None, **changes: Any) -> Scheduled:
+        """Add a transaction whose script schedules one timer; ``changes`` plant faults in what was scheduled."""
+        script = schedule(blocks_ahead, [["burn", 1]])
+        item = self.scheduled(blocks_ahead, encode_script(script[1]["payload"]), expires_at)
+        item = msgspec.structs.replace(item, **changes)
+        self.transact(Call(ACTOR, "run", encode_script([script])), Effects(scheduled=(item,)))
+        return item
+
+    def scheduled(self, blocks_ahead: int, payload: bytes, expires_at: int | None = None) -> Scheduled:
+        trigger = self.height + blocks_ahead
+        key = timer_id(ACTOR, trigger, payload, self.schedule_nonce)
+        self.schedule_nonce += 1
+        self.sequence += 1
+        return Scheduled(
+            key, ACTOR, trigger, self.sequence - 1, self.height + TTL if expires_at is None else expires_at
+        )
+
+    def fire(self, timer: Scheduled, tip: int = 2, **changes: Any) -> FireReceipt:
+        cycles, cells = 2_000, 10
+        receipt = FireReceipt(
+            timer_id=timer.timer_id,
+            actor=timer.actor,
+            trigger_height=timer.trigger_height,
+            sequence=timer.sequence,
+            fee_payer=ACTOR,
+            ok=True,
+            error="",
+            cycles=cycles,
+            cells=cells,
+            burned=pack_uint(cycles * 2 * PRICE + cells * PRICE),
+            tip=pack_uint(cycles * tip),
+            tip_per_cycle=pack_uint(tip),
+            effects=Effects(),
+        )
+        receipt = msgspec.structs.replace(receipt, **changes)
+        self.fires.append(receipt)
+        return receipt
+
+    def destroy(self, timer: Scheduled, reason: str) -> None:
+        event = Event("TimerExpired", timer.actor, (("timer_id", timer.timer_id.hex()),))
+        self.destroyed.append(DestroyedReceipt(timer.timer_id, reason, event))
+
+    def seal(self, header_changes: dict[str, Any] | None = None, **receipt_changes: Any) -> BlockRecord:
+        """End the block; the changes plant faults in its header or in its receipts before they are hashed."""
+        receipts = msgspec.structs.replace(self.receipts(), **receipt_changes)
+        header = Header(
+            chain_id=CHAIN_ID,
+            height=self.height,
+            view=self.height,
+            parent_hash=self.parent,
+            proposer=self.height % 4,
+            transactions_root=transactions_root([transaction_hash(wire) for wire, _ in self.transactions]),
+            receipts_root=receipts_root(receipts),
+            state_root=tagged_hash(b"root", self.height.to_bytes(8, "big")),
+            basefee_cycle=pack_uint(PRICE),
+            basefee_cell=pack_uint(PRICE),
+            basefee_lane_timer=pack_uint(PRICE),
+            lane_cycles=sum(fire.cycles for fire in self.fires),
+            lane_cells=sum(fire.cells for fire in self.fires),
+            user_cycles=sum(receipt.cycles for _, receipt in self.transactions),
+            user_cells=sum(receipt.cells for _, receipt in self.transactions),
+        )
+        header = msgspec.structs.replace(header, **(header_changes or {}))
+        block = Block(header, tuple(wire for wire, _ in self.transactions))
+        record = BlockRecord(encode(block), encode(receipts), header.state_root)
+        self.parent = header_hash(header)
+        self.blocks.append(record)
+        self.transactions, self.fires, self.destroyed = [], [], []
+        return record
+
+    def receipts(self) -> BlockReceipts:
+        """The receipts of the block that is being made."""
+        return BlockReceipts(
+            height=self.height,
+            proposer=address_of(VALIDATOR_KEYS[self.height % 4]),
+            transactions=tuple(receipt for _, receipt in self.transactions),
+            fires=tuple(self.fires),
+            destroyed=tuple(self.destroyed),
+            gc_cycles=200 * len(self.destroyed),
+            p50_tip=pack_uint(2),
+        )
+
+
+def make_chain(heights: int = 12) -> ChainMaker:
+    """A right chain: in each block a transfer, two timers scheduled, and those fired that are due."""
+    maker = ChainMaker()
+    due: dict[int, list[Scheduled]] = {}
+    for height in range(1, heights + 1):
+        maker.transfer(1_000 + height)
+        for ahead in (2, 5):
+            due.setdefault(height + ahead, []).append(maker.schedule(ahead))
+        for timer in due.get(height, ()):
+            maker.fire(timer)
+        maker.seal()
+    return maker
+
+
+def make_record(
+    maker: ChainMaker | None = None, scenario: Scenario | None = None, backend: Backend = "sim", count: int = 4
+) -> RunRecord:
+    """A record in which every validator served the same right chain and answered every question rightly."""
+    maker = maker if maker is not None else make_chain()
+    scenario = scenario if scenario is not None else make_scenario()
+    record = RunRecord(scenario, backend, scenario.seed, "0123456789ab", maker.genesis, digest="d1" * 32)
+    for index in range(count):
+        record.validators.append(ValidatorRecord(f"validator-{index}", index, list(maker.blocks)))
+    for height in range(1, len(maker.blocks) + 1):
+        proposed = height * INTERVAL_MS
+        record.proposals[height] = proposed
+        for index in range(count):
+            at = proposed + LATENCY_MS + 3 * index + height % 5
+            record.finalizations.append(Finalization(at, index, height))
+    record.duration_ms = (len(maker.blocks) + 2) * INTERVAL_MS
+    record.load = LoadRecord(requests=20, transactions_sent=40)
+    answer(record)
+    return record
+
+
+def answer(record: RunRecord) -> None:
+    """Fill in what honest validators would answer at their tips."""
+    for validator in record.validators:
+        asked = questions(record.genesis, validator.blocks)
+        ledger = Ledger(record.genesis)
+        for block in validator.blocks:
+            ledger.apply(block.block, block.receipts)
+        pending = {key.hex() for key in ledger.pending}
+        balances = {address_text(address): balance for address, balance in ledger.balances.items()}
+        validator.balances = {text: balances.get(text, 0) for text in asked.accounts}
+        validator.pending_timers = {text: text in pending for text in asked.timers}
+        validator.status = {
+            "name": validator.name,
+            "height": len(validator.blocks),
+            "pending_timers": len(pending),
+            "starts": 1,
+            "recovered_height": 0,
+            "diverged": None,
+        }
+
+
+def with_kill(record: RunRecord, target: int = 2, height: int = 6, down_ms: float = 800.0) -> RunRecord:
+    """The record of a run in which one validator was killed and came back."""
+    name = f"validator-{target}"
+    scenario = record.scenario.model_copy(update={"faults": [KillFault(kind="kill", target=name, at_height=height)]})
+    begun = record.proposals[height]
+    ended = begun + down_ms
+    record.finalizations = [
+        replace(seen, at_ms=ended) if seen.validator == target and begun < seen.at_ms < ended else seen
+        for seen in record.finalizations
+    ]
+    record.faults = [FaultRecord("kill", name, height, begun, ended, True, "process 10 became 11", height, height + 3)]
+    status = record.validators[target].status
+    assert status is not None
+    status.update(starts=2, recovered_height=height - 1)
+    return replace(record, scenario=scenario)
+
+
+def edit_receipts(record: BlockRecord, change: Callable[[BlockReceipts], BlockReceipts]) -> bytes:
+    """A block's receipts, changed after they were hashed."""
+    return encode(change(decode(record.receipts, BlockReceipts)))
+
+
+def make_samples(record: RunRecord, every_ms: float = 500.0) -> list[Sample]:
+    """Looks at the network while it ran."""
+    samples, at = [], 0.0
+    while at <= record.duration_ms:
+        seen = [f for f in record.finalizations if f.at_ms <= at]
+        heights = tuple(max((f.height for f in seen if f.validator == v.index), default=0) for v in record.validators)
+        samples.append(Sample(at, heights, 10 * max(heights), 5 * max(heights), 12, 3, PRICE, PRICE))
+        at += every_ms
+    return samples

@@ -1,0 +1,489 @@
+"""Every check fails on what it is for, is inconclusive where nothing can be told, and passes a right run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.books import MAX_PENDING_ASKED, keep_books, longest_validator, questions
+from cluster.checks import Check, Outcome, Verdict, check_run, worst
+from cluster.errors import ExitCode
+from cluster.record import RunRecord
+from tests.cluster.records import (
+    ChainMaker,
+    answer,
+    edit_receipts,
+    make_chain,
+    make_record,
+    make_scenario,
+    with_kill,
+)
+from validator.block import BlockReceipts
+from validator.codec import encode, pack_uint
+
+FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
+
+
+def run_check(record: RunRecord, name: str) -> Check:
+    return check_run(record).check(name)
+
+
+def status_of(record: RunRecord, index: int) -> dict[str, Any]:
+    status = record.validators[index].status
+    assert status is not None
+    return status
+
+
+def other_branch(at: int) -> ChainMaker:
+    """A right chain that differs from :func:`make_chain` from one height on."""
+    maker = make_chain(at - 1)
+    while len(maker.blocks) < 12:
+        maker.seal({"view": 100})
+    return maker
+
+
+def test_a_right_run_passes_every_check() -> None:
+    verdict = check_run(with_kill(make_record()))
+    assert [(check.name, check.verdict) for check in verdict.checks if check.verdict is not PASS] == []
+    assert verdict.outcome is PASS
+    assert verdict.exit_code is ExitCode.PASS
+    assert all(any(character.isdigit() for character in check.detail) for check in verdict.checks[:8])
+
+
+def test_fail_outweighs_inconclusive_and_inconclusive_outweighs_pass() -> None:
+    assert worst([PASS, INCONCLUSIVE, FAIL]) is FAIL
+    assert worst([PASS, INCONCLUSIVE]) is INCONCLUSIVE
+    assert worst([]) is PASS
+    assert Verdict(FAIL, ()).exit_code is ExitCode.FAIL
+    assert Verdict(INCONCLUSIVE, ()).exit_code is ExitCode.INCONCLUSIVE
+    with pytest.raises(KeyError):
+        Verdict(PASS, ()).check("nothing")
+
+
+# --- agreement --------------------------------------------------------------------------------------------------------
+
+
+def test_different_blocks_at_one_height_fail_with_height_and_validators() -> None:
+    record = make_record()
+    record.validators[3].blocks = other_branch(9).blocks
+    check = run_check(record, "agreement")
+    assert check.verdict is FAIL
+    assert "height 9: validator-0 and validator-1 and validator-2" in check.detail
+    assert "validator-3" in check.detail
+
+
+def test_a_fork_above_the_lowest_tip_fails_too() -> None:
+    record = make_record()
+    record.validators[0].blocks = record.validators[0].blocks[:10]
+    record.validators[3].blocks = other_branch(12).blocks
+    assert run_check(record, "agreement").verdict is FAIL
+
+
+@pytest.mark.parametrize("name", ["agreement", "state_roots", "chain", "timers", "conservation"])
+def test_too_few_common_heights_are_inconclusive(name: str) -> None:
+    record = make_record()
+    record.validators[1].blocks = record.validators[1].blocks[:9]
+    answer(record)
+    check = run_check(record, name)
+    assert check.verdict is INCONCLUSIVE
+    assert "only 9 heights common" in check.detail
+
+
+@pytest.mark.parametrize("name", ["agreement", "state_roots", "chain", "timers", "conservation"])
+def test_a_validator_that_was_never_seen_is_inconclusive(name: str) -> None:
+    silent, absent = make_record(), make_record()
+    silent.validators[1].blocks = []
+    absent.validators.pop()
+    for record in (silent, absent):
+        answer(record)
+        assert run_check(record, name).verdict is INCONCLUSIVE
+
+
+def test_a_run_without_any_block_is_inconclusive_and_never_passes() -> None:
+    record = RunRecord(make_scenario(), "live", 1, "unknown", make_chain(1).genesis, interrupted=True)
+    verdict = check_run(record)
+    assert verdict.outcome is INCONCLUSIVE
+    assert {check.verdict for check in verdict.checks if check.name != "faults"} == {INCONCLUSIVE}
+
+
+# --- state roots ------------------------------------------------------------------------------------------------------
+
+
+def test_a_root_of_its_own_fails_with_height_and_validator() -> None:
+    record = make_record()
+    blocks = record.validators[2].blocks
+    blocks[6] = replace(blocks[6], computed_root=b"\xee" * 32)
+    check = run_check(record, "state_roots")
+    assert check.verdict is FAIL
+    assert "validator-2 at height 7" in check.detail
+    assert "eeeeeeeeeeeeeeee" in check.detail
+
+
+def test_a_divergence_that_a_validator_reports_fails() -> None:
+    record = make_record()
+    record.validators[1].blocks = record.validators[1].blocks[:4]
+    answer(record)
+    told = {"height": 5, "reason": "state_root", "expected_root": "ab" * 32, "computed_root": "cd" * 32}
+    status_of(record, 1)["diverged"] = told
+    check = run_check(record, "state_roots")
+    assert check.verdict is FAIL
+    assert check.detail.startswith(
+        "validator-1 diverged at height 5 (state_root): expected root abababababababab…, computed cdcdcdcdcdcdcdcd…"
+    )
+
+
+@pytest.mark.parametrize("told", [{}, {"height": "x"}, {"height": 3, "receipts": "zz"}, {"height": 10**9}])
+def test_a_divergence_told_badly_fails_all_the_same(told: dict[str, Any]) -> None:
+    record = make_record()
+    status_of(record, 0)["diverged"] = told
+    assert run_check(record, "state_roots").verdict is FAIL
+
+
+# --- the chain --------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_height_fails() -> None:
+    record = make_record()
+    del record.validators[1].blocks[4]
+    check = run_check(record, "chain")
+    assert check.verdict is FAIL
+    assert "validator-1 at height 5: a block of height 6 where 5 is due" in check.detail
+
+
+def test_a_block_that_cannot_be_read_fails() -> None:
+    record = make_record()
+    blocks = record.validators[1].blocks
+    blocks[4] = replace(blocks[4], block=b"garbage")
+    check = run_check(record, "chain")
+    assert check.verdict is FAIL
+    assert "validator-1: the block at height 5 cannot be read" in check.detail
+
+
+def test_receipts_that_one_validator_changed_fail_for_it_alone() -> None:
+    record = make_record()
+    blocks = record.validators[2].blocks
+    changed = edit_receipts(blocks[3], lambda receipts: msgspec.structs.replace(receipts, p50_tip=pack_uint(99)))
+    blocks[3] = replace(blocks[3], receipts=changed)
+    check = run_check(record, "chain")
+    assert check.verdict is FAIL
+    assert "validator-2 at height 4: receipts_root" in check.detail
+    assert "validator-0" not in check.detail
+
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+
+def double_fire(maker: ChainMaker) -> None:
+    timer = maker.schedule(1)
+    maker.seal()
+    maker.fire(timer)
+    maker.fire(timer)
+
+
+def early_fire(maker: ChainMaker) -> None:
+    timer = maker.schedule(5)
+    maker.seal()
+    maker.fire(timer)
+
+
+@pytest.mark.parametrize(("plant", "what"), [(double_fire, "had fired"), (early_fire, "before its trigger height")])
+def test_a_network_that_agrees_on_a_wrong_fire_fails(plant: Callable[[ChainMaker], None], what: str) -> None:
+    maker = make_chain(10)
+    plant(maker)
+    maker.seal()
+    check = run_check(make_record(maker), "timers")
+    assert check.verdict is FAIL
+    assert check.detail.startswith("all validators at height 12: ")
+    assert what in check.detail
+
+
+def test_evidence_of_a_rejected_double_fire_fails_naming_the_validator() -> None:
+    maker = make_chain(5)
+    timer = maker.schedule(1)
+    maker.seal()
+    maker.fire(timer)
+    maker.fire(timer)
+    evidence = encode(maker.receipts())
+    maker.fires.pop()
+    for _ in range(6):
+        maker.seal()
+    record = make_record(maker)
+    record.validators[3].blocks = record.validators[3].blocks[:6]
+    answer(record)
+    status_of(record, 3)["diverged"] = {"height": 7, "reason": "receipts_root", "receipts": evidence.hex()}
+    check = run_check(record, "timers")
+    assert check.verdict is FAIL
+    assert "validator-3 (its own execution) at height 7" in check.detail
+    assert "had fired at height 7" in check.detail
+
+
+def test_a_forgotten_timer_fails() -> None:
+    record = make_record()
+    pending = next(text for text, served in record.validators[2].pending_timers.items() if served)
+    record.validators[2].pending_timers[pending] = False
+    check = run_check(record, "timers")
+    assert check.verdict is FAIL
+    assert f"timer {pending[:16]} is pending, but validator-2 does not serve it" in check.detail
+
+
+def test_a_fired_timer_that_is_still_served_fails() -> None:
+    record = make_record()
+    ended = next(text for text, served in record.validators[0].pending_timers.items() if not served)
+    record.validators[0].pending_timers[ended] = True
+    check = run_check(record, "timers")
+    assert check.verdict is FAIL
+    assert "is not pending, but validator-0 serves it as pending" in check.detail
+
+
+def test_a_validator_that_counts_other_timers_fails() -> None:
+    record = make_record()
+    status_of(record, 1)["pending_timers"] += 1
+    assert "validator-1 counts" in run_check(record, "timers").detail
+
+
+def test_timers_nobody_was_asked_about_are_inconclusive() -> None:
+    record = make_record()
+    for validator in record.validators:
+        validator.pending_timers = {}
+    assert run_check(record, "timers").verdict is INCONCLUSIVE
+
+
+def test_answers_of_another_height_are_not_compared() -> None:
+    record = make_record()
+    for validator in record.validators:
+        validator.balances = dict.fromkeys(validator.balances, 1)
+        validator.pending_timers = dict.fromkeys(validator.pending_timers, False)
+        assert validator.status is not None
+        validator.status["height"] += 1
+    assert run_check(record, "timers").verdict is INCONCLUSIVE
+    assert run_check(record, "conservation").verdict is INCONCLUSIVE
+
+
+# --- conservation -----------------------------------------------------------------------------------------------------
+
+
+def test_minted_money_fails_naming_validator_account_and_difference() -> None:
+    record = make_record()
+    account = next(iter(record.validators[1].balances))
+    record.validators[1].balances[account] += 500
+    check = run_check(record, "conservation")
+    assert check.verdict is FAIL
+    assert f"for {account} at height 12" in check.detail
+    assert "validator-1 serves" in check.detail
+    assert "(+500)" in check.detail
+
+
+def test_a_wrong_tip_fails() -> None:
+    maker = make_chain(11)
+    maker.transfer(5, tip=3)
+    wire, receipt = maker.transactions[-1]
+    maker.transactions[-1] = (wire, msgspec.structs.replace(receipt, tip=pack_uint(16_000)))
+    maker.seal()
+    check = run_check(make_record(maker), "conservation")
+    assert check.verdict is FAIL
+    assert "tipped 16000 where its use and prices give 15000" in check.detail
+
+
+def test_books_that_do_not_balance_fail() -> None:
+    record = make_record()
+    books = keep_books(record)
+    books.ledger.burned += 1
+    check = check_run(record, books).check("conservation")
+    assert check.verdict is FAIL
+    assert check.detail.startswith("minted 2000000000000000000 is not balances")
+
+
+def test_balances_nobody_was_asked_about_are_inconclusive() -> None:
+    record = make_record()
+    for validator in record.validators:
+        validator.balances = {}
+    assert run_check(record, "conservation").verdict is INCONCLUSIVE
+
+
+def test_a_validator_that_lags_is_compared_at_its_own_tip() -> None:
+    record = make_record()
+    record.validators[3].blocks = record.validators[3].blocks[:10]
+    answer(record)
+    assert check_run(record).outcome is PASS
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stall_fails() -> None:
+    record = make_record()
+    record.finalizations = [replace(f, at_ms=f.at_ms + 6_000 * (f.height > 7)) for f in record.finalizations]
+    check = run_check(record, "progress")
+    assert check.verdict is FAIL
+    assert "after height 7, allowed 5,000" in check.detail
+
+
+def test_a_standstill_at_the_end_counts_as_a_stall() -> None:
+    record = make_record(make_chain(11))
+    record.duration_ms += 60_000
+    check = run_check(record, "progress")
+    assert check.verdict is FAIL
+    assert "after height 11" in check.detail
+
+
+def test_a_target_that_was_not_reached_fails_unless_the_run_was_interrupted() -> None:
+    record = make_record(make_chain(11))
+    assert run_check(record, "progress").verdict is FAIL
+    record.interrupted = True
+    assert run_check(record, "progress").verdict is INCONCLUSIVE
+
+
+def test_progress_needs_enough_heights_and_times() -> None:
+    few = make_record(scenario=make_scenario(success={"heights_compared": 30}))
+    assert run_check(few, "progress").verdict is INCONCLUSIVE
+    timeless = make_record()
+    timeless.finalizations = []
+    assert run_check(timeless, "progress").verdict is INCONCLUSIVE
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", [{"transactions": 37}, {"fires": 18}])
+def test_too_little_load_is_inconclusive(wanted: dict[str, int]) -> None:
+    success = {"heights_compared": 10, "transactions": 1, "fires": 1, **wanted}
+    assert run_check(make_record(scenario=make_scenario(success=success)), "load").verdict is INCONCLUSIVE
+
+
+def test_a_run_without_load_does_not_pass() -> None:
+    maker = ChainMaker()
+    for _ in range(12):
+        maker.seal()
+    assert check_run(make_record(maker)).outcome is INCONCLUSIVE
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def never_began(record: RunRecord) -> None:
+    record.faults[0].begun_ms = None
+
+
+def missing(record: RunRecord) -> None:
+    record.faults = []
+
+
+def never_bit(record: RunRecord) -> None:
+    record.faults[0].bit = False
+
+
+def never_down(record: RunRecord) -> None:
+    status_of(record, 2)["starts"] = 1
+
+
+def does_not_say(record: RunRecord) -> None:
+    record.validators[2].status = None
+
+
+def never_back(record: RunRecord) -> None:
+    record.faults[0].ended_ms = None
+
+
+def nothing_on_disk(record: RunRecord) -> None:
+    status_of(record, 2)["recovered_height"] = 0
+
+
+def left_behind(record: RunRecord) -> None:
+    record.validators[2].blocks = record.validators[2].blocks[:6]
+
+
+def network_stood_still(record: RunRecord) -> None:
+    fault = record.faults[0]
+    assert fault.begun_ms is not None
+    fault.ended_ms = fault.begun_ms + 4_000
+    end = fault.ended_ms
+    record.finalizations = [replace(f, at_ms=end + f.at_ms) if f.height >= 6 else f for f in record.finalizations]
+
+
+def too_short(record: RunRecord) -> None:
+    fault = record.faults[0]
+    assert fault.begun_ms is not None
+    fault.ended_ms = fault.begun_ms + 1
+
+
+@pytest.mark.parametrize(
+    ("plant", "verdict", "what"),
+    [
+        (never_began, INCONCLUSIVE, "never began"),
+        (missing, INCONCLUSIVE, "1 of 1 faults never began"),
+        (never_bit, INCONCLUSIVE, "was not seen to bite"),
+        (never_down, INCONCLUSIVE, "never down"),
+        (does_not_say, INCONCLUSIVE, "does not say how it started"),
+        (too_short, INCONCLUSIVE, "less than a view change"),
+        (never_back, FAIL, "never came back"),
+        (nothing_on_disk, FAIL, "found nothing on its own disk"),
+        (left_behind, FAIL, "did not catch up: height 6 where the others have 12"),
+        (network_stood_still, FAIL, "no height was finalised in the 4,000 ms"),
+    ],
+)
+def test_a_fault_that_did_not_go_as_it_should(plant: Callable[[RunRecord], None], verdict: Outcome, what: str) -> None:
+    record = with_kill(make_record())
+    plant(record)
+    check = run_check(record, "faults")
+    assert check.verdict is verdict
+    assert what in check.detail
+
+
+def test_an_interrupted_run_blames_no_fault() -> None:
+    record = with_kill(make_record())
+    never_back(record)
+    record.interrupted = True
+    assert run_check(record, "faults").verdict is INCONCLUSIVE
+
+
+def test_all_validators_of_the_targets_host_must_come_back() -> None:
+    record = with_kill(make_record(count=8, scenario=make_scenario(validators={"count": 8, "hosts": 4})))
+    check = run_check(record, "faults")
+    assert check.verdict is INCONCLUSIVE
+    assert "validator-6 was started 1 times" in check.detail
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------
+
+
+def test_problems_fail_and_interruption_is_inconclusive() -> None:
+    record = make_record()
+    record.problems = ["Locust died"]
+    check = run_check(record, "no_problems")
+    assert (check.verdict, check.detail) == (FAIL, "Locust died")
+    record.interrupted = True
+    assert run_check(record, "no_problems").verdict is INCONCLUSIVE
+
+
+# --- books ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_validator_is_unmutated_where_there_is_a_choice() -> None:
+    record = make_record()
+    record.validators[0].mutant = "planted"
+    longest = longest_validator(record.validators)
+    assert longest is not None
+    assert longest.name == "validator-1"
+    assert longest_validator([]) is None
+
+
+def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
+    maker = ChainMaker()
+    for _ in range(10):
+        for _ in range(40):
+            maker.schedule(1_000)
+        maker.seal()
+    asked = questions(maker.genesis, maker.blocks)
+    assert len(asked.timers) == MAX_PENDING_ASKED
+    assert len(asked.accounts) == 4 + 2
+
+
+def test_receipts_round_trip() -> None:
+    maker = make_chain(1)
+    same = edit_receipts(maker.blocks[0], lambda receipts: receipts)
+    assert same == maker.blocks[0].receipts
+    assert isinstance(msgspec.msgpack.decode(same, type=BlockReceipts), BlockReceipts)
