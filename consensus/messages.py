@@ -1,0 +1,316 @@
+"""What validators say to each other, as frozen structs, and their one encoding as bytes.
+
+Every message is a MessagePack array whose first element is an integer tag and whose other elements are the fields in
+the order in which they are declared here. Integers, byte strings and arrays take their shortest MessagePack form:
+:func:`decode` accepts only bytes that :func:`encode` would make, so that one message has one encoding.
+
+========================  ===  =======================================================================
+message                   tag  fields
+========================  ===  =======================================================================
+:class:`Vote`               1  kind, view, parent_view, digest, signer, signature
+:class:`Proposal`           2  view, parent_view, parent_digest, digest, body, vote
+:class:`Certificate`        3  kind, view, parent_view, digest, signatures as (signer, signature) pairs
+:class:`CertificateRequest` 4  views
+========================  ===  =======================================================================
+
+Evidence is made of votes and travels wherever its finder puts it (a block, a report), never between engines; it has
+tags 16, 17 and 18 and its own pair of functions, :func:`encode_evidence` and :func:`decode_evidence`.
+
+A vote is signed over :func:`vote_signing_bytes`: a fixed domain, the chain's namespace, and the fields kind, view,
+parent view and digest. A certificate's signatures are the signatures of its votes, so evidence can be taken from both.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from itertools import pairwise
+from typing import Annotated, Final
+
+import msgspec
+
+from consensus.keys import ValidatorSet
+from consensus.types import DIGEST_BYTES, ConsensusError, Digest, Signature, ValidatorIndex, View
+
+MAX_VIEW: Final = 2**63 - 1
+MAX_VALIDATORS: Final = 1024
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""Largest block body that can be encoded; an engine's configuration sets a lower limit."""
+MAX_REQUESTED_VIEWS: Final = 64
+MAX_MESSAGE_BYTES: Final = MAX_BODY_BYTES + 1024
+MAX_NAMESPACE_BYTES: Final = 255
+SIGNATURE_BYTES: Final = 64
+
+VOTE_DOMAIN: Final = b"stampede/consensus/vote/1"
+"""Keeps votes apart from everything else that a validator's key may sign."""
+
+
+class MessageError(ConsensusError):
+    """Bytes or fields that are no message of this protocol."""
+
+
+class VoteKind(IntEnum):
+    """What a vote says about its view."""
+
+    NOTARIZE = 1
+    """This block may be built upon."""
+    NULLIFY = 2
+    """This view may be skipped."""
+    FINALIZE = 3
+    """I saw this block notarized and will never skip its view."""
+
+
+ViewField = Annotated[View, msgspec.Meta(ge=0, le=MAX_VIEW)]
+SignerField = Annotated[ValidatorIndex, msgspec.Meta(ge=0, lt=MAX_VALIDATORS)]
+SignatureField = Annotated[Signature, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+DigestField = Annotated[Digest, msgspec.Meta(max_length=DIGEST_BYTES)]
+BodyField = Annotated[bytes, msgspec.Meta(max_length=MAX_BODY_BYTES)]
+SignaturesField = Annotated[
+    tuple[tuple[SignerField, SignatureField], ...], msgspec.Meta(min_length=1, max_length=MAX_VALIDATORS)
+]
+RequestedViewsField = Annotated[tuple[ViewField, ...], msgspec.Meta(min_length=1, max_length=MAX_REQUESTED_VIEWS)]
+
+NO_DIGEST: Final = Digest(b"")
+"""In a digest's place in a nullify vote, which is about a view and not about a block."""
+NO_PARENT: Final = View(0)
+"""In a parent view's place in a nullify vote."""
+
+
+class Vote(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
+    """One validator's word about one view. A nullify vote has no digest and parent view 0."""
+
+    kind: VoteKind
+    view: ViewField
+    parent_view: ViewField
+    digest: DigestField
+    signer: SignerField
+    signature: SignatureField
+
+
+class Proposal(msgspec.Struct, frozen=True, array_like=True, tag=2, forbid_unknown_fields=True):
+    """A leader's block for a view. ``vote`` is the leader's notarize vote for it, which makes the proposal its own."""
+
+    view: ViewField
+    parent_view: ViewField
+    parent_digest: DigestField
+    digest: DigestField
+    body: BodyField
+    vote: Vote
+
+
+class Certificate(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_unknown_fields=True):
+    """A quorum of equal votes. Signers are strictly ascending."""
+
+    kind: VoteKind
+    view: ViewField
+    parent_view: ViewField
+    digest: DigestField
+    signatures: SignaturesField
+
+
+class CertificateRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, forbid_unknown_fields=True):
+    """Asks for the certificates of these views, strictly ascending."""
+
+    views: RequestedViewsField
+
+
+Message = Vote | Proposal | Certificate | CertificateRequest
+
+
+class ConflictingNotarize(msgspec.Struct, frozen=True, array_like=True, tag=16, forbid_unknown_fields=True):
+    """Two notarize votes of one signer for two blocks of one view; the lower (parent view, digest) first."""
+
+    first: Vote
+    second: Vote
+
+
+class ConflictingFinalize(msgspec.Struct, frozen=True, array_like=True, tag=17, forbid_unknown_fields=True):
+    """Two finalize votes of one signer for two blocks of one view; the lower (parent view, digest) first."""
+
+    first: Vote
+    second: Vote
+
+
+class NullifyAndFinalize(msgspec.Struct, frozen=True, array_like=True, tag=18, forbid_unknown_fields=True):
+    """A nullify and a finalize vote of one signer in one view."""
+
+    first: Vote
+    second: Vote
+
+
+Evidence = ConflictingNotarize | ConflictingFinalize | NullifyAndFinalize
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_MESSAGE_DECODER: Final = msgspec.msgpack.Decoder(Message)
+_EVIDENCE_DECODER: Final = msgspec.msgpack.Decoder(Evidence)
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> bytes:
+    """The one encoding of ``message``; raises :class:`MessageError` for fields that no validator may say."""
+    check(message)
+    return _ENCODER.encode(message)
+
+
+def decode(encoded: bytes) -> Message:
+    """The message that :func:`encode` made ``encoded`` of; raises :class:`MessageError` for any other bytes."""
+    if len(encoded) > MAX_MESSAGE_BYTES:
+        raise MessageError(f"message of {len(encoded)} bytes exceeds {MAX_MESSAGE_BYTES}")
+    try:
+        message: Message = _MESSAGE_DECODER.decode(encoded)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MessageError(f"undecodable message: {error}") from None
+    if _ENCODER.encode(message) != encoded:
+        raise MessageError("message is not in its canonical encoding")
+    check(message)
+    return message
+
+
+def encode_evidence(evidence: Evidence) -> bytes:
+    """The one encoding of ``evidence``."""
+    return _ENCODER.encode(evidence)
+
+
+def decode_evidence(encoded: bytes) -> Evidence:
+    """Evidence from its encoding; raises :class:`MessageError`. Says nothing about whether it is true."""
+    try:
+        evidence: Evidence = _EVIDENCE_DECODER.decode(encoded)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MessageError(f"undecodable evidence: {error}") from None
+    if _ENCODER.encode(evidence) != encoded:
+        raise MessageError("evidence is not in its canonical encoding")
+    return evidence
+
+
+def vote_signing_bytes(namespace: bytes, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> bytes:
+    """What a vote's signature covers.
+
+    Domain, length of the namespace (1 byte), namespace, kind (1 byte), view and parent view (8 bytes each, big-endian),
+    digest (32 bytes, or none in a nullify vote). The namespace names the chain: a vote of one chain is none of another.
+    """
+    if len(namespace) > MAX_NAMESPACE_BYTES:
+        raise MessageError(f"namespace of {len(namespace)} bytes exceeds {MAX_NAMESPACE_BYTES}")
+    return b"".join(
+        (
+            VOTE_DOMAIN,
+            bytes((len(namespace),)),
+            namespace,
+            bytes((kind,)),
+            view.to_bytes(8, "big"),
+            parent_view.to_bytes(8, "big"),
+            digest,
+        )
+    )
+
+
+# --- fields that belong together -------------------------------------------------------------------------------------
+
+
+def check(message: Message) -> None:
+    """Raise :class:`MessageError` unless the fields fit together; types are taken for granted, signatures unchecked."""
+    match message:
+        case Vote():
+            check_vote(message)
+        case Proposal():
+            _check_proposal(message)
+        case Certificate():
+            _check_certificate(message)
+        case CertificateRequest():
+            _check_ascending(message.views, MAX_REQUESTED_VIEWS, "requested views")
+
+
+def check_vote(vote: Vote) -> None:
+    """Raise :class:`MessageError` unless the vote's fields fit together."""
+    if len(vote.signature) != SIGNATURE_BYTES:
+        raise MessageError("a signature has 64 bytes")
+    if not 0 <= vote.signer < MAX_VALIDATORS:
+        raise MessageError("signer out of range")
+    _check_subject(vote.kind, vote.view, vote.parent_view, vote.digest)
+
+
+def _check_subject(kind: VoteKind, view: View, parent_view: View, digest: Digest) -> None:
+    if not 1 <= view <= MAX_VIEW:
+        raise MessageError("votes are about views from 1")
+    if kind == VoteKind.NULLIFY:
+        if parent_view != NO_PARENT or digest != NO_DIGEST:
+            raise MessageError("a nullify vote names no block")
+    elif len(digest) != DIGEST_BYTES:
+        raise MessageError("a digest has 32 bytes")
+    elif not 0 <= parent_view < view:
+        raise MessageError("a parent's view is below its child's")
+
+
+def _check_proposal(proposal: Proposal) -> None:
+    vote = proposal.vote
+    check_vote(vote)
+    if vote.kind != VoteKind.NOTARIZE:
+        raise MessageError("a proposal carries a notarize vote")
+    if (vote.view, vote.parent_view, vote.digest) != (proposal.view, proposal.parent_view, proposal.digest):
+        raise MessageError("a proposal's vote is for the proposal")
+    if len(proposal.parent_digest) != DIGEST_BYTES:
+        raise MessageError("a digest has 32 bytes")
+    if len(proposal.body) > MAX_BODY_BYTES:
+        raise MessageError(f"body of {len(proposal.body)} bytes exceeds {MAX_BODY_BYTES}")
+
+
+def _check_certificate(certificate: Certificate) -> None:
+    _check_subject(certificate.kind, certificate.view, certificate.parent_view, certificate.digest)
+    signers = tuple(signer for signer, _ in certificate.signatures)
+    _check_ascending(signers, MAX_VALIDATORS, "signers")
+    if any(len(signature) != SIGNATURE_BYTES for _, signature in certificate.signatures):
+        raise MessageError("a signature has 64 bytes")
+
+
+def _check_ascending(numbers: tuple[int, ...], limit: int, what: str) -> None:
+    if not 1 <= len(numbers) <= limit:
+        raise MessageError(f"between 1 and {limit} {what}")
+    if numbers[0] < 0 or any(left >= right for left, right in pairwise(numbers)):
+        raise MessageError(f"{what} are not strictly ascending")
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------
+
+_EVIDENCE_KINDS: Final = {
+    ConflictingNotarize: (VoteKind.NOTARIZE, VoteKind.NOTARIZE),
+    ConflictingFinalize: (VoteKind.FINALIZE, VoteKind.FINALIZE),
+    NullifyAndFinalize: (VoteKind.NULLIFY, VoteKind.FINALIZE),
+}
+
+
+def conflict(one: Vote, other: Vote) -> Evidence | None:
+    """Evidence that two votes of one signer in one view break the rules; ``None`` if they do not. Signatures unchecked.
+
+    The order of the arguments does not matter: the same pair of votes always makes the same evidence.
+    """
+    if one.signer != other.signer or one.view != other.view:
+        return None
+    first, second = sorted((one, other), key=lambda vote: (vote.kind, vote.parent_view, vote.digest))
+    same_block = (first.parent_view, first.digest) == (second.parent_view, second.digest)
+    match first.kind, second.kind:
+        case VoteKind.NOTARIZE, VoteKind.NOTARIZE if not same_block:
+            return ConflictingNotarize(first, second)
+        case VoteKind.FINALIZE, VoteKind.FINALIZE if not same_block:
+            return ConflictingFinalize(first, second)
+        case VoteKind.NULLIFY, VoteKind.FINALIZE:
+            return NullifyAndFinalize(first, second)
+    return None
+
+
+def verify_evidence(evidence: Evidence, validators: ValidatorSet, namespace: bytes) -> bool:
+    """Whether a third party must believe ``evidence``: well-formed, truly in conflict, and both votes truly signed."""
+    votes = (evidence.first, evidence.second)
+    try:
+        for vote in votes:
+            check_vote(vote)
+    except MessageError:
+        return False
+    if tuple(vote.kind for vote in votes) != _EVIDENCE_KINDS[type(evidence)] or conflict(*votes) != evidence:
+        return False
+    return all(verify_vote(vote, validators, namespace) for vote in votes)
+
+
+def verify_vote(vote: Vote, validators: ValidatorSet, namespace: bytes) -> bool:
+    """Whether the vote was signed by the validator that it names."""
+    message = vote_signing_bytes(namespace, vote.kind, vote.view, vote.parent_view, vote.digest)
+    return validators.verify(vote.signer, message, vote.signature)

@@ -1,0 +1,201 @@
+"""One engine on a bench: everything that reaches it, and every signature of its peers, is made by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from blake3 import blake3
+
+from consensus.interface import (
+    BlockProposed,
+    BlockVerified,
+    Broadcast,
+    Durable,
+    Effect,
+    Event,
+    Parent,
+    Persist,
+    Propose,
+    Received,
+    Rejected,
+    Start,
+    TimerExpired,
+    TimerKind,
+)
+from consensus.journal import decode_record
+from consensus.keys import KeyedHashScheme, SignatureScheme, ValidatorSet
+from consensus.messages import (
+    NO_DIGEST,
+    NO_PARENT,
+    Certificate,
+    Message,
+    Proposal,
+    Vote,
+    VoteKind,
+    vote_signing_bytes,
+)
+from consensus.simplex import Simplex, SimplexConfig
+from consensus.types import GENESIS_VIEW, Digest, PublicKey, Signature, ValidatorIndex, View
+
+NAMESPACE = b"bench"
+GENESIS = Digest(blake3(b"genesis").digest())
+ROOT = Parent(GENESIS_VIEW, GENESIS)
+EffectType = TypeVar("EffectType", bound=Effect)
+
+NOTARIZE, NULLIFY, FINALIZE = VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.FINALIZE
+
+
+class CountingScheme(KeyedHashScheme):
+    """Counts the signatures that are checked."""
+
+    def __init__(self) -> None:
+        self.checks = 0
+
+    def verify(self, public_key: PublicKey, message: bytes, signature: Signature) -> bool:
+        self.checks += 1
+        return super().verify(public_key, message, signature)
+
+
+def block(name: str) -> Digest:
+    """A block is named by its body."""
+    return Digest(blake3(name.encode()).digest())
+
+
+class Bench:
+    """Validator ``me`` of ``n``, and the keys of all."""
+
+    def __init__(
+        self,
+        n: int = 4,
+        me: int | None = 0,
+        config: SimplexConfig | None = None,
+        journal: Iterable[bytes] = (),
+        root: Parent = ROOT,
+        start: bool = True,
+        scheme: SignatureScheme | None = None,
+    ) -> None:
+        self.scheme = scheme or CountingScheme()
+        self.signers = [self.scheme.signer(bytes([index]) * 32) for index in range(n)]
+        self.validators = ValidatorSet(tuple(signer.public_key for signer in self.signers), self.scheme)
+        self.me = None if me is None else ValidatorIndex(me)
+        signer = None if me is None else self.signers[me]
+        self.journal = list(journal)
+        self.effects: list[Effect] = []
+        self.engine = Simplex(
+            config or SimplexConfig(), self.validators, self.me, signer, NAMESPACE, root, tuple(self.journal)
+        )
+        if start:
+            self.feed(Start())
+
+    # --- in and out ---------------------------------------------------------------------------------------------
+
+    def feed(self, *events: Event) -> list[Effect]:
+        """The effects of these events; nothing is answered."""
+        effects = [effect for event in events for effect in self.engine.handle(event)]
+        self.effects += effects
+        return effects
+
+    def sync(self, effects: Sequence[Effect]) -> list[Effect]:
+        """Write what the effects persist, and tell the engine, until it has nothing more to write."""
+        made: list[Effect] = []
+        todo = list(effects)
+        while todo:
+            effect = todo.pop(0)
+            if isinstance(effect, Persist):
+                self.journal += effect.records
+                after = self.feed(Durable(effect.token))
+                made += after
+                todo += after
+        return made
+
+    def do(self, *events: Event) -> list[Effect]:
+        """The effects of these events and of the writing that they ask for."""
+        effects = self.feed(*events)
+        return effects + self.sync(effects)
+
+    def receive(self, sender: int, *messages: Message) -> list[Effect]:
+        return self.do(*(Received(ValidatorIndex(sender), message) for message in messages))
+
+    def expire(self, kind: TimerKind, view: int | None = None) -> list[Effect]:
+        return self.do(TimerExpired(kind, self.engine.view if view is None else View(view)))
+
+    def verified(self, view: int, name: str, valid: bool = True) -> list[Effect]:
+        return self.do(BlockVerified(View(view), block(name), valid))
+
+    def propose(self, effects: Sequence[Effect], name: str) -> list[Effect]:
+        """Answer the one ``Propose`` among the effects."""
+        (request,) = of(Propose, effects)
+        return self.do(BlockProposed(request.view, request.parent, block(name), name.encode()))
+
+    # --- what peers say -----------------------------------------------------------------------------------------
+
+    def vote(self, signer: int, kind: VoteKind, view: int, name: str = "", parent: int | None = None) -> Vote:
+        """A good vote; the parent of a block is the view before, unless told otherwise."""
+        parent_view = NO_PARENT if kind == NULLIFY else View(view - 1 if parent is None else parent)
+        digest = NO_DIGEST if kind == NULLIFY else block(name)
+        message = vote_signing_bytes(NAMESPACE, kind, View(view), parent_view, digest)
+        signature = self.signers[signer].sign(message)
+        return Vote(kind, View(view), parent_view, digest, ValidatorIndex(signer), signature)
+
+    def forged(self, signer: int, kind: VoteKind, view: int, name: str = "", parent: int | None = None) -> Vote:
+        good = self.vote(signer, kind, view, name, parent)
+        return Vote(good.kind, good.view, good.parent_view, good.digest, good.signer, Signature(b"\0" * 64))
+
+    def cast(self, kind: VoteKind, view: int, name: str = "", parent: int | None = None) -> list[Effect]:
+        """Votes of a quorum of peers, each sent by its signer."""
+        peers = [index for index in range(len(self.validators)) if index != self.me][: self.validators.quorum]
+        return [effect for peer in peers for effect in self.receive(peer, self.vote(peer, kind, view, name, parent))]
+
+    def certificate(
+        self, kind: VoteKind, view: int, name: str = "", parent: int | None = None, signers: Sequence[int] | None = None
+    ) -> Certificate:
+        by = range(self.validators.quorum) if signers is None else signers
+        votes = [self.vote(signer, kind, view, name, parent) for signer in by]
+        signatures = tuple((vote.signer, vote.signature) for vote in votes)
+        return Certificate(kind, View(view), votes[0].parent_view, votes[0].digest, signatures)
+
+    def proposal(
+        self, view: int, name: str, parent: int | None = None, parent_digest: Digest | None = None
+    ) -> Proposal:
+        """The leader's; its parent is the genesis block if the parent view is 0, else the block named ``b<view>``."""
+        vote = self.vote(self.engine.leader(View(view)), NOTARIZE, view, name, parent)
+        if parent_digest is None:
+            parent_digest = GENESIS if vote.parent_view == 0 else block(f"b{vote.parent_view}")
+        return Proposal(vote.view, vote.parent_view, parent_digest, vote.digest, name.encode(), vote)
+
+    def advance_to(self, view: int, notarized: Iterable[int] = ()) -> list[Effect]:
+        """Bring the engine into ``view``: those named get notarized blocks ``b<view>``, the others are nullified."""
+        effects: list[Effect] = []
+        parent, blocks = 0, tuple(notarized)
+        for below in range(self.engine.view, view):
+            if below in blocks:
+                effects = self.receive(1, self.certificate(NOTARIZE, below, f"b{below}", parent))
+                parent = below
+            else:
+                effects = self.receive(1, self.certificate(NULLIFY, below))
+        return effects
+
+    # --- what the engine said -----------------------------------------------------------------------------------
+
+    def own_votes(self, effects: Sequence[Effect] | None = None) -> list[tuple[VoteKind, View, Digest]]:
+        """Votes of ours that were sent, in order."""
+        said: list[tuple[VoteKind, View, Digest]] = []
+        for effect in of(Broadcast, self.effects if effects is None else effects):
+            vote = effect.message.vote if isinstance(effect.message, Proposal) else effect.message
+            if isinstance(vote, Vote):
+                assert vote.signer == self.me
+                said.append((vote.kind, vote.view, vote.digest))
+        return said
+
+    def journaled(self) -> list[Vote | Certificate]:
+        return [decode_record(record) for record in self.journal]
+
+
+def of(wanted: type[EffectType], effects: Sequence[Effect]) -> list[EffectType]:
+    """The effects of one type."""
+    return [effect for effect in effects if isinstance(effect, wanted)]
+
+
+def reasons(effects: Sequence[Effect]) -> list[tuple[int, str]]:
+    return [(effect.sender, effect.reason) for effect in of(Rejected, effects)]

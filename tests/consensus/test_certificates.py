@@ -1,0 +1,140 @@
+"""Votes into certificates: lazily, as few signatures as needed, forged ones dropped; certificates checked."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from consensus.certificates import VoteTally, verify_certificate
+from consensus.keys import Ed25519Scheme
+from consensus.leader import RoundRobin
+from consensus.types import View
+from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, Bench, CountingScheme, block
+
+
+def tally_of(bench: Bench) -> VoteTally:
+    return VoteTally(bench.validators, NAMESPACE, View(3))
+
+
+def checks(bench: Bench) -> int:
+    assert isinstance(bench.scheme, CountingScheme)
+    return bench.scheme.checks
+
+
+def test_signatures_are_not_looked_at_before_a_quorum_is_possible() -> None:
+    bench = Bench(n=7)
+    tally = tally_of(bench)
+    for signer in range(4):
+        vote = bench.vote(signer, NOTARIZE, 3, "x")
+        tally.add(vote)
+        assert tally.assemble(vote) == (None, ())
+    assert checks(bench) == 0
+    vote = bench.vote(4, NOTARIZE, 3, "x")
+    tally.add(vote)
+    certificate, forgers = tally.assemble(vote)
+    assert certificate == bench.certificate(NOTARIZE, 3, "x")
+    assert forgers == ()
+    assert checks(bench) == 5
+
+
+def test_only_as_many_signatures_as_needed_are_checked_and_none_twice() -> None:
+    bench = Bench(n=7)
+    tally = tally_of(bench)
+    own = bench.vote(6, NOTARIZE, 3, "x")
+    tally.add(own, checked=True)
+    early = bench.vote(5, NOTARIZE, 3, "x")
+    tally.add(early)
+    assert tally.confirm(early)
+    assert checks(bench) == 1
+    for signer in range(5):
+        tally.add(bench.vote(signer, NOTARIZE, 3, "x"))
+    certificate, _ = tally.assemble(own)
+    assert certificate is not None
+    assert [signer for signer, _ in certificate.signatures] == [0, 1, 2, 5, 6]
+    assert checks(bench) == 1 + 3
+
+
+def test_votes_for_other_things_do_not_add_up() -> None:
+    bench = Bench()
+    tally = tally_of(bench)
+    votes = [
+        bench.vote(0, NOTARIZE, 3, "x"),
+        bench.vote(1, NOTARIZE, 3, "y"),
+        bench.vote(2, NOTARIZE, 3, "x", parent=1),
+        bench.vote(3, FINALIZE, 3, "x"),
+        bench.vote(2, NULLIFY, 3),
+    ]
+    for vote in votes:
+        tally.add(vote)
+    assert [tally.assemble(vote) for vote in votes] == [(None, ())] * len(votes)
+
+
+def test_forged_votes_are_dropped_and_their_signers_named_and_may_vote_again() -> None:
+    bench = Bench()
+    tally = tally_of(bench)
+    for vote in (bench.forged(1, NULLIFY, 3), bench.vote(2, NULLIFY, 3), bench.vote(3, NULLIFY, 3)):
+        tally.add(vote)
+    assert tally.assemble(bench.vote(3, NULLIFY, 3)) == (None, (1,))
+    assert tally.kept(NULLIFY, bench.vote(1, NULLIFY, 3).signer) is None
+    again = bench.vote(1, NULLIFY, 3)
+    tally.add(again)
+    certificate, forgers = tally.assemble(again)
+    assert certificate == bench.certificate(NULLIFY, 3, signers=(1, 2, 3))
+    assert forgers == ()
+
+
+def test_checking_stops_when_a_quorum_is_out_of_reach() -> None:
+    bench = Bench(n=7)
+    tally = tally_of(bench)
+    for signer in range(5):
+        tally.add(bench.forged(signer, NULLIFY, 3))
+    assert tally.assemble(bench.vote(4, NULLIFY, 3)) == (None, (0,))
+    assert checks(bench) == 1
+
+
+@pytest.mark.parametrize("scheme", [CountingScheme(), Ed25519Scheme()], ids=["keyed-hash", "ed25519"])
+def test_a_certificate_is_a_quorum_of_good_signatures(scheme: CountingScheme | Ed25519Scheme) -> None:
+    bench = Bench(n=7, scheme=scheme)
+    good = bench.certificate(NOTARIZE, 3, "x")
+    pairs = good.signatures
+    replace = msgspec.structs.replace
+    assert verify_certificate(good, bench.validators, NAMESPACE)
+    everyone = bench.certificate(NOTARIZE, 3, "x", signers=range(7))
+    assert verify_certificate(everyone, bench.validators, NAMESPACE)
+    planted = {
+        "below quorum": replace(good, signatures=pairs[:4]),
+        "a signer twice": replace(good, signatures=(*pairs[:4], pairs[3])),
+        "not ascending": replace(good, signatures=pairs[::-1]),
+        "unknown signer": replace(good, signatures=(*pairs[:4], (7, pairs[4][1]))),
+        "negative signer": replace(good, signatures=((-1, pairs[0][1]), *pairs[1:])),
+        "one signature bad": replace(good, signatures=(*pairs[:4], (4, b"\0" * 64))),
+        "one bad beyond the quorum": replace(everyone, signatures=(*everyone.signatures[:6], (6, b"\0" * 64))),
+        "another's signature": replace(good, signatures=(*pairs[:4], (5, pairs[4][1]))),
+        "another view": replace(good, view=4),
+        "another parent": replace(good, parent_view=1),
+        "another kind": replace(good, kind=FINALIZE),
+        "another block": replace(good, digest=block("y")),
+        "no signature": replace(good, signatures=()),
+    }
+    for name, certificate in planted.items():
+        assert not verify_certificate(certificate, bench.validators, NAMESPACE), name
+    assert not verify_certificate(good, bench.validators, b"another chain")
+
+
+def test_what_the_tally_found_good_is_not_checked_again_and_nothing_else_is_trusted() -> None:
+    bench = Bench(n=4)
+    tally = tally_of(bench)
+    tally.add(bench.vote(0, NOTARIZE, 3, "x"), checked=True)
+    tally.add(bench.vote(1, NOTARIZE, 3, "x"))
+    tally.add(bench.vote(2, NOTARIZE, 3, "y"), checked=True)
+    assert verify_certificate(bench.certificate(NOTARIZE, 3, "x"), bench.validators, NAMESPACE, tally)
+    assert checks(bench) == 2
+    forged = msgspec.structs.replace(
+        bench.certificate(NOTARIZE, 3, "x"), signatures=tuple((signer, b"\0" * 64) for signer in range(3))
+    )
+    assert not verify_certificate(forged, bench.validators, NAMESPACE, tally)
+
+
+def test_round_robin_gives_everyone_a_turn() -> None:
+    election = RoundRobin(4)
+    assert [election.leader(View(view)) for view in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]

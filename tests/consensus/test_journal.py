@@ -1,0 +1,46 @@
+"""Journal records: round trip, and what is none refused."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from consensus.journal import MAX_RECORD_BYTES, JournalError, decode_record, encode_record
+from consensus.messages import MAX_VALIDATORS, Certificate, CertificateRequest, encode
+from consensus.types import View
+from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, Bench
+
+BENCH = Bench()
+
+
+def test_records_come_back() -> None:
+    for record in (BENCH.vote(0, NOTARIZE, 3, "x"), BENCH.vote(0, NULLIFY, 3), BENCH.certificate(FINALIZE, 3, "x")):
+        assert decode_record(encode_record(record)) == record
+
+
+def test_the_largest_certificate_fits() -> None:
+    vote = BENCH.vote(0, NOTARIZE, 2**62, "x")
+    certificate = BENCH.certificate(NOTARIZE, 2**62, "x")
+    signatures = tuple((signer, vote.signature) for signer in range(MAX_VALIDATORS))
+    record = encode_record(msgspec.structs.replace(certificate, signatures=signatures))
+    assert len(record) <= MAX_RECORD_BYTES
+    assert isinstance(decode_record(record), Certificate)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"\x01",
+        b"\x02" + encode_record(BENCH.vote(0, NULLIFY, 3))[1:],
+        encode_record(BENCH.vote(0, NULLIFY, 3))[:-1],
+        encode_record(BENCH.vote(0, NULLIFY, 3)) + b"\0",
+        b"\x01" + encode(BENCH.proposal(1, "x")),
+        b"\x01" + encode(CertificateRequest((View(1),))),
+        b"\x01" * (MAX_RECORD_BYTES + 1),
+    ],
+    ids=["empty", "version only", "other version", "cut", "longer", "proposal", "request", "huge"],
+)
+def test_what_is_no_record_is_refused(bad: bytes) -> None:
+    with pytest.raises(JournalError):
+        decode_record(bad)

@@ -1,0 +1,940 @@
+"""Simplex, rule by rule, on one engine: what it must do, and for each check the fault that the check must catch."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from consensus.interface import (
+    BlockProposed,
+    BlockVerified,
+    Broadcast,
+    Durable,
+    Engine,
+    Finalized,
+    Notarized,
+    Nullified,
+    Parent,
+    Persist,
+    Propose,
+    Received,
+    Report,
+    SendTo,
+    StartTimer,
+    TimerExpired,
+    TimerKind,
+    Verify,
+    ViewEntered,
+)
+from consensus.journal import decode_record
+from consensus.keys import ValidatorSet
+from consensus.messages import (
+    MAX_REQUESTED_VIEWS,
+    Certificate,
+    CertificateRequest,
+    ConflictingFinalize,
+    ConflictingNotarize,
+    NullifyAndFinalize,
+    Proposal,
+    Vote,
+    VoteKind,
+    verify_evidence,
+)
+from consensus.simplex import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER, Simplex, SimplexConfig
+from consensus.types import GENESIS_VIEW, ConsensusError, Digest, Token, ValidatorIndex, View
+from tests.consensus.bench import FINALIZE, GENESIS, NAMESPACE, NOTARIZE, NULLIFY, Bench, block, of, reasons
+
+LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST
+
+
+def notarize_first_block(bench: Bench) -> None:
+    """The bench's validator votes for the block ``b1`` of view 1."""
+    bench.receive(1, bench.proposal(1, "b1"))
+    bench.verified(1, "b1")
+
+
+# --- entering a view -------------------------------------------------------------------------------------------------
+
+
+def test_a_view_begins_with_three_timers() -> None:
+    bench = Bench(config=SimplexConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
+    assert of(ViewEntered, bench.effects) == [ViewEntered(View(1), ValidatorIndex(1))]
+    assert of(StartTimer, bench.effects) == [
+        StartTimer(LEADER, View(1), 11),
+        StartTimer(ADVANCE, View(1), 22),
+        StartTimer(REBROADCAST, View(1), 33),
+    ]
+
+
+def test_each_certificate_opens_the_next_view() -> None:
+    for kind in (NOTARIZE, NULLIFY, FINALIZE):
+        bench = Bench()
+        effects = bench.receive(2, bench.certificate(kind, 1, "b1"))
+        assert bench.engine.view == 2
+        assert of(ViewEntered, effects) == [ViewEntered(View(2), ValidatorIndex(2))]
+
+
+def test_a_certificate_far_ahead_is_worth_the_same() -> None:
+    for kind in (NOTARIZE, NULLIFY, FINALIZE):
+        bench = Bench()
+        bench.receive(2, bench.certificate(kind, 1000, "b1000"))
+        assert bench.engine.view == 1001
+
+
+# --- proposing -------------------------------------------------------------------------------------------------------
+
+
+def test_the_leader_proposes_on_genesis_first() -> None:
+    bench = Bench(me=1)
+    assert of(Propose, bench.effects) == [Propose(View(1), Parent(GENESIS_VIEW, GENESIS))]
+
+
+def test_others_do_not_propose() -> None:
+    assert not of(Propose, Bench(me=0).effects)
+    assert not of(Propose, Bench(me=None).effects)
+
+
+def test_the_leader_proposes_on_a_notarization_and_does_not_wait_for_finality() -> None:
+    bench = Bench(me=2)
+    effects = bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert of(Propose, effects) == [Propose(View(2), Parent(View(1), block("b1")))]
+    assert bench.engine.final_view == 0
+
+
+def test_the_leader_skips_nullified_views_to_the_highest_notarized_one() -> None:
+    bench = Bench(me=1)
+    effects = bench.advance_to(5, notarized=(2,))
+    assert of(Propose, effects) == [Propose(View(5), Parent(View(2), block("b2")))]
+
+
+def test_the_leader_prefers_the_notarization_of_a_view_that_has_a_nullification_too() -> None:
+    bench = Bench(me=2)
+    bench.feed(Received(ValidatorIndex(3), bench.certificate(NULLIFY, 2)))
+    bench.receive(3, bench.certificate(NULLIFY, 4), bench.certificate(NULLIFY, 5))
+    assert bench.engine.view == 6
+    bench.receive(3, bench.certificate(NOTARIZE, 3, "b3", 0))
+    bench.receive(3, bench.certificate(NULLIFY, 3))
+    assert of(Propose, bench.effects) == [Propose(View(6), Parent(View(3), block("b3")))]
+
+
+def test_the_leader_requests_what_keeps_it_from_proposing_and_proposes_when_it_has_come() -> None:
+    bench = Bench(me=0)
+    effects = bench.receive(1, bench.certificate(NULLIFY, 3))
+    assert not of(Propose, effects)
+    requests = of(SendTo, effects)
+    assert [request.recipient for request in requests] == [1, 2], "more than the fault bound are asked"
+    assert {request.message for request in requests} == {CertificateRequest((View(1), View(2)))}
+    assert not of(Propose, bench.receive(1, bench.certificate(NULLIFY, 1)))
+    effects = bench.receive(1, bench.certificate(NULLIFY, 2))
+    assert of(Propose, effects) == [Propose(View(4), Parent(GENESIS_VIEW, GENESIS))]
+    assert not of(SendTo, effects), "one request is enough while its answers come in"
+
+
+def test_the_proposal_follows_its_body_and_its_vote_to_the_disk() -> None:
+    bench = Bench(me=1)
+    effects = bench.feed(BlockProposed(View(1), Parent(GENESIS_VIEW, GENESIS), block("b1"), b"b1"))
+    (persist,) = effects
+    assert isinstance(persist, Persist)
+    assert persist.body == b"b1"
+    assert [decode_record(record) for record in persist.records] == [bench.vote(1, NOTARIZE, 1, "b1")]
+    (sent,) = bench.feed(Durable(persist.token))
+    assert sent == Broadcast(bench.proposal(1, "b1"))
+
+
+def test_the_leader_proposes_once_in_a_view() -> None:
+    bench = Bench(me=1)
+    parent = Parent(GENESIS_VIEW, GENESIS)
+    bench.propose(bench.effects, "b1")
+    assert bench.do(BlockProposed(View(1), parent, block("other"), b"other")) == []
+    assert bench.own_votes() == [(NOTARIZE, 1, block("b1"))]
+
+
+def test_an_answer_that_was_not_asked_for_is_ignored() -> None:
+    bench = Bench(me=1)
+    assert bench.do(BlockProposed(View(1), Parent(GENESIS_VIEW, block("x")), block("b1"), b"b1")) == []
+    assert bench.do(BlockProposed(View(5), Parent(GENESIS_VIEW, GENESIS), block("b1"), b"b1")) == []
+    assert Bench(me=2).do(BlockProposed(View(1), Parent(GENESIS_VIEW, GENESIS), block("b1"), b"b1")) == []
+
+
+def test_a_block_that_comes_after_the_leader_nullified_is_not_proposed() -> None:
+    bench = Bench(me=1)
+    bench.expire(LEADER)
+    assert bench.propose(bench.effects, "b1") == []
+    assert bench.own_votes() == [(NULLIFY, 1, b"")]
+
+
+def test_an_oversized_own_block_is_a_bug_of_the_driver() -> None:
+    bench = Bench(me=1, config=SimplexConfig(max_body_bytes=3))
+    with pytest.raises(ValueError, match="exceeds"):
+        bench.propose(bench.effects, "long body")
+
+
+# --- notarizing ------------------------------------------------------------------------------------------------------
+
+
+def test_a_proposal_is_verified_and_then_notarized_once_durable() -> None:
+    bench = Bench()
+    effects = bench.receive(1, bench.proposal(1, "b1"))
+    parent = Parent(GENESIS_VIEW, GENESIS)
+    assert of(Verify, effects) == [Verify(View(1), parent, block("b1"), b"b1", ValidatorIndex(1))]
+    (persist,) = bench.feed(BlockVerified(View(1), block("b1"), True))
+    assert isinstance(persist, Persist)
+    assert persist.body == b"b1"
+    assert not bench.own_votes()
+    assert bench.feed(Durable(persist.token)) == [Broadcast(bench.vote(0, NOTARIZE, 1, "b1"))]
+
+
+def test_durability_covers_everything_up_to_the_token() -> None:
+    bench = Bench()
+    bench.feed(Received(ValidatorIndex(1), bench.proposal(1, "b1")))
+    (first,) = of(Persist, bench.feed(BlockVerified(View(1), block("b1"), True)))
+    (second,) = of(Persist, bench.feed(TimerExpired(ADVANCE, View(1))))
+    assert first.token < second.token
+    assert bench.feed(Durable(Token(first.token - 1))) == []
+    bench.feed(Durable(second.token))
+    assert bench.own_votes() == [(NOTARIZE, 1, block("b1")), (NULLIFY, 1, b"")]
+    assert bench.feed(Durable(second.token)) == []
+
+
+def test_only_the_first_proposal_of_the_leader_is_notarized() -> None:
+    bench = Bench()
+    bench.receive(1, bench.proposal(1, "b1"))
+    effects = bench.receive(1, bench.proposal(1, "other"))
+    assert not of(Verify, effects)
+    bench.verified(1, "other")
+    assert not bench.own_votes()
+    bench.verified(1, "b1")
+    bench.verified(1, "b1")
+    assert bench.own_votes() == [(NOTARIZE, 1, block("b1"))]
+
+
+def test_a_proposal_that_contradicts_the_leaders_vote_is_not_notarized() -> None:
+    bench = Bench()
+    bench.receive(1, bench.vote(1, NOTARIZE, 1, "b1"))
+    effects = bench.receive(1, bench.proposal(1, "other"))
+    assert not of(Verify, effects)
+    assert len(of(Report, effects)) == 1
+
+
+def test_a_proposal_that_follows_the_leaders_own_vote_for_it_is_verified() -> None:
+    bench = Bench()
+    bench.receive(1, bench.vote(1, NOTARIZE, 1, "b1"))
+    assert len(of(Verify, bench.receive(1, bench.proposal(1, "b1")))) == 1
+
+
+def test_a_proposal_counts_as_the_leaders_vote() -> None:
+    bench = Bench(me=3)
+    bench.receive(1, bench.proposal(1, "b1"))
+    bench.receive(0, bench.vote(0, NOTARIZE, 1, "b1"))
+    effects = bench.receive(2, bench.vote(2, NOTARIZE, 1, "b1"))
+    assert [effect.certificate.digest for effect in of(Notarized, effects)] == [block("b1")]
+
+
+def test_a_proposal_for_a_later_view_waits_for_that_view() -> None:
+    bench = Bench()
+    assert not of(Verify, bench.receive(2, bench.proposal(2, "b2")))
+    effects = bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert [effect.view for effect in of(Verify, effects)] == [2]
+
+
+def test_missing_certificates_of_the_ancestry_are_requested_from_the_leader() -> None:
+    bench = Bench(me=1)
+    bench.receive(3, bench.certificate(NULLIFY, 5))
+    effects = bench.receive(2, bench.proposal(6, "b6", parent=2))
+    assert not of(Verify, effects)
+    request = CertificateRequest((View(2), View(3), View(4)))
+    assert of(SendTo, effects) == [SendTo(ValidatorIndex(2), request)]
+    bench.receive(2, bench.certificate(NULLIFY, 3), bench.certificate(NULLIFY, 4))
+    effects = bench.receive(2, bench.certificate(NOTARIZE, 2, "b2"))
+    assert [effect.parent for effect in of(Verify, effects)] == [Parent(View(2), block("b2"))]
+
+
+@pytest.mark.parametrize("absent", [2, 3, 4])
+def test_nothing_is_notarized_while_any_justification_is_missing(absent: int) -> None:
+    bench = Bench(me=1)
+    certificates = {2: bench.certificate(NOTARIZE, 2, "b2"), 3: bench.certificate(NULLIFY, 3)}
+    certificates |= {4: bench.certificate(NULLIFY, 4), 5: bench.certificate(NULLIFY, 5)}
+    bench.receive(3, *(certificate for view, certificate in certificates.items() if view != absent))
+    bench.receive(2, bench.proposal(6, "b6", parent=2))
+    bench.verified(6, "b6")
+    assert not of(Verify, bench.effects)
+    assert not [vote for vote in bench.own_votes() if vote[0] == NOTARIZE]
+
+
+def test_a_notarization_does_not_justify_skipping_its_view() -> None:
+    bench = Bench(me=0)
+    bench.advance_to(3, notarized=(1, 2))
+    effects = bench.receive(3, bench.proposal(3, "b3", parent=1))
+    assert not of(Verify, effects)
+    assert of(SendTo, effects) == [SendTo(ValidatorIndex(3), CertificateRequest((View(2),)))]
+
+
+def test_a_parent_behind_the_final_block_is_impossible_and_nullified_at_once() -> None:
+    bench = Bench(me=0)
+    bench.receive(1, bench.certificate(FINALIZE, 2, "b2"))
+    effects = bench.receive(3, bench.proposal(3, "b3", parent=1))
+    assert not of(Verify, effects)
+    assert bench.own_votes(effects) == [(NULLIFY, 3, b"")]
+
+
+@pytest.mark.parametrize("kind", [NOTARIZE, FINALIZE])
+def test_a_parent_that_is_not_the_block_of_its_view_is_nullified_at_once(kind: VoteKind) -> None:
+    bench = Bench(me=0)
+    bench.receive(1, bench.certificate(kind, 1, "b1"))
+    effects = bench.receive(2, bench.proposal(2, "b2", parent_digest=block("other")))
+    assert not of(Verify, effects)
+    assert bench.own_votes(effects)[-1] == (NULLIFY, 2, b"")
+
+
+def test_a_validator_that_nullified_does_not_notarize() -> None:
+    bench = Bench()
+    bench.expire(LEADER)
+    assert not of(Verify, bench.receive(1, bench.proposal(1, "b1")))
+    bench.verified(1, "b1")
+    assert bench.own_votes() == [(NULLIFY, 1, b"")]
+
+
+def test_a_verification_that_ends_after_nullifying_does_not_notarize() -> None:
+    bench = Bench()
+    bench.receive(1, bench.proposal(1, "b1"))
+    bench.expire(ADVANCE)
+    bench.verified(1, "b1")
+    assert bench.own_votes() == [(NULLIFY, 1, b"")]
+
+
+def test_a_verification_that_ends_after_the_view_was_left_does_not_vote() -> None:
+    bench = Bench()
+    bench.receive(1, bench.proposal(1, "b1"))
+    bench.receive(1, bench.certificate(NULLIFY, 1))
+    assert bench.verified(1, "b1") == []
+    assert bench.verified(1, "b1", valid=False) == []
+
+
+def test_an_observer_verifies_and_never_votes() -> None:
+    bench = Bench(me=None)
+    assert len(of(Verify, bench.receive(1, bench.proposal(1, "b1")))) == 1
+    bench.verified(1, "b1")
+    bench.expire(LEADER)
+    bench.expire(ADVANCE)
+    effects = bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert len(of(Notarized, effects)) == 1
+    bench.receive(1, bench.certificate(FINALIZE, 1, "b1"))
+    assert bench.engine.final_view == 1
+    assert not bench.own_votes()
+    assert of(Broadcast, bench.expire(REBROADCAST))[-1] == Broadcast(CertificateRequest((View(2),)))
+
+
+# --- nullifying ------------------------------------------------------------------------------------------------------
+
+
+def test_the_leader_timer_nullifies_if_no_proposal_came() -> None:
+    bench = Bench()
+    assert bench.own_votes(bench.expire(LEADER)) == [(NULLIFY, 1, b"")]
+
+
+def test_the_leader_timer_does_nothing_if_the_proposal_came() -> None:
+    bench = Bench()
+    bench.receive(1, bench.proposal(1, "b1"))
+    assert bench.expire(LEADER) == []
+
+
+def test_the_advance_timer_nullifies_even_after_notarizing_and_only_once() -> None:
+    bench = Bench()
+    notarize_first_block(bench)
+    bench.expire(ADVANCE)
+    bench.expire(ADVANCE)
+    bench.expire(LEADER)
+    assert bench.own_votes() == [(NOTARIZE, 1, block("b1")), (NULLIFY, 1, b"")]
+
+
+def test_timers_of_other_views_are_ignored() -> None:
+    bench = Bench()
+    bench.advance_to(3)
+    for view in (0, 1, 2, 4):
+        for kind in TimerKind:
+            assert bench.expire(kind, view) == []
+
+
+def test_a_failed_verification_nullifies_at_once() -> None:
+    bench = Bench()
+    bench.receive(1, bench.proposal(1, "b1"))
+    assert bench.own_votes(bench.verified(1, "b1", valid=False)) == [(NULLIFY, 1, b"")]
+
+
+def test_the_leaders_own_nullify_nullifies_at_once() -> None:
+    bench = Bench()
+    assert bench.own_votes(bench.receive(1, bench.vote(1, NULLIFY, 1))) == [(NULLIFY, 1, b"")]
+
+
+def test_the_leaders_own_nullify_of_a_later_view_is_remembered() -> None:
+    bench = Bench()
+    assert not bench.own_votes(bench.receive(2, bench.vote(2, NULLIFY, 2)))
+    assert bench.own_votes(bench.advance_to(2)) == [(NULLIFY, 2, b"")]
+
+
+def test_a_forged_or_foreign_nullify_does_not_nullify() -> None:
+    bench = Bench()
+    assert not bench.own_votes(bench.receive(2, bench.vote(2, NULLIFY, 1)))
+    effects = bench.receive(1, bench.forged(1, NULLIFY, 1))
+    assert not bench.own_votes(effects)
+    assert reasons(effects) == [(1, "bad_signature")]
+
+
+def test_silent_leaders_are_skipped_only_when_a_quorum_was_heard() -> None:
+    bench = Bench(me=0, config=SimplexConfig(skip_views=2))
+    for view in range(1, 5):
+        for peer in (2, 3):
+            bench.receive(peer, bench.vote(peer, NULLIFY, view))
+        bench.receive(2, bench.certificate(NULLIFY, view, signers=(0, 2, 3)))
+    assert bench.engine.view == 5
+    assert bench.engine.leader(View(5)) == 1
+    assert bench.own_votes()[-1] == (NULLIFY, 5, b"")
+
+    alone = Bench(me=0, config=SimplexConfig(skip_views=2))
+    alone.advance_to(5)
+    assert not alone.own_votes(), "nobody was heard: the silence may be our own"
+
+    off = Bench(me=0)
+    off.advance_to(5)
+    assert not off.own_votes()
+
+
+# --- certificates and finality ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "effect"), [(NOTARIZE, Notarized), (NULLIFY, Nullified), (FINALIZE, Finalized)])
+def test_a_quorum_of_votes_is_a_certificate_that_is_broadcast_and_journaled(
+    kind: VoteKind, effect: type[Notarized | Nullified | Finalized]
+) -> None:
+    bench = Bench(me=1)
+    for peer in (0, 2):
+        effects = bench.receive(peer, bench.vote(peer, kind, 1, "b1"))
+        assert not of(effect, effects), "one vote less than a quorum is none"
+    effects = bench.receive(3, bench.vote(3, kind, 1, "b1"))
+    certificate = bench.certificate(kind, 1, "b1", signers=(0, 2, 3))
+    assert effect(certificate) in effects
+    assert Broadcast(certificate) in effects
+    assert certificate in bench.journaled()
+
+
+def test_a_received_certificate_is_not_broadcast_again() -> None:
+    bench = Bench()
+    effects = bench.receive(1, bench.certificate(NULLIFY, 1))
+    assert not of(Broadcast, effects)
+
+
+def test_own_votes_count_when_durable_and_not_before() -> None:
+    bench = Bench()
+    for peer in (1, 2):
+        bench.receive(peer, bench.vote(peer, NULLIFY, 1))
+    assert bench.own_votes() == [(NULLIFY, 1, b"")]
+    assert bench.engine.view == 2
+
+    slow = Bench()
+    slow.feed(Received(ValidatorIndex(2), slow.vote(2, NULLIFY, 1)))
+    slow.feed(Received(ValidatorIndex(1), slow.vote(1, NULLIFY, 1)))
+    assert slow.engine.view == 1
+
+
+def test_a_notarization_is_answered_by_a_finalize_vote_even_without_the_block() -> None:
+    bench = Bench()
+    effects = bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert bench.own_votes(effects) == [(FINALIZE, 1, block("b1"))]
+
+
+def test_never_finalize_after_nullify() -> None:
+    bench = Bench()
+    bench.expire(LEADER)
+    effects = bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert bench.engine.view == 2
+    assert not bench.own_votes(effects)
+
+
+def test_never_finalize_after_a_nullify_that_is_still_on_its_way_to_the_disk() -> None:
+    bench = Bench()
+    bench.feed(TimerExpired(LEADER, View(1)))
+    bench.sync(bench.feed(Received(ValidatorIndex(1), bench.certificate(NOTARIZE, 1, "b1"))))
+    assert FINALIZE not in [kind for kind, _, _ in bench.own_votes()]
+
+
+def test_never_nullify_after_finalize() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    for kind in TimerKind:
+        bench.expire(kind, 1)
+    bench.receive(1, bench.vote(1, NULLIFY, 1))
+    assert [vote for vote in bench.own_votes() if vote[1] == 1] == [(FINALIZE, 1, block("b1"))]
+
+
+def test_no_finalize_after_seen_equivocation() -> None:
+    bench = Bench()
+    bench.receive(1, bench.proposal(1, "b1"))
+    bench.receive(1, bench.proposal(1, "other"))
+    bench.receive(2, bench.certificate(NOTARIZE, 1, "b1"))
+    assert bench.engine.view == 2
+    assert not bench.own_votes()
+
+
+def test_equivocation_of_another_validator_does_not_keep_from_finalizing() -> None:
+    bench = Bench()
+    effects = bench.receive(2, bench.vote(2, NOTARIZE, 1, "b1"), bench.vote(2, NOTARIZE, 1, "other"))
+    assert len(of(Report, effects)) == 1
+    bench.receive(2, bench.certificate(NOTARIZE, 1, "b1"))
+    assert bench.own_votes() == [(FINALIZE, 1, block("b1"))]
+
+
+def test_no_finalize_in_a_view_that_is_nullified() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(NULLIFY, 1))
+    bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert not bench.own_votes()
+
+
+def test_a_notarization_of_a_view_that_was_jumped_over_may_still_be_finalized() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(NULLIFY, 5))
+    bench.receive(1, bench.certificate(NOTARIZE, 3, "b3"))
+    assert bench.own_votes() == [(FINALIZE, 3, block("b3"))]
+
+
+def test_a_view_is_finalized_long_after_it_was_left() -> None:
+    bench = Bench()
+    bench.advance_to(9, notarized=(1,))
+    effects = bench.cast(FINALIZE, 1, "b1")
+    assert [effect.certificate.view for effect in of(Finalized, effects)] == [1]
+    assert bench.engine.final_view == 1
+    assert bench.engine.view == 9
+
+
+def test_finalizations_are_announced_once_and_ascending() -> None:
+    bench = Bench()
+    for view in (3, 2, 3, 5, 4):
+        bench.receive(1, bench.certificate(FINALIZE, view, f"b{view}"))
+    assert [effect.certificate.view for effect in of(Finalized, bench.effects)] == [3, 5]
+    assert bench.engine.final == Parent(View(5), block("b5"))
+
+
+def test_the_best_certificate_of_a_view_is_served() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(NULLIFY, 1))
+    assert bench.engine.certificate_for(View(1)) == bench.certificate(NULLIFY, 1)
+    bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert bench.engine.certificate_for(View(1)) == bench.certificate(NOTARIZE, 1, "b1")
+    bench.receive(1, bench.certificate(NOTARIZE, 2, "b2"), bench.certificate(FINALIZE, 2, "b2"))
+    assert bench.engine.certificate_for(View(2)) == bench.certificate(FINALIZE, 2, "b2")
+    assert bench.engine.certificate_for(View(3)) is None
+
+
+# --- when messages are lost ------------------------------------------------------------------------------------------
+
+
+def test_a_stuck_validator_repeats_its_votes_and_what_opened_the_view() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(FINALIZE, 1, "b1"), bench.certificate(NULLIFY, 2))
+    bench.expire(LEADER)
+    effects = bench.expire(REBROADCAST)
+    assert [effect.message for effect in of(Broadcast, effects)] == [
+        bench.vote(0, NULLIFY, 3),
+        bench.certificate(NULLIFY, 2),
+        bench.certificate(FINALIZE, 1, "b1"),
+    ]
+    assert of(StartTimer, effects) == [StartTimer(REBROADCAST, View(3), SimplexConfig().rebroadcast_ms)]
+
+
+def test_a_leader_repeats_its_proposal_until_it_nullifies() -> None:
+    bench = Bench(me=1)
+    bench.propose(bench.effects, "b1")
+    assert of(Broadcast, bench.expire(REBROADCAST)) == [Broadcast(bench.proposal(1, "b1"))]
+    bench.expire(ADVANCE)
+    repeated = [effect.message for effect in of(Broadcast, bench.expire(REBROADCAST))]
+    assert repeated == [bench.vote(1, NOTARIZE, 1, "b1"), bench.vote(1, NULLIFY, 1)]
+
+
+def test_the_finalize_vote_of_the_view_before_is_repeated() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    repeated = [effect.message for effect in of(Broadcast, bench.expire(REBROADCAST))]
+    assert repeated == [bench.vote(0, FINALIZE, 1, "b1"), bench.certificate(NOTARIZE, 1, "b1")]
+
+
+def test_what_is_not_durable_is_not_repeated() -> None:
+    bench = Bench()
+    bench.feed(TimerExpired(LEADER, View(1)))
+    bench.feed(TimerExpired(REBROADCAST, View(1)))
+    assert not bench.own_votes()
+
+
+def test_a_peer_that_is_stuck_is_given_what_brings_it_level() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(FINALIZE, 3, "b3"))
+    bench.advance_to(8, notarized=(5,))
+    effects = bench.receive(2, bench.vote(2, NULLIFY, 5))
+    assert of(SendTo, effects) == [
+        SendTo(ValidatorIndex(2), bench.certificate(NOTARIZE, 5, "b5", 0)),
+        SendTo(ValidatorIndex(2), bench.certificate(NULLIFY, 7)),
+        SendTo(ValidatorIndex(2), bench.certificate(FINALIZE, 3, "b3")),
+    ]
+
+
+def test_a_peer_stuck_behind_all_that_is_kept_is_helped_too() -> None:
+    bench = Bench(config=SimplexConfig(retained_views=2, evidence_views=1))
+    for view in range(1, 10):
+        bench.receive(1, bench.certificate(FINALIZE, view, f"b{view}"))
+    effects = bench.receive(2, bench.vote(2, NULLIFY, 1))
+    assert of(SendTo, effects) == [SendTo(ValidatorIndex(2), bench.certificate(FINALIZE, 9, "b9"))]
+    assert reasons(effects) == [(2, "stale")]
+
+
+def test_a_vote_that_is_merely_late_is_not_answered_until_it_is_repeated() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(NULLIFY, 1))
+    late = bench.vote(2, NULLIFY, 1)
+    assert not of(SendTo, bench.receive(2, late))
+    assert of(SendTo, bench.receive(2, late)) == [SendTo(ValidatorIndex(2), bench.certificate(NULLIFY, 1))]
+
+
+def test_finalize_votes_for_views_left_are_ordinary_and_not_answered() -> None:
+    bench = Bench()
+    bench.advance_to(9, notarized=(1,))
+    vote = bench.vote(2, FINALIZE, 1, "b1")
+    assert not of(SendTo, bench.receive(2, vote) + bench.receive(2, vote))
+
+
+def test_help_is_limited_per_peer_and_view_until_a_tick() -> None:
+    bench = Bench()
+    bench.advance_to(4)
+    vote = bench.vote(2, NULLIFY, 1)
+    assert len(of(SendTo, bench.receive(2, vote))) == 2
+    assert not of(SendTo, bench.receive(2, vote)), "already answered"
+    assert len(of(SendTo, bench.receive(3, bench.vote(3, NULLIFY, 1)))) == 2, "another peer has its own"
+    bench.expire(REBROADCAST)
+    assert len(of(SendTo, bench.receive(2, vote))) == 2
+    bench.advance_to(5)
+    assert len(of(SendTo, bench.receive(2, vote))) == 2
+
+
+def test_requests_are_answered_from_what_is_kept() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(FINALIZE, 1, "b1"))
+    bench.receive(1, bench.certificate(NULLIFY, 2), bench.certificate(NOTARIZE, 2, "b2"), bench.certificate(NULLIFY, 3))
+    effects = bench.receive(3, CertificateRequest((View(2), View(9))))
+    assert [effect.message for effect in of(SendTo, effects)] == [
+        bench.certificate(NOTARIZE, 2, "b2"),
+        bench.certificate(NULLIFY, 2),
+        bench.certificate(NULLIFY, 3),
+    ]
+    effects = bench.receive(3, CertificateRequest((View(1),)))
+    assert [effect.message for effect in of(SendTo, effects)] == [bench.certificate(FINALIZE, 1, "b1")]
+
+
+def test_answers_to_one_peer_are_bounded() -> None:
+    bench = Bench()
+    last = MAX_ANSWERS_PER_PEER + 50
+    bench.receive(1, *(bench.certificate(NULLIFY, view) for view in range(1, last)))
+    sent, rejected = 0, []
+    for first in range(1, last, MAX_REQUESTED_VIEWS):
+        views = tuple(View(view) for view in range(first, first + MAX_REQUESTED_VIEWS))
+        effects = bench.receive(3, CertificateRequest(views))
+        sent += len(of(SendTo, effects))
+        rejected += reasons(effects)
+    assert sent == MAX_ANSWERS_PER_PEER
+    assert (3, "flood") in rejected
+
+
+def test_answered_peers_are_bounded() -> None:
+    bench = Bench()
+    bench.advance_to(2)
+    for peer in range(MAX_ANSWERED_PEERS):
+        bench.feed(Received(ValidatorIndex(100 + peer), CertificateRequest((View(1),))))
+    assert reasons(bench.receive(3, CertificateRequest((View(1),)))) == [(3, "flood")]
+
+
+def test_open_requests_are_repeated_to_other_peers() -> None:
+    bench = Bench(me=1)
+    bench.receive(3, bench.certificate(NULLIFY, 5))
+    bench.receive(2, bench.proposal(6, "b6", parent=4))
+    request = CertificateRequest((View(4),))
+    asked = [[effect.recipient for effect in of(SendTo, bench.expire(REBROADCAST))] for _ in range(3)]
+    assert all(len(peers) == 2 for peers in asked), "more than the fault bound each time"
+    assert {peer for peers in asked for peer in peers} == {0, 2, 3}
+    assert {effect.message for effect in of(SendTo, bench.effects)} == {request}
+
+
+def test_a_leaders_open_request_is_repeated_too() -> None:
+    bench = Bench(me=0)
+    bench.receive(1, bench.certificate(NULLIFY, 3))
+    effects = bench.expire(REBROADCAST)
+    request = CertificateRequest((View(1), View(2)))
+    assert of(SendTo, effects) == [SendTo(ValidatorIndex(peer), request) for peer in (2, 3)]
+
+
+def test_a_long_gap_is_requested_in_pieces() -> None:
+    bench = Bench(me=0)
+    gap = 3 * MAX_REQUESTED_VIEWS
+    bench.receive(1, bench.certificate(NULLIFY, 199))
+    requests = 0
+    wanted = of(SendTo, bench.effects)[0].message
+    for _ in range(gap):
+        assert isinstance(wanted, CertificateRequest)
+        assert len(wanted.views) <= MAX_REQUESTED_VIEWS
+        requests += 1
+        effects = bench.receive(1, *(bench.certificate(NULLIFY, view) for view in wanted.views))
+        if of(Propose, effects):
+            break
+        wanted = of(SendTo, effects)[0].message
+    assert requests == -(-198 // MAX_REQUESTED_VIEWS)
+    assert of(Propose, bench.effects) == [Propose(View(200), Parent(GENESIS_VIEW, GENESIS))]
+
+
+# --- hostile input ---------------------------------------------------------------------------------------------------
+
+
+def test_votes_that_do_not_count() -> None:
+    bench = Bench(config=SimplexConfig(view_window=5))
+    bench.receive(1, bench.certificate(FINALIZE, 20, "b20"))
+    vote = bench.vote
+    replace = msgspec.structs.replace
+    planted = [
+        (9, replace(vote(1, NULLIFY, 21), signer=9), "unknown_signer"),
+        (-1, replace(vote(1, NULLIFY, 21), signer=-1), "unknown_signer"),
+        (2, vote(1, NULLIFY, 21), "not_the_signer"),
+        (0, vote(0, NULLIFY, 21), "own_key"),
+        (1, replace(vote(1, NULLIFY, 21), digest=block("x")), "malformed"),
+        (1, replace(vote(1, NOTARIZE, 21, "x"), signature=b"s"), "malformed"),
+        (1, replace(vote(1, NOTARIZE, 21, "x"), digest=b"d"), "malformed"),
+        (1, vote(1, NULLIFY, 27), "future"),
+        (1, vote(1, NULLIFY, 12), "stale"),
+    ]
+    for sender, bad, reason in planted:
+        before = len(bench.engine._rounds)
+        assert reasons(bench.receive(sender, bad)) == [(sender, reason)]
+        assert len(bench.engine._rounds) == before
+    assert not reasons(bench.receive(1, vote(1, NULLIFY, 26)))
+    assert not reasons(bench.receive(1, vote(1, NULLIFY, 13)))
+    assert reasons(bench.receive(1, vote(1, NULLIFY, 26))) == [(1, "duplicate")]
+
+
+def test_proposals_that_do_not_count() -> None:
+    bench = Bench(config=SimplexConfig(proposal_window=2, max_body_bytes=8))
+    bench.advance_to(3)
+    good = bench.proposal(3, "b3", parent=0)
+    replace = msgspec.structs.replace
+    planted = [
+        (2, good, "not_the_leader"),
+        (3, replace(good, vote=bench.vote(2, NOTARIZE, 3, "b3", parent=0)), "not_the_leader"),
+        (3, replace(good, body=b"too large"), "oversized"),
+        (3, replace(good, digest=block("other")), "malformed"),
+        (3, replace(good, vote=bench.forged(3, NOTARIZE, 3, "b3", parent=0)), "bad_signature"),
+        (2, bench.proposal(2, "b2"), "stale"),
+        (2, bench.proposal(6, "b6"), "future"),
+    ]
+    for sender, bad, reason in planted:
+        effects = bench.receive(sender, bad)
+        assert reasons(effects) == [(sender, reason)]
+        assert not of(Verify, effects)
+    assert len(of(Verify, bench.receive(3, good))) == 1
+    assert reasons(bench.receive(3, good)) == [(3, "duplicate")]
+
+
+def test_own_messages_that_come_back_are_no_news() -> None:
+    bench = Bench(me=1)
+    proposal = bench.proposal(1, "b1")
+    assert reasons(bench.receive(1, proposal)) == [(1, "own_key")]
+    assert reasons(bench.receive(1, CertificateRequest((View(1),)))) == [(1, "own_key")]
+
+
+def test_certificates_that_do_not_count() -> None:
+    bench = Bench()
+    bench.receive(1, bench.certificate(FINALIZE, 2, "b2"), bench.certificate(NULLIFY, 3))
+    good = bench.certificate(NOTARIZE, 4, "b4")
+    replace = msgspec.structs.replace
+    planted = [
+        (bench.certificate(NULLIFY, 2), "stale"),
+        (bench.certificate(NULLIFY, 3), "duplicate"),
+        (replace(good, signatures=good.signatures[::-1]), "malformed"),
+        (replace(good, signatures=good.signatures[:2]), "bad_certificate"),
+        (replace(good, signatures=(*good.signatures[:2], (3, b"\0" * 64))), "bad_certificate"),
+        (replace(good, signatures=(*good.signatures[:2], (9, good.signatures[2][1]))), "bad_certificate"),
+        (replace(good, view=5), "bad_certificate"),
+    ]
+    for bad, reason in planted:
+        assert reasons(bench.receive(2, bad)) == [(2, reason)]
+        assert bench.engine.view == 4
+    bench.receive(2, good)
+    assert bench.engine.view == 5
+
+
+def test_requests_that_do_not_count() -> None:
+    bench = Bench()
+    for views in ((), (2, 1), tuple(range(MAX_REQUESTED_VIEWS + 1))):
+        request = CertificateRequest(tuple(View(view) for view in views))
+        assert reasons(bench.receive(1, request)) == [(1, "malformed")]
+
+
+def test_forged_votes_found_at_the_quorum_are_dropped_and_named() -> None:
+    bench = Bench(n=7)
+    bench.receive(1, bench.forged(1, NULLIFY, 2))
+    for peer in (2, 3, 4):
+        bench.receive(peer, bench.vote(peer, NULLIFY, 2))
+    effects = bench.receive(5, bench.vote(5, NULLIFY, 2))
+    assert reasons(effects) == [(1, "bad_signature")]
+    assert bench.engine.view == 1
+    bench.receive(6, bench.vote(6, NULLIFY, 2))
+    assert bench.engine.view == 3
+
+
+def test_votes_far_ahead_may_make_a_certificate_within_the_window() -> None:
+    bench = Bench()
+    bench.cast(NULLIFY, 9)
+    assert bench.engine.view == 10
+
+
+def test_contradictions_are_reported_once_with_both_signatures() -> None:
+    bench = Bench()
+    vote = bench.vote
+    planted = [
+        (vote(2, NOTARIZE, 1, "x"), vote(2, NOTARIZE, 1, "y"), ConflictingNotarize),
+        (vote(3, FINALIZE, 1, "x"), vote(3, FINALIZE, 1, "y"), ConflictingFinalize),
+        (vote(2, NULLIFY, 2), vote(2, FINALIZE, 2, "x"), NullifyAndFinalize),
+        (vote(3, FINALIZE, 2, "x"), vote(3, NULLIFY, 2), NullifyAndFinalize),
+    ]
+    for first, second, kind in planted:
+        assert not of(Report, bench.receive(first.signer, first))
+        (report,) = of(Report, bench.receive(second.signer, second))
+        assert isinstance(report.evidence, kind)
+        assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
+        assert not of(Report, bench.receive(first.signer, first, second))
+    third = vote(2, NOTARIZE, 1, "z")
+    effects = bench.receive(2, third)
+    assert not of(Report, effects)
+    assert reasons(effects) == [(2, "conflict")]
+
+
+def test_a_forged_vote_accuses_nobody_and_gives_way_to_the_true_one() -> None:
+    bench = Bench()
+    effects = bench.receive(2, bench.forged(2, NOTARIZE, 1, "x"), bench.vote(2, NOTARIZE, 1, "y"))
+    assert not of(Report, effects)
+    assert reasons(effects) == [(2, "bad_signature")]
+    effects = bench.receive(2, bench.forged(2, NOTARIZE, 1, "x"))
+    assert not of(Report, effects)
+    assert reasons(effects) == [(2, "bad_signature")]
+    effects = bench.receive(3, bench.forged(3, NULLIFY, 1), bench.vote(3, FINALIZE, 1, "x"))
+    assert not of(Report, effects)
+    for peer in (1, 3):
+        bench.receive(peer, bench.vote(peer, NOTARIZE, 1, "y"))
+    assert bench.engine.view == 2
+
+
+def test_the_same_vote_with_another_signature_is_no_second_vote() -> None:
+    bench = Bench(n=7)
+    effects = bench.receive(2, bench.vote(2, NOTARIZE, 1, "x"), bench.forged(2, NOTARIZE, 1, "x"))
+    assert reasons(effects) == [(2, "duplicate")]
+    for peer in (3, 4, 5, 6):
+        bench.receive(peer, bench.vote(peer, NOTARIZE, 1, "x"))
+    assert bench.engine.view == 2
+
+
+def test_contradictions_between_votes_and_certificates_are_found() -> None:
+    bench = Bench()
+    bench.receive(2, bench.vote(2, NOTARIZE, 1, "other"))
+    (report,) = of(Report, bench.receive(1, bench.certificate(NOTARIZE, 1, "b1", signers=(1, 2, 3))))
+    assert isinstance(report.evidence, ConflictingNotarize)
+    assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
+    bench.receive(3, bench.vote(3, FINALIZE, 2, "b2"))
+    (report,) = of(Report, bench.receive(1, bench.certificate(NULLIFY, 2, signers=(1, 2, 3))))
+    assert isinstance(report.evidence, NullifyAndFinalize)
+    assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
+
+
+def test_a_leaders_equivocation_shown_by_a_certificate_keeps_from_finalizing() -> None:
+    bench = Bench()
+    bench.receive(1, bench.proposal(1, "other"))
+    effects = bench.receive(2, bench.certificate(NOTARIZE, 1, "b1", signers=(1, 2, 3)))
+    assert len(of(Report, effects)) == 1
+    assert not bench.own_votes(effects)
+
+
+def test_memory_is_bounded_under_a_flood() -> None:
+    config = SimplexConfig(view_window=8, proposal_window=2, retained_views=4, evidence_views=2)
+    bench = Bench(config=config)
+    for step in range(1, 60):
+        for peer in (1, 2, 3):
+            for view in range(max(1, step - 20), step + 30):
+                for name in ("x", "y"):
+                    bench.feed(Received(ValidatorIndex(peer), bench.forged(peer, NOTARIZE, view, name)))
+            for view in range(step, step + 30):
+                bench.feed(Received(ValidatorIndex(peer), bench.proposal(view, f"b{view}")))
+        bench.receive(1, bench.certificate(FINALIZE, step, f"b{step}"))
+        engine = bench.engine
+        assert len(engine._rounds) <= config.view_window + config.evidence_views + 1
+        assert sum(round_.proposal is not None for round_ in engine._rounds.values()) <= 1 + config.proposal_window
+        assert sum(len(held) for held in engine._certificates.values()) <= 2 * (config.retained_views + 1)
+        bench.effects.clear()
+
+
+def test_bodies_are_let_go_when_their_view_is_left() -> None:
+    bench = Bench()
+    for view in range(1, 5):
+        bench.receive(view % 4, bench.proposal(view, f"b{view}")) if view % 4 else None
+    bench.receive(1, bench.certificate(NULLIFY, 7))
+    assert all(round_.proposal is None for round_ in bench.engine._rounds.values())
+
+
+def test_every_certificate_above_the_final_view_is_kept_however_long_it_takes() -> None:
+    bench = Bench(me=0, config=SimplexConfig(retained_views=2))
+    bench.advance_to(200)
+    assert of(Propose, bench.effects)[-1] == Propose(View(200), Parent(GENESIS_VIEW, GENESIS))
+
+
+# --- construction ----------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_can_start_from_a_later_root() -> None:
+    root = Parent(View(1000), block("root"))
+    bench = Bench(me=1, root=root)
+    assert (bench.engine.view, bench.engine.final_view) == (1001, 1000)
+    assert of(Propose, bench.effects) == [Propose(View(1001), root)]
+    assert reasons(bench.receive(2, bench.vote(2, NULLIFY, 1000))) == [(2, "stale")]
+
+
+def test_simplex_is_an_engine() -> None:
+    engine: Engine = Bench().engine
+    assert (engine.view, engine.final_view, engine.certificate_for(View(1))) == (1, 0, None)
+    assert engine.journal_snapshot() == ()
+
+
+def test_an_engine_can_start_from_a_known_finalization() -> None:
+    maker = Bench()
+    maker.receive(1, maker.certificate(FINALIZE, 40, "b40"))
+    late = Bench(me=1, journal=maker.engine.journal_snapshot())
+    assert late.engine.final == Parent(View(40), block("b40"))
+    assert of(Propose, late.effects) == [Propose(View(41), Parent(View(40), block("b40")))]
+
+
+def test_wrong_identities_and_configurations_are_refused() -> None:
+    bench = Bench()
+    config, validators = SimplexConfig(), bench.validators
+    twice = ValidatorSet((validators.public_keys[0],) * 4, bench.scheme)
+    for members, me, signer in (
+        (validators, 4, bench.signers[0]),
+        (validators, -1, bench.signers[0]),
+        (validators, 1, bench.signers[0]),
+        (validators, 1, None),
+        (ValidatorSet((), bench.scheme), None, None),
+        (twice, 0, bench.signers[0]),
+    ):
+        with pytest.raises(ConsensusError):
+            Simplex(config, members, None if me is None else ValidatorIndex(me), signer, NAMESPACE, GENESIS)
+    with pytest.raises(ConsensusError):
+        Simplex(config, validators, None, None, NAMESPACE, Digest(b"short"))
+    for fault in ({"leader_timeout_ms": 0}, {"view_window": 0}, {"skip_views": -1}, {"max_body_bytes": 2**30}):
+        with pytest.raises(ConsensusError):
+            SimplexConfig(**fault)
+
+
+def test_only_votes_and_proposals_of_ours_and_certificates_and_requests_are_sent() -> None:
+    bench = Bench(me=1)
+    bench.propose(bench.effects, "b1")
+    bench.cast(NOTARIZE, 1, "b1")
+    for effect in of(Broadcast, bench.effects):
+        assert isinstance(effect.message, Vote | Proposal | Certificate | CertificateRequest)
