@@ -62,6 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
     verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
     verify.set_defaults(command=_verify_run)
+
+    t8n = commands.add_parser("t8n", help="run the pure state transition over blocks (conformance)")
+    t8n.add_argument("--genesis", type=Path, required=True, metavar="G.json")
+    t8n.add_argument("--blocks", type=Path, required=True, metavar="B.json")
+    t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
+    t8n.set_defaults(command=_t8n)
     return parser
 
 
@@ -82,6 +88,13 @@ def _verify_run(options: Any) -> int:
     from cluster.verify import verify_run
 
     return verify_run(options.run)
+
+
+def _t8n(options: Any) -> int:
+    from cluster.t8n import run_t8n
+
+    run_t8n(options.genesis, options.blocks, options.out)
+    return ExitCode.PASS
 
 
 if __name__ == "__main__":

@@ -325,7 +325,7 @@ class Executor:
         self._move_index(parent)
         view = self._store.final if parent == self._final else self._executed[parent].outcome.view
         account = address_of(self._genesis.validators[proposer])
-        return self._transition(view, self._index, BlockContext(height, account, self._genesis.parameters))
+        return self._transition(view, self._index, BlockContext(height, account, self._genesis))
 
     def _keep(self, digest: Hash, block: Block, outcome: Outcome) -> None:
         self._executed[digest] = _ExecutedBlock(digest, Hash(block.header.parent_hash), block, outcome)

@@ -53,7 +53,36 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
     payload: bytes
 
 
-Action = Transfer | Deploy | Call
+class CancelTimer(msgspec.Struct, frozen=True, array_like=True, tag=48):
+    """``SYS_CANCEL_TIMER``: remove any actor's timer."""
+
+    timer_id: bytes
+
+
+class UpdateTimerConfig(msgspec.Struct, frozen=True, array_like=True, tag=49):
+    """``SYS_UPDATE_TIMER_CONFIG``: change governed parameters from the next block on."""
+
+    config: str
+    """A JSON object of ``LIKE_THIS`` names and values."""
+
+
+class ExtendTimer(msgspec.Struct, frozen=True, array_like=True, tag=50):
+    """``SYS_EXTEND_TIMER``: move any actor's timer's expiry later."""
+
+    timer_id: bytes
+    new_expires_at: int
+
+
+Instruction = CancelTimer | UpdateTimerConfig | ExtendTimer
+
+
+class System(msgspec.Struct, frozen=True, array_like=True, tag="system"):
+    """A system instruction (SPEC §12), for those whom the genesis lists as ``system_deployers``."""
+
+    instruction: Instruction
+
+
+Action = Transfer | Deploy | Call | System
 
 
 class TransactionBody(msgspec.Struct, frozen=True, array_like=True):
@@ -96,7 +125,7 @@ class Transaction:
 
     @property
     def kind(self) -> str:
-        """``transfer``, ``deploy`` or ``call``."""
+        """``transfer``, ``deploy``, ``call`` or ``system``."""
         return type(self.action).__name__.lower()
 
 

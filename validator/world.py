@@ -21,11 +21,12 @@ from validator.records import (
     actor_key,
     decode_record,
     encode_record,
+    long_storage_entry,
+    long_storage_value,
     storage_key,
-    timer_id_key,
+    timer_key,
 )
 from validator.state import View
-from validator.types import TimerId
 
 Record = Any
 
@@ -126,13 +127,12 @@ class World:
         stored: bytes | None = self.get(state_key)
         if stored is None or state_key[:1] != LONG_STORAGE:
             return stored
-        return stored[4 + int.from_bytes(stored[:4], "big") :]
+        return long_storage_entry(stored)[1]
 
     def storage_set(self, address: bytes, key: str, value: bytes) -> None:
         state_key = storage_key(address, key)
         if state_key[:1] == LONG_STORAGE:
-            raw = key.encode()
-            value = len(raw).to_bytes(4, "big") + raw + value
+            value = long_storage_value(key, value)
         self.put(state_key, value)
 
     def storage_delete(self, address: bytes, key: str) -> None:
@@ -142,16 +142,12 @@ class World:
 
     def timer(self, timer_id: bytes) -> Timer | None:
         """The live timer with this id."""
-        position: bytes | None = self.get(timer_id_key(timer_id))
-        if position is None:
-            return None
-        timer: Timer | None = self.get(b"t" + position)
+        timer: Timer | None = self.get(timer_key(timer_id))
         return timer
 
     def add_timer(self, timer: Timer) -> None:
         """Store a new timer and count it for its actor and the chain."""
         self.put(timer.key, timer)
-        self.put(timer_id_key(timer.timer_id), timer.key[1:])
         self._count_live(timer, +1)
 
     def update_timer(self, timer: Timer) -> None:
@@ -159,7 +155,6 @@ class World:
 
     def remove_timer(self, timer: Timer) -> None:
         self.put(timer.key, None)
-        self.put(timer_id_key(TimerId(timer.timer_id)), None)
         self._count_live(timer, -1)
 
     def _count_live(self, timer: Timer, change: int) -> None:

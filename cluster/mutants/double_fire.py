@@ -22,7 +22,7 @@ def _transition(counter: RunCounter) -> type[Transition]:
 
     class DoubleFire(Transition):
         def timer_phase(self) -> TimerPhase:
-            return DoubleFirePhase(self.world, self.context.parameters, self.terms, self.prices, self.fairness)
+            return DoubleFirePhase(self.world, self.parameters, self.terms, self.prices, self.fairness)
 
     return DoubleFire
 

@@ -7,10 +7,11 @@ every branch and equals a rebuild from state on each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from validator.records import FIRES, TIMER, Fires, Timer, decode_record
+from validator.records import FIRES, TIMER, Fires, Timer, decode_record, fires_height
 from validator.state import View
 from validator.types import Address
 from validator.world import Change
@@ -24,6 +25,8 @@ class SchedulerIndex:
     def __init__(self) -> None:
         self._by_trigger: dict[int, dict[int, Timer]] = {}
         self._recent: dict[Address, int] = {}
+        self._fire_heights: list[int] = []
+        """Heights of the recorded blocks with fires, ascending."""
 
     @staticmethod
     def rebuild(view: View) -> SchedulerIndex:
@@ -60,6 +63,15 @@ class SchedulerIndex:
         """Fires in the recorded window, by actor; actors without any are absent."""
         return dict(self._recent)
 
+    def fire_heights_below(self, height: int) -> list[int]:
+        """The recorded blocks with fires below a height, ascending."""
+        return self._fire_heights[: bisect_left(self._fire_heights, height)]
+
+    def timers(self) -> Iterator[Timer]:
+        """All live timers, in no particular order."""
+        for bucket in self._by_trigger.values():
+            yield from bucket.values()
+
     def contents(self) -> tuple[list[Timer], list[tuple[Address, int]]]:
         """Everything in a fixed order, to compare two indexes."""
         timers = [
@@ -74,10 +86,12 @@ class SchedulerIndex:
             self._remove_timer(before)
         elif isinstance(before, Fires):
             self._count(before, -1)
+            del self._fire_heights[bisect_left(self._fire_heights, fires_height(key))]
         if isinstance(after, Timer):
             self._by_trigger.setdefault(after.trigger_height, {})[after.sequence] = after
         elif isinstance(after, Fires):
             self._count(after, +1)
+            insort(self._fire_heights, fires_height(key))
 
     def _remove_timer(self, timer: Timer) -> None:
         bucket = self._by_trigger[timer.trigger_height]

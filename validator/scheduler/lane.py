@@ -13,10 +13,12 @@ from typing import NamedTuple
 from validator.block import DestroyedReceipt, Event, FireReceipt
 from validator.codec import pack_uint
 from validator.host import HandlerContext, run_handler
+from validator.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.meter import Meter
 from validator.params import Parameters, TieBreak
 from validator.pvm.dispatch import program, resolve_handler
 from validator.records import Timer
+from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.pricing import default_bid
 from validator.scheduler.scheduling import SchedulingTerms
@@ -67,12 +69,24 @@ class TimerPhase:
     destroyed: list[DestroyedReceipt] = field(default_factory=list)
     carried: dict[bytes, str] = field(default_factory=dict)
     """Why each timer that stayed was carried, by timer id; for tools, in no receipt and under no root."""
+    events: list[Event] = field(default_factory=list)
+    """Every event of the phase, in order."""
+    bidding: BiddingRound = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bidding = BiddingRound(self.world, self.terms, self.prices.basefee_cycle)
 
     def run(self, due: list[Timer]) -> None:
         """Perform the phase over the timers that are due, ordered by ``(trigger_height, sequence)``."""
         alive = self.expire(due)
-        candidates = self.gate([self.price(timer) for timer in alive])
-        self.scan(self.sort(candidates))
+        if self.terms.auction:
+            self.bidding.run(alive)
+            self.events.extend(self.bidding.events)
+            candidates = self.sort(self.gate([self.price(timer) for timer in alive]))
+        else:
+            candidates = self.admit_in_turn(alive)
+        self.scan(candidates)
+        self.carry_over()
 
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
@@ -91,10 +105,14 @@ class TimerPhase:
         return alive
 
     def price(self, timer: Timer) -> tuple[Timer, int, int]:
-        """The timer with its ``(max_fee, priority)``: explicit values, else the default GBA's (SPEC §9)."""
+        """The timer with its ``(max_fee, priority)``: explicit, else its actor's agent's, else the default (SPEC
+        §9)."""
         max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
         if max_fee is not None and priority is not None:
             return timer, max_fee, priority
+        bid = self.bidding.bid_for(timer)
+        if bid is not None:
+            return timer, bid.max_fee if max_fee is None else max_fee, bid.priority if priority is None else priority
         headroom, tip = default_bid(self.prices.lane_price, self.prices.p50_tip, self.parameters)
         if max_fee is None and timer.default_max_fee is None:
             timer = timer._replace(default_max_fee=headroom)
@@ -111,7 +129,7 @@ class TimerPhase:
             headroom = max_fee - self.prices.lane_price
             if headroom < 0:
                 self.carry(timer, "below_basefee")
-            elif self.gas_limit(timer) > self.parameters.max_cycles_per_fire_auction_phase:
+            elif self.gas_limit(timer) > self.terms.cap:
                 self.carry(timer, "over_cap")
             else:
                 tip = min(priority, headroom)
@@ -125,26 +143,36 @@ class TimerPhase:
             return sorted(candidates, key=lambda c: (-c.score, c.timer.timer_id))
         return sorted(candidates, key=lambda c: (-c.score, c.timer.trigger_height, c.timer.sequence))
 
+    def admit_in_turn(self, alive: list[Timer]) -> list[Candidate]:
+        """The FIFO phase's candidates (SPEC §13): no pricing, no fee gate, no order but that of the triggers."""
+        candidates: list[Candidate] = []
+        for timer in alive:
+            if self.gas_limit(timer) > self.terms.cap:
+                self.carry(timer, "over_cap")
+            else:
+                candidates.append(Candidate(timer, 0, 0))
+        return candidates
+
     def scan(self, ordered: list[Candidate]) -> None:
         """Fire, destroy or carry one at a time, in order."""
         p, use = self.parameters, self.use
-        looked_at = 0
+        looked_at, ended = 0, False
         for candidate in ordered:
             if self.world.get(candidate.timer.key) is None:
                 continue  # cancelled meanwhile, by a handler of this phase
             full = use.cycles + p.min_gas_limit_per_timer > p.lane_timer_cycles or use.cells >= p.lane_timer_cells
-            if full or looked_at >= p.scan_limit:
+            if ended or full or looked_at >= p.scan_limit:
                 self.carry(candidate.timer, "lane_full")
-                continue
-            if not self.consider(candidate):
+            elif use.cycles + self.gas_limit(candidate.timer) > p.lane_timer_cycles:
+                self.carry(candidate.timer, "lane_full")
+                looked_at += 1
+                ended = not self.terms.auction  # first in, first out: what does not fit ends the phase
+            elif not self.fire_or_destroy(candidate):
                 looked_at += 1
 
-    def consider(self, candidate: Candidate) -> bool:
-        """One timer's turn. Returns whether it was destroyed, which does not count as looked at."""
+    def fire_or_destroy(self, candidate: Candidate) -> bool:
+        """The turn of a timer that fits. Returns whether it was destroyed, which does not count as looked at."""
         timer, p = candidate.timer, self.parameters
-        if self.use.cycles + self.gas_limit(timer) > p.lane_timer_cycles:
-            self.carry(timer, "lane_full")
-            return False
         needed = self.max_cost(candidate)
         balance = self.world.balance(timer.fee_payer)
         if timer.payer_cap is not None:
@@ -172,7 +200,9 @@ class TimerPhase:
         self.remove(timer)
         self.world.debit(timer.fee_payer, max_cost)
         meter = Meter(self.gas_limit(timer), p.max_cells_per_fire)
-        context = HandlerContext(self.world, meter, timer.actor, timer.actor, self.terms)
+        context = HandlerContext(
+            self.world, meter, timer.actor, timer.actor, self.terms, messages_left=MESSAGES_PER_DEFERRED_RUN
+        )
         actor = self.world.actor(timer.actor)
         assert actor is not None, "a timer's actor exists"
         handler, payload = resolve_handler(timer.handler, timer.payload)
@@ -183,6 +213,7 @@ class TimerPhase:
             body(run)
 
         result = run_handler(context, charged)
+        self.events.extend(result.effects.events)
         burned, tip = self.settle(candidate, meter, max_cost)
         self.fires.append(
             FireReceipt(
@@ -216,12 +247,16 @@ class TimerPhase:
         use.tips += tip
         return burned_cycle + burned_lane, tip
 
+    def carry_over(self) -> None:
+        """What is still alive is due at the next block; what a handler cancelled after it was passed over is not."""
+        alive = {timer_id for timer_id in self.carried if self.world.timer(timer_id) is not None}
+        self.carried = {timer_id: reason for timer_id, reason in self.carried.items() if timer_id in alive}
+
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def gas_limit(self, timer: Timer) -> int:
         """The timer's own limit, else the cap in force."""
-        cap = self.parameters.max_cycles_per_fire_auction_phase
-        return cap if timer.gas_limit is None else timer.gas_limit
+        return self.terms.cap if timer.gas_limit is None else timer.gas_limit
 
     def max_cost(self, candidate: Candidate) -> int:
         """What a fire may cost at most, taken up front."""
@@ -237,6 +272,7 @@ class TimerPhase:
         self.remove(timer)
         self.use.gc_cycles += self.parameters.gc_cycles_per_removal
         self.destroyed.append(DestroyedReceipt(timer.timer_id, reason, event))
+        self.events.append(event)
 
     def carry(self, timer: Timer, reason: str) -> None:
         self.carried[timer.timer_id] = reason
