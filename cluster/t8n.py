@@ -57,20 +57,21 @@ class Conformance:
         self._genesis = genesis
         self._store = LogStateStore.open(MemoryDisk())
         self._store.commit(self._store.final.derive(Height(0), genesis_batch(genesis)))
-        self._index = SchedulerIndex()
+        self._index = SchedulerIndex.rebuild(genesis, self._store.final)
 
     def process(self, block: InputBlock) -> Page:
         """Process the next block; what is not admitted is reported as ``rejected``, and the block goes on."""
         height = Height(self._store.final.height + 1)
-        context = BlockContext(height, block.proposer, self._genesis)
+        context = BlockContext(height, block.proposer, self._genesis, explains=True)
         transition = Transition(self._store.final, self._index, context)
         transition.start()
         shown = [_execute(transition, transaction) for transaction in block.transactions]
         outcome = transition.finish()
         self._store.commit(outcome.view)
         self._index.advance(outcome.changes)
+        self._index.settle(height)
         parameters = transition.parameters
-        tiers = count_tiers(self._index.timers(), height, parameters)
+        tiers = count_tiers(self._index.timers_rows(), height, parameters)
         return {**_block_page(outcome), "txs": shown, "tiers": tiers}
 
     def final(self) -> Page:

@@ -165,7 +165,7 @@ class Executor:
         self._final_header = self._header_at(self._store.final.height)
         self._final = header_hash(self._final_header)
         self._check_final_state()
-        self._index = SchedulerIndex.rebuild(self._store.final)
+        self._index = SchedulerIndex.rebuild(genesis, self._store.final)
         self._index_at = self._final
         self.recovered_height = self._archive.height
         """Height of the newest final block found on disk."""
@@ -262,11 +262,16 @@ class Executor:
                 Hash(block.header.parent_hash), Height(block.header.height), block.header.proposer
             )
             outcome = transition.apply(prepared)
-        except (_Invalid, NotAdmitted) as error:
+        except _Invalid as error:
+            self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
+            return str(error)
+        except NotAdmitted as error:
+            self._index.abandon()
             self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
             return str(error)
         differing = outcome.matches(block.header)
         if differing is not None:
+            self._index.abandon()
             reason = f"execution gives another {differing}"
             self._invalid[digest] = _InvalidBlock(block, reason, outcome.state_root, encode(outcome.receipts))
             return reason
@@ -296,7 +301,7 @@ class Executor:
             fires=len(outcome.receipts.fires),
             destroyed=len(outcome.receipts.destroyed),
             pending_timers=outcome.live_timers,
-            backlog=len(outcome.carried),
+            backlog=outcome.backlog,
         )
 
     def _nonces(self, outcome: Outcome) -> dict[Address, int]:
@@ -328,6 +333,9 @@ class Executor:
         return self._transition(view, self._index, BlockContext(height, account, self._genesis))
 
     def _keep(self, digest: Hash, block: Block, outcome: Outcome) -> None:
+        """Take an executed block into the tree; the index, begun for it, moves to it."""
+        self._index.advance(outcome.changes)
+        self._index_at = digest
         self._executed[digest] = _ExecutedBlock(digest, Hash(block.header.parent_hash), block, outcome)
 
     def _header_of(self, digest: Hash) -> Header:
@@ -353,7 +361,7 @@ class Executor:
         for block in reversed(here[shared:]):
             self._index.retreat(block.outcome.changes)
         for block in there[shared:]:
-            self._index.advance(block.outcome.changes)
+            self._index.redo(block.block.header.height, block.outcome.changes)
         self._index_at = digest
 
     def _move_index_below(self, digest: Hash) -> None:
@@ -363,6 +371,7 @@ class Executor:
 
     def _drop_other_branches(self) -> None:
         """Keep only what descends from the last final block."""
+        self._index.settle(self._final_header.height)
         kept: dict[Hash, _ExecutedBlock] = {}
         ascending = sorted(self._executed.values(), key=lambda block: block.block.header.height)
         for block in ascending:

@@ -10,6 +10,8 @@ key                                        record
 ``t`` ‖ timer id[32]                       :class:`Timer`
 ``b`` ‖ address[20]                        :class:`BidMemory` of an actor with a gas bidding agent
 ``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
+``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
+                                           block, for as long as one of them is live
 ``f`` ‖ height[8]                          :class:`Fires` of that block, while it is in the fairness window
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
@@ -35,6 +37,7 @@ LONG_STORAGE: Final = b"S"
 TIMER: Final = b"t"
 BID_MEMORY: Final = b"b"
 MESSAGE: Final = b"m"
+SUPPLY: Final = b"p"
 FIRES: Final = b"f"
 GLOBALS: Final = b"g"
 
@@ -73,6 +76,7 @@ class BidMemory(NamedTuple):
 
     queried_height: int = 0
     unpaid_height: int = 0
+    first_answer_height: int = 0
     max_fee_per_cycle: int | None = None
     """The last good answer, ``None`` where there was none."""
     max_priority_fee_per_cycle: int | None = None
@@ -189,6 +193,10 @@ def bid_memory_key(address: bytes) -> bytes:
     return BID_MEMORY + address
 
 
+def supply_key(height: int) -> bytes:
+    return SUPPLY + height.to_bytes(8, "big")
+
+
 def message_key(number: int) -> bytes:
     return MESSAGE + number.to_bytes(8, "big")
 
@@ -197,8 +205,8 @@ def fires_key(height: int) -> bytes:
     return FIRES + height.to_bytes(8, "big")
 
 
-def fires_height(key: bytes) -> int:
-    """The height in a key that :func:`fires_key` made."""
+def height_in(key: bytes) -> int:
+    """The height in a key that :func:`fires_key` or :func:`supply_key` made."""
     return int.from_bytes(key[1:], "big")
 
 
@@ -239,12 +247,13 @@ def _decode_actor(data: bytes) -> Actor:
 
 
 def _encode_bid_memory(record: BidMemory) -> bytes:
-    return encode((record[0], record[1], _pack_optional(record[2]), _pack_optional(record[3])))
+    *heights, max_fee, priority = record
+    return encode((*heights, _pack_optional(max_fee), _pack_optional(priority)))
 
 
 def _decode_bid_memory(data: bytes) -> BidMemory:
-    queried, unpaid, max_fee, priority = msgspec.msgpack.decode(data)
-    return BidMemory(queried, unpaid, _unpack_optional(max_fee), _unpack_optional(priority))
+    *heights, max_fee, priority = msgspec.msgpack.decode(data)
+    return BidMemory._make((*heights, _unpack_optional(max_fee), _unpack_optional(priority)))
 
 
 def _decode_message(data: bytes) -> QueuedMessage:
@@ -288,6 +297,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     TIMER: (_encode_timer, _decode_timer),
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
     MESSAGE: (encode, _decode_message),
+    SUPPLY: (pack_uint, _unpack),
     FIRES: (encode, _decode_fires),
     GLOBALS: (_encode_globals, _decode_globals),
 }

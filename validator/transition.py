@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from validator import governance, mailbox
 from validator.block import (
@@ -31,7 +32,7 @@ from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTIO
 from validator.meter import Meter
 from validator.params import Parameters
 from validator.pvm.dispatch import program
-from validator.records import Actor, Fires, QueuedMessage, Timer, fires_key
+from validator.records import TIMER, Actor, Fires, QueuedMessage, Timer, fires_key, supply_key
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -71,6 +72,8 @@ class BlockContext:
     proposer: Address
     """Account that gets the tips."""
     genesis: Genesis
+    explains: bool = False
+    """Whether the outcome is to say why each timer that stays was carried; for tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,10 @@ class Outcome:
     """Of this block, all lanes."""
     tips: int
     live_timers: int
+    backlog: int
+    """Live timers that were due."""
     carried: dict[bytes, str]
-    """Why each timer that stayed was carried, by timer id."""
+    """Why each timer that stayed was carried, by timer id, where the context asks for it."""
     bidding: BiddingRound
     events: list[Event]
     """Every event of the block, in order."""
@@ -144,9 +149,11 @@ class UserLane:
 class Transition:
     """One block being processed."""
 
+    timer_phase_class: ClassVar[type[TimerPhase]] = TimerPhase
+
     parent: View
     index: SchedulerIndex
-    """The scheduler's index, standing at the parent."""
+    """The scheduler's index, standing at the parent. It is left begun for this block, for the caller to advance."""
     context: BlockContext
     world: World = field(init=False)
     parameters: Parameters = field(init=False)
@@ -197,18 +204,18 @@ class Transition:
         price = lane_price(chain.basefee_lane_timer, self.parameters) if auction else 0
         self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
         self.terms = SchedulingTerms(height, price, chain.p50_tip, self.parameters, auction)
-        self.fairness = FairnessWeights.over(self._recent_fires())
+        self.index.begin(height, self._drop_old_fires())
+        self.fairness = FairnessWeights(self.index.fires.by_actor, self.index.fires.divisor())
 
-    def _recent_fires(self) -> dict[Address, int]:
-        """Fires in ``[H - window, H - 1]``; blocks that left the window are dropped for good."""
-        recent = self.index.recent_fires()
+    def _drop_old_fires(self) -> list[Fires]:
+        """The window is ``[H - window, H - 1]``: what fired before it is dropped for good."""
+        dropped: list[Fires] = []
         for height in self.index.fire_heights_below(self.context.height - self.parameters.fairness_window_blocks):
-            dropped: Fires | None = self.world.get(fires_key(height))
-            assert dropped is not None, "the index follows the state"
+            fires: Fires | None = self.world.get(fires_key(height))
+            assert fires is not None, "the index follows the state"
             self.world.put(fires_key(height), None)
-            for actor, count in dropped.counts:
-                recent[actor] -= count
-        return {actor: count for actor, count in recent.items() if count}
+            dropped.append(fires)
+        return dropped
 
     # --- step 3 -------------------------------------------------------------------------------------------------------
 
@@ -341,21 +348,19 @@ class Transition:
         """Everything after the last transaction."""
         self.world.credit(self.context.proposer, self.user_lane.tips)
         phase = self.timer_phase()
-        phase.run(self.due_timers())
+        phase.run()
         self.events.extend(phase.events)
         self.world.credit(self.context.proposer, phase.use.tips)
         self.run_messages()
         self.count_fires(phase)
+        self.keep_supplies(phase)
         burned = self.close(phase)
         return self.outcome(phase, burned)
 
     def timer_phase(self) -> TimerPhase:
-        return TimerPhase(self.world, self.parameters, self.terms, self.prices, self.fairness)
-
-    def due_timers(self) -> list[Timer]:
-        """Timers due now, as the transactions of this block left them (they may cancel or extend one)."""
-        current = (self.world.get(timer.key) for timer in self.index.due(self.context.height))
-        return [timer for timer in current if timer is not None]
+        return self.timer_phase_class(
+            self.world, self.index, self.parameters, self.terms, self.prices, self.fairness, self.context.explains
+        )
 
     # --- step 5 -------------------------------------------------------------------------------------------------------
 
@@ -407,6 +412,26 @@ class Transition:
             counts[actor] = counts.get(actor, 0) + 1
         if counts and self.terms.auction:
             self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
+
+    def keep_supplies(self, phase: TimerPhase) -> None:
+        """Write down what the default agent supplied in this block, and drop supplies that no live timer stands by."""
+        standing = self.index.supplied_rows()
+        touched: set[int] = {self.context.height}
+        for timer in self._ended_due_timers():
+            height = self.index.supply_height(timer, phase.bidding.answered)
+            if height is not None and height in standing:
+                standing[height] -= 1
+                touched.add(height)
+        for height in sorted(touched):
+            if standing.get(height, 0) == 0:
+                self.world.put(supply_key(height), None)
+            elif height == self.context.height:
+                self.world.put(supply_key(height), phase.default_max_fee)
+
+    def _ended_due_timers(self) -> list[Timer]:
+        """Timers that were due and are gone."""
+        ended = (self.world.original(key) for key in self.world.removed_keys(TIMER))
+        return [timer for timer in ended if timer is not None and timer.trigger_height <= self.context.height]
 
     def close(self, phase: TimerPhase) -> int:
         """The counters and prices of the next block; returns what this one burned."""
@@ -461,6 +486,7 @@ class Transition:
             burned=burned,
             tips=self.user_lane.tips + phase.use.tips,
             live_timers=self.world.globals.live_timers,
+            backlog=self.index.pool.live - len(self._ended_due_timers()),
             carried=phase.carried,
             bidding=phase.bidding,
             events=self.events,

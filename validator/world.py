@@ -64,6 +64,19 @@ class World:
         self._journal.append((key, self.get(key)))
         self._current[key] = record
 
+    def is_removed(self, key: bytes) -> bool:
+        """Whether this block removed what stood under a key, or found nothing there; reads nothing from state."""
+        return key in self._current and self._current[key] is None
+
+    def original(self, key: bytes) -> Record | None:
+        """The record that stood under a key when the block began; the key was looked at before."""
+        return self._original[key]
+
+    def removed_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys with this prefix that the block removed, ascending."""
+        changed = {key for key, _ in self._journal if key[:1] == prefix}
+        return sorted(key for key in changed if self._current[key] is None and self._original[key] is not None)
+
     def checkpoint(self) -> int:
         """A mark to which :meth:`revert` can go back."""
         return len(self._journal)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import numpy as np
 
 from validator.params import Parameters
-from validator.records import Timer
+from validator.scheduler.rows import Rows
 
 
-def tier_of(timer: Timer, height: int, parameters: Parameters) -> str:
-    """``ring``, ``epoch`` or ``overflow``, at the end of block ``height``.
+def count_tiers(rows: Rows, height: int, parameters: Parameters) -> dict[str, int]:
+    """How many of these live timers each tier holds at the end of block ``height``.
 
     A timer enters the ring when it is scheduled within its reach, or when the epoch of its trigger begins; whatever is
     due in the next block counts as ring. It leaves the overflow once its epoch is within the horizon.
     """
-    if timer.trigger_height <= height + 1:
-        return "ring"
-    if timer.trigger_height < timer.scheduled_at + parameters.ring_buffer_size:
-        return "ring"
-    epoch, current = timer.trigger_height // parameters.epoch_length, height // parameters.epoch_length
-    if epoch <= current:
-        return "ring"
-    return "epoch" if epoch <= current + parameters.epoch_horizon else "overflow"
-
-
-def count_tiers(timers: Iterable[Timer], height: int, parameters: Parameters) -> dict[str, int]:
-    """How many live timers each tier holds."""
-    counts = {"ring": 0, "epoch": 0, "overflow": 0}
-    for timer in timers:
-        counts[tier_of(timer, height, parameters)] += 1
-    return counts
+    trigger = rows["trigger"]
+    epoch, current = trigger // np.uint64(parameters.epoch_length), height // parameters.epoch_length
+    direct = trigger < rows["scheduled_at"] + np.uint64(parameters.ring_buffer_size)
+    ring = (trigger <= height + 1) | direct | (epoch <= current)
+    within = ring | (epoch <= current + parameters.epoch_horizon)
+    return {
+        "ring": int(ring.sum()),
+        "epoch": int((within & ~ring).sum()),
+        "overflow": int((~within).sum()),
+    }
