@@ -22,7 +22,7 @@ from validator.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.meter import Meter
 from validator.params import Parameters, TieBreak
 from validator.pvm.dispatch import program, resolve_handler
-from validator.records import Timer, timer_key
+from validator.records import TIMER, Timer, timer_key
 from validator.scheduler import kernels
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
@@ -109,10 +109,11 @@ class TimerPhase:
     def expire(self) -> None:
         """Destroy what is past its expiry, within the garbage collection budget less step 6's share."""
         p, pool = self.parameters, self.index.pool
-        budget = p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal
-        for position in pool.expired(self.terms.height, budget // p.gc_cycles_per_removal):
+        room = (p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal) // p.gc_cycles_per_removal
+        cancelled = len(self.world.removed_keys(TIMER))  # by transactions of this block; their rows still stand
+        for position in pool.expired(self.terms.height, room + cancelled):
             timer_id = timer_id_of_row(pool.rows[position])
-            if not self.world.is_removed(timer_key(timer_id)):  # a transaction of this block may have cancelled it
+            if len(self.destroyed) < room and not self.world.is_removed(timer_key(timer_id)):
                 timer = self._timer(timer_id)
                 self.destroy(timer, "expired", Event("TimerExpired", timer.actor, _id_field(timer)))
 
