@@ -554,7 +554,8 @@ class Node:
         if self._target is not None:
             return FinalBlocksRequest(self._tree.final_height + 1, MAX_BLOCKS_ASKED)
         if self._wanted is not None:
-            self._wanted = self._tree.first_missing(self._wanted)
+            is_waited_for = bool(self._verifying) or self._proposal is not None
+            self._wanted = self._tree.first_missing(self._wanted) if is_waited_for else None
         return None if self._wanted is None else BlockRequest(self._wanted)
 
     def _on_block_request(self, sender: int, digest: Hash) -> None:
