@@ -1,6 +1,6 @@
 """The node: consensus, mempool, block tree and catch-up of one validator, as a pure state machine.
 
-``handle(now_ms, event)`` returns effects (:mod:`validator.events`). What the node knows of execution is only what the
+``handle(event)`` returns effects (:mod:`validator.events`). What the node knows of execution is only what the
 executor's results say. How the parts meet:
 
 - The engine's ``Propose`` becomes a ``Build`` job once the parent is executed and the block interval has passed.
@@ -192,11 +192,8 @@ class Node:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def handle(self, now_ms: float, event: Event) -> list[Effect]:
-        """Take one event; return the effects that follow, in order.
-
-        ``now_ms`` never goes backwards. Nothing depends on it yet; rate limits and peer scores will.
-        """
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; return the effects that follow, in order."""
         if self.diverged is None:
             self._dispatch(event)
         elif isinstance(event, Submit):
@@ -569,8 +566,7 @@ class Node:
             self._fault(sender, "bad_block")
             return
         if header_hash(block.header) != self._wanted:
-            self._fault(sender, "unasked_block")
-            return
+            return  # late: it came another way meanwhile
         self._tree.add(block, body)
         self._resume_after_blocks()
 

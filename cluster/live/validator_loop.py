@@ -222,7 +222,7 @@ class ValidatorLoop:
         """Give the node an event and perform what follows from it, in order."""
         assert self._validator is not None
         try:
-            for effect in self._validator.node.handle(time.monotonic() * MILLISECONDS_A_SECOND, event):
+            for effect in self._validator.node.handle(event):
                 self._perform(effect)
         except Exception as error:
             self._on_crash(error)

@@ -136,4 +136,5 @@ def test_merkle_roots_from_the_page_alone() -> None:
 def test_peer_message_and_frame_from_the_page_alone() -> None:
     assert packed([[3, pinned("header_hash")]]) == pinned("block_request")
     payload = b"stampede"
-    assert len(payload).to_bytes(4, "big") + blake3(payload).digest()[:8] + payload == pinned("frame")
+    length = len(payload).to_bytes(4, "big")
+    assert length + blake3(length).digest()[:4] + blake3(payload).digest()[:8] + payload == pinned("frame")
