@@ -111,12 +111,19 @@ class BlockTree:
             yield self._held[child]
 
     def finalize(self, digest: Hash) -> None:
-        """Make a held child of the final block the final one; forget what is not above it."""
+        """Make a held child of the final block the final one; forget what is not above it, and what descends from that.
+
+        Blocks above whose line is not whole yet are kept: it may still lead here.
+        """
         held = self._held[digest]
         assert held.parent == self.final, "blocks become final in order"
         self.final, self.final_height = digest, held.height
-        for other in [block for block in self._held.values() if block.height <= self.final_height]:
-            self._forget(other)
+        dead = [block for block in self._held.values() if block.height <= self.final_height]
+        for block in dead:
+            if block is not held:
+                dead.extend(child for child in self.children(block.digest) if child.height > self.final_height)
+        for block in dead:
+            self._forget(block)
 
     def held(self) -> list[HeldBlock]:
         """Everything held, by height, then in the order in which it came."""

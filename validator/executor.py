@@ -33,6 +33,8 @@ GENESIS_FILE: Final = "genesis"
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
 MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
 """Transaction bytes that a proposer puts into a block; a block may hold more and still be valid up to the maximum."""
+MAX_RANGE_BYTES: Final = 3 * MAX_BLOCK_BYTES
+"""Block bytes in an answer to a peer that catches up, at most, where its first certificate comes so late."""
 
 
 class RecoveryError(ValidatorError):
@@ -317,7 +319,7 @@ class Executor:
             if archived is None:
                 break
             size += len(archived.block)
-            if bodies and size > MAX_BLOCK_BYTES:
+            if bodies and size > (MAX_BLOCK_BYTES if certified else MAX_RANGE_BYTES):
                 break
             bodies.append(archived.block)
             if archived.certificate:
@@ -397,7 +399,7 @@ class Executor:
             raise _Invalid("the height does not follow its parent's")
         if not 0 <= header.proposer < len(self._genesis.validators):
             raise _Invalid("the proposer is no validator")
-        hashes = [transaction_hash(wire) for wire in block.transactions]
+        hashes = _hashes(block)
         if header.transactions_root != transactions_root(hashes):
             raise _Invalid("another transactions_root")
         return [self._prepare(digest, wire, known) for digest, wire in zip(hashes, block.transactions, strict=True)]
@@ -477,10 +479,19 @@ def _within(candidates: tuple[PreparedTransaction, ...], most_bytes: int) -> lis
 
 
 def decode_block(body: bytes) -> Block | None:
-    """The block of a body, or ``None`` where it is none: too large, malformed or not canonical."""
+    """The block of a body, or ``None`` where it is none: too large, malformed, not canonical, or of other transactions.
+
+    A digest covers the header alone. Since the header's ``transactions_root`` is held against the transactions here, a
+    digest has one body, and nobody can spoil a good block by sending its header with something else.
+    """
     if len(body) > MAX_BLOCK_BYTES:
         return None
     try:
-        return decode(body, Block)
+        block = decode(body, Block)
     except ValidatorError:
         return None
+    return block if block.header.transactions_root == transactions_root(_hashes(block)) else None
+
+
+def _hashes(block: Block) -> list[Hash]:
+    return [transaction_hash(wire) for wire in block.transactions]

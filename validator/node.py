@@ -1,6 +1,6 @@
 """The node: consensus, mempool, block tree and catch-up of one validator, as a pure state machine.
 
-``handle(now_ms, event)`` returns effects (:mod:`validator.events`). What the node knows of execution is only what the
+``handle(event)`` returns effects (:mod:`validator.events`). What the node knows of execution is only what the
 executor's results say. How the parts meet:
 
 - The engine's ``Propose`` becomes a ``Build`` job once the parent is executed and the block interval has passed.
@@ -15,6 +15,8 @@ executor's results say. How the parts meet:
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,6 +73,7 @@ from validator.mempool import Mempool, Refused
 from validator.messages import (
     MAX_BLOCKS_ASKED,
     MAX_GOSSIPED_TRANSACTIONS,
+    MAX_MESSAGE_BYTES,
     BlockRequest,
     BlockResponse,
     ConsensusMessage,
@@ -86,6 +89,8 @@ from validator.types import Hash, Height
 
 MAX_CANDIDATES: Final = 2_048
 """Mempool transactions offered to a block builder."""
+MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
+"""Transaction bytes in one message to peers."""
 JOURNAL_REPLACED_EVERY: Final = 64
 """Final blocks between two replacements of the journal."""
 
@@ -147,6 +152,7 @@ class Node:
         self.mempool = Mempool(identity.chain_id)
         self.diverged: Diverged | None = None
         self._effects: list[Effect] = []
+        self._engine_events: deque[engine_border.Event] = deque()
         self._committed = start.height
         self._journal_height = start.height
         self._proposal: engine_border.Propose | None = None
@@ -186,11 +192,8 @@ class Node:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def handle(self, now_ms: float, event: Event) -> list[Effect]:
-        """Take one event; return the effects that follow, in order.
-
-        ``now_ms`` never goes backwards. Nothing depends on it yet; rate limits and peer scores will.
-        """
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; return the effects that follow, in order."""
         if self.diverged is None:
             self._dispatch(event)
         elif isinstance(event, Submit):
@@ -277,33 +280,44 @@ class Node:
             else:
                 taken.append(wire)
                 results.append(SubmitResult(transaction_hash(wire), None))
-        if taken:
-            self._send(None, TransactionsMessage(tuple(taken)))
+        for batch in _batches(taken):
+            self._send(None, TransactionsMessage(batch))
         self._effects.append(Reply(request, tuple(results)))
 
     # --- consensus ----------------------------------------------------------------------------------------------------
 
     def _consensus(self, event: engine_border.Event) -> None:
-        """Give the engine an event and perform its effects."""
-        for effect in self._engine.handle(event):
-            match effect:
-                case engine_border.Broadcast(message):
-                    self._send(None, ConsensusMessage(encode_consensus(message)))
-                case engine_border.SendTo(recipient, message):
-                    self._send(recipient, ConsensusMessage(encode_consensus(message)))
-                case engine_border.StartTimer(kind, view, delay_ms):
-                    self._effects.append(SetTimer(TimerName(kind.value, view), delay_ms))
-                case engine_border.Propose():
-                    self._on_propose(effect)
-                case engine_border.Verify():
-                    self._on_verify(effect)
-                case engine_border.Persist(token, records, body):
-                    bodies = () if body is None else (body,)
-                    self._effects.append(Append(token, encode_entries(records, bodies)))
-                case engine_border.Finalized(certificate):
-                    self._on_finalization(certificate)
-                case _:
-                    self._pass_on(effect)
+        """Give the engine an event and perform its effects.
+
+        What they answer at once waits until all of them are performed, so that journal records keep their order.
+        """
+        self._engine_events.append(event)
+        if len(self._engine_events) > 1:
+            return
+        while self._engine_events:
+            for effect in self._engine.handle(self._engine_events[0]):
+                self._perform(effect)
+            self._engine_events.popleft()
+
+    def _perform(self, effect: engine_border.Effect) -> None:
+        match effect:
+            case engine_border.Broadcast(message):
+                self._send(None, ConsensusMessage(encode_consensus(message)))
+            case engine_border.SendTo(recipient, message):
+                self._send(recipient, ConsensusMessage(encode_consensus(message)))
+            case engine_border.StartTimer(kind, view, delay_ms):
+                self._effects.append(SetTimer(TimerName(kind.value, view), delay_ms))
+            case engine_border.Propose():
+                self._on_propose(effect)
+            case engine_border.Verify():
+                self._on_verify(effect)
+            case engine_border.Persist(token, records, body):
+                bodies = () if body is None else (body,)
+                self._effects.append(Append(token, encode_entries(records, bodies)))
+            case engine_border.Finalized(certificate):
+                self._on_finalization(certificate)
+            case _:
+                self._pass_on(effect)
 
     def _pass_on(self, effect: engine_border.Effect) -> None:
         """What the engine says for observers."""
@@ -460,9 +474,10 @@ class Node:
             if held.state in (BlockState.HELD, BlockState.RUNNING):
                 self._execute_if_ready(held)
                 return
-            self._finalize(held)
             if held.state is BlockState.INVALID:
-                break  # the executor's answer will be that we diverged
+                self._effects.append(Run(Finalize(held.digest, b"")))  # the answer will be that we diverged
+                break
+            self._finalize(held)
         self._proven = None
 
     def _finalize(self, held: HeldBlock) -> None:
@@ -536,7 +551,8 @@ class Node:
         if self._target is not None:
             return FinalBlocksRequest(self._tree.final_height + 1, MAX_BLOCKS_ASKED)
         if self._wanted is not None:
-            self._wanted = self._tree.first_missing(self._wanted)
+            is_waited_for = bool(self._verifying) or self._proposal is not None
+            self._wanted = self._tree.first_missing(self._wanted) if is_waited_for else None
         return None if self._wanted is None else BlockRequest(self._wanted)
 
     def _on_block_request(self, sender: int, digest: Hash) -> None:
@@ -550,16 +566,17 @@ class Node:
             self._fault(sender, "bad_block")
             return
         if header_hash(block.header) != self._wanted:
-            self._fault(sender, "unasked_block")
-            return
+            return  # late: it came another way meanwhile
         self._tree.add(block, body)
         self._resume_after_blocks()
 
     def _on_final_blocks(self, sender: int, response: FinalBlocksResponse) -> None:
-        """A range of final blocks: taken only if linked to ours and proved by the last one's finalization."""
-        if sender != self._sync_peer or not self._sync_running:
-            self._fault(sender, "unasked_blocks")
-            return
+        """A range of final blocks: taken only if linked to each other and proved by the last one's finalization.
+
+        Whoever sends it, it proves itself: an answer that comes later than the next peer was asked is as good.
+        """
+        if self._target is None:
+            return  # what it was asked for has come another way
         if not self._take_final_blocks(response):
             self._fault(sender, "bad_final_blocks")
             return
@@ -610,3 +627,17 @@ class Node:
 
     def _fault(self, peer: int, reason: str) -> None:
         self._effects.append(PeerFault(peer, reason))
+
+
+def _batches(transactions: list[bytes]) -> Iterator[tuple[bytes, ...]]:
+    """Transactions in messages that peers take: bounded in number and in bytes."""
+    batch: list[bytes] = []
+    size = 0
+    for wire in transactions:
+        if batch and (len(batch) == MAX_GOSSIPED_TRANSACTIONS or size + len(wire) > MAX_GOSSIPED_BYTES):
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(wire)
+        size += len(wire)
+    if batch:
+        yield tuple(batch)

@@ -95,7 +95,7 @@ class Machine:
         """Give the node an event now and perform what follows."""
         if self.validator is None:
             return
-        for effect in self.validator.node.handle(self.clock.now_ms, event):
+        for effect in self.validator.node.handle(event):
             self._perform(effect)
 
     def submit(self, request: int, transactions: tuple[bytes, ...]) -> None:
