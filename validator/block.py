@@ -193,4 +193,4 @@ def receipts_root(receipts: BlockReceipts) -> Hash:
     items: list[object] = [(*summary, *(len(items) for items in lists))]
     for receipt_list in lists:
         items.extend(receipt_list)
-    return merkle_root(b"receipts", [tagged_hash(b"receipt", encode(item)) for item in items])
+    return merkle_root(b"receipts", [encode(item) for item in items])

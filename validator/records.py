@@ -12,6 +12,7 @@ key                                        record
 ``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
 ``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
                                            block, for as long as one of them is live
+``o``                                      the overflow tree's root, while the tree is not empty
 ``f`` ‖ height[8]                          :class:`Fires` of that block, while it is in the fairness window
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
@@ -38,6 +39,7 @@ TIMER: Final = b"t"
 BID_MEMORY: Final = b"b"
 MESSAGE: Final = b"m"
 SUPPLY: Final = b"p"
+OVERFLOW: Final = b"o"
 FIRES: Final = b"f"
 GLOBALS: Final = b"g"
 
@@ -298,6 +300,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
     MESSAGE: (encode, _decode_message),
     SUPPLY: (pack_uint, _unpack),
+    OVERFLOW: (_identity, _identity),
     FIRES: (encode, _decode_fires),
     GLOBALS: (_encode_globals, _decode_globals),
 }

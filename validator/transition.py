@@ -32,7 +32,7 @@ from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTIO
 from validator.meter import Meter
 from validator.params import Parameters
 from validator.pvm.dispatch import program
-from validator.records import TIMER, Actor, Fires, QueuedMessage, Timer, fires_key, supply_key
+from validator.records import OVERFLOW, TIMER, Actor, Fires, QueuedMessage, Timer, fires_key, supply_key
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -353,9 +353,10 @@ class Transition:
         self.world.credit(self.context.proposer, phase.use.tips)
         self.run_messages()
         self.count_fires(phase)
-        self.keep_supplies(phase)
+        ended = self.keep_calendar()
+        self.keep_supplies(phase, ended)
         burned = self.close(phase)
-        return self.outcome(phase, burned)
+        return self.outcome(phase, burned, len(ended))
 
     def timer_phase(self) -> TimerPhase:
         return self.timer_phase_class(
@@ -413,11 +414,11 @@ class Transition:
         if counts and self.terms.auction:
             self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
 
-    def keep_supplies(self, phase: TimerPhase) -> None:
+    def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
         """Write down what the default agent supplied in this block, and drop supplies that no live timer stands by."""
         standing = self.index.supplied_rows()
         touched: set[int] = {self.context.height}
-        for timer in self._ended_due_timers():
+        for timer in ended:
             height = self.index.supply_height(timer, phase.bidding.answered)
             if height is not None and height in standing:
                 standing[height] -= 1
@@ -428,10 +429,14 @@ class Transition:
             elif height == self.context.height:
                 self.world.put(supply_key(height), phase.default_max_fee)
 
-    def _ended_due_timers(self) -> list[Timer]:
-        """Timers that were due and are gone."""
-        ended = (self.world.original(key) for key in self.world.removed_keys(TIMER))
-        return [timer for timer in ended if timer is not None and timer.trigger_height <= self.context.height]
+    def keep_calendar(self) -> list[Timer]:
+        """Write down the overflow tree's root. Returns the timers that were due and are gone."""
+        changes: list[tuple[Timer | None, Timer | None]] = [
+            (change.before, change.after) for change in self.world.changes_under(TIMER)
+        ]
+        self.world.put(OVERFLOW, self.index.overflow_root_after(changes))
+        ended = (before for before, after in changes if before is not None and after is None)
+        return [timer for timer in ended if timer.trigger_height <= self.context.height]
 
     def close(self, phase: TimerPhase) -> int:
         """The counters and prices of the next block; returns what this one burned."""
@@ -458,7 +463,7 @@ class Transition:
         self.world.globals = closed
         return closed.burned - chain.burned
 
-    def outcome(self, phase: TimerPhase, burned: int) -> Outcome:
+    def outcome(self, phase: TimerPhase, burned: int, ended: int) -> Outcome:
         """Commit the changes to a child state and gather what the header must say."""
         receipts = BlockReceipts(
             height=self.context.height,
@@ -486,7 +491,7 @@ class Transition:
             burned=burned,
             tips=self.user_lane.tips + phase.use.tips,
             live_timers=self.world.globals.live_timers,
-            backlog=self.index.pool.live - len(self._ended_due_timers()),
+            backlog=self.index.pool.live - ended,
             carried=phase.carried,
             bidding=phase.bidding,
             events=self.events,

@@ -7,6 +7,7 @@ of changes, from which the child state is derived and the scheduler's indexes ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from validator.errors import Rejection
@@ -68,14 +69,9 @@ class World:
         """Whether this block removed what stood under a key, or found nothing there; reads nothing from state."""
         return key in self._current and self._current[key] is None
 
-    def original(self, key: bytes) -> Record | None:
-        """The record that stood under a key when the block began; the key was looked at before."""
-        return self._original[key]
-
-    def removed_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys with this prefix that the block removed, ascending."""
-        changed = {key for key, _ in self._journal if key[:1] == prefix}
-        return sorted(key for key in changed if self._current[key] is None and self._original[key] is not None)
+    def changes_under(self, prefix: bytes) -> list[Change]:
+        """What the block changed so far under keys with this prefix, keys ascending."""
+        return self._changes_of({key for key, _ in self._journal if key[:1] == prefix})
 
     def checkpoint(self) -> int:
         """A mark to which :meth:`revert` can go back."""
@@ -89,8 +85,10 @@ class World:
 
     def changes(self) -> list[Change]:
         """What the block changed, keys ascending."""
-        changed = sorted({key for key, _ in self._journal})
-        pairs = (Change(key, self._original[key], self._current[key]) for key in changed)
+        return self._changes_of({key for key, _ in self._journal})
+
+    def _changes_of(self, keys: set[bytes]) -> list[Change]:
+        pairs = (Change(key, self._original[key], self._current[key]) for key in sorted(keys))
         return [change for change in pairs if change.before != change.after]
 
     @staticmethod
@@ -163,19 +161,27 @@ class World:
     def add_timer(self, timer: Timer) -> None:
         """Store a new timer and count it for its actor and the chain."""
         self.put(timer.key, timer)
-        self._count_live(timer, +1)
+        self._count_live(timer.actor, +1)
 
     def update_timer(self, timer: Timer) -> None:
         self.put(timer.key, timer)
 
     def remove_timer(self, timer: Timer) -> None:
-        self.put(timer.key, None)
-        self._count_live(timer, -1)
+        self.remove_timers([timer])
 
-    def _count_live(self, timer: Timer, change: int) -> None:
-        actor = self.actor(timer.actor)
+    def remove_timers(self, timers: Sequence[Timer]) -> None:
+        """Remove timers, and count them off for their actors and the chain."""
+        by_actor: dict[bytes, int] = {}
+        for timer in timers:
+            self.put(timer.key, None)
+            by_actor[timer.actor] = by_actor.get(timer.actor, 0) + 1
+        for actor, number in by_actor.items():
+            self._count_live(actor, -number)
+
+    def _count_live(self, address: bytes, change: int) -> None:
+        actor = self.actor(address)
         assert actor is not None, "a timer's actor exists"
-        self.put_actor(timer.actor, actor._replace(live_timers=actor.live_timers + change))
+        self.put_actor(address, actor._replace(live_timers=actor.live_timers + change))
         chain = self.globals
         self.globals = chain._replace(live_timers=chain.live_timers + change)
 

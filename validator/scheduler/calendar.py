@@ -3,7 +3,7 @@
 - *Ring*: a bag of rows for each height within reach of the block in which they were scheduled.
 - *Epoch queue*: a bag for each epoch within the horizon. When its epoch begins, a bag is sorted once by trigger
   height, so that each block of the epoch finds its own timers as a slice.
-- *Overflow*: a search tree ordered by ``(trigger_height, sequence)``.
+- *Overflow*: a Merkleized search tree ordered by ``(trigger_height, sequence)`` (:mod:`validator.scheduler.overflow`).
 
 Adding and removing is O(1) in ring and epoch: a removed timer's sequence number is noted, and its row dropped when the
 bag is next gone through. A bag has no order of its own; what it gives out is sorted.
@@ -17,7 +17,9 @@ import numpy as np
 
 from validator.params import Parameters
 from validator.records import Timer
+from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.rows import ROW, Rows
+from validator.types import Hash
 
 LEAST_DROPPED: Final = 64
 """Removed timers in a bag below which rewriting it is not worth it."""
@@ -100,15 +102,62 @@ class Calendar:
         self._parameters = parameters
         self._ring: dict[int, Bag] = {}
         self._epochs: dict[int, Bag] = {}
+        self._overflow = OverflowTree()
+        self._epoch = 0
 
-    def add(self, timer: Timer, packed: bytes) -> None:
-        self._bag_of(timer).add(packed, timer.sequence)
+    def add(self, timer: Timer, row: Rows) -> None:
+        if self.is_beyond(timer):
+            self._overflow.add(row)
+        else:
+            self._bag_of(timer).add(row.tobytes(), timer.sequence)
 
-    def change(self, timer: Timer, packed: bytes) -> None:
-        self._bag_of(timer).change(packed, timer.sequence)
+    def change(self, timer: Timer, row: Rows) -> None:
+        if self.is_beyond(timer):
+            self._overflow.change(row)
+        else:
+            self._bag_of(timer).change(row.tobytes(), timer.sequence)
 
     def remove(self, timer: Timer) -> None:
-        self._bag_of(timer).remove(timer.sequence)
+        if self.is_beyond(timer):
+            self._overflow.remove(timer.trigger_height, timer.sequence)
+        else:
+            self._bag_of(timer).remove(timer.sequence)
+
+    def is_beyond(self, timer: Timer) -> bool:
+        """Whether a timer is in the overflow tree: out of the ring's reach when scheduled, and beyond the horizon
+        now."""
+        p = self._parameters
+        return (
+            timer.trigger_height // p.epoch_length > self._epoch + p.epoch_horizon
+            and timer.trigger_height >= timer.scheduled_at + p.ring_buffer_size
+        )
+
+    def overflow_root(self) -> Hash | None:
+        """The overflow tree's root, ``None`` where the tree is empty."""
+        return self._overflow.root() if len(self._overflow) else None
+
+    def enter(self, epoch: int) -> None:
+        """Maintenance (SPEC §5): an epoch begins; what is within the horizon now moves from the tree to its epoch's
+        bag."""
+        self._epoch = epoch
+        last = epoch + self._parameters.epoch_horizon
+        rows = self._overflow.take_below((last + 1) * self._parameters.epoch_length)
+        if len(rows):
+            self._epochs.setdefault(last, Bag()).add_all(rows)
+
+    def leave(self) -> None:
+        """Undo :meth:`enter`. Until an epoch is within the horizon its bag holds nothing, so all it holds came from
+        there."""
+        bag = self._epochs.pop(self._epoch + self._parameters.epoch_horizon, None)
+        self._epoch -= 1
+        if bag is not None:
+            rows = bag.rows()
+            for position in range(len(rows)):
+                self._overflow.add(rows[position : position + 1])
+
+    def start_at(self, height: int) -> None:
+        """Stand at a block, before anything is in it."""
+        self._epoch = height // self._parameters.epoch_length
 
     def rows_at(self, height: int) -> Rows:
         """A copy of the rows with this trigger height, by sequence number."""
@@ -122,6 +171,7 @@ class Calendar:
     def rows(self) -> Rows:
         """A copy of all rows, by ``(trigger_height, sequence)``."""
         parts = [bag.rows() for bag in (*self._ring.values(), *self._epochs.values())]
+        parts.append(self._overflow.rows())
         both: Rows = np.concatenate([np.zeros(0, ROW), *parts])
         return both[np.lexsort((both["sequence"], both["trigger"]))]
 

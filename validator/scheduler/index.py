@@ -23,6 +23,7 @@ from validator.records import (
     ACTOR,
     BID_MEMORY,
     FIRES,
+    OVERFLOW,
     SUPPLY,
     TIMER,
     Actor,
@@ -49,7 +50,7 @@ from validator.scheduler.rows import (
 )
 from validator.scheduler.waiting import WaitingPool
 from validator.state import View
-from validator.types import Address
+from validator.types import Address, Hash
 from validator.world import Change
 
 LEAST_ACTORS: Final = 64
@@ -88,18 +89,22 @@ class SchedulerIndex:
         """Actors whose bids were changed ahead of the block's changes."""
         self._height = 0
         self._beginnings: list[_Beginning] = []
+        self._staged: list[tuple[Timer | None, Timer | None]] | None = None
+        """Changes that the overflow tree took in ahead of the block's others."""
 
     @staticmethod
     def rebuild(genesis: Genesis, view: View) -> SchedulerIndex:
         """The index of a state, by scanning it."""
         index = SchedulerIndex(genesis)
         index._height = view.height
+        index.calendar.start_at(view.height)
         for prefix in (ACTOR, BID_MEMORY, SUPPLY, FIRES):
             index._take(Change(key, None, decode_record(key, value)) for key, value in view.scan(prefix))
         timers: list[Timer] = [decode_record(key, value) for key, value in view.scan(TIMER)]
         timers.sort(key=lambda timer: (timer.trigger_height, timer.sequence))
         for timer in timers:
             index._add_timer(timer)
+        assert index.calendar.overflow_root() == view.get(OVERFLOW), "the overflow tree's root is under the state root"
         return index
 
     # --- moving -----------------------------------------------------------------------------------------------------
@@ -107,6 +112,8 @@ class SchedulerIndex:
     def begin(self, height: int, dropped: Sequence[Fires]) -> None:
         """Prepare for the next block; ``dropped`` are the fires that leave the window with it."""
         assert height == self._height + 1, "a block follows the one at which the index stands"
+        if height % self._genesis.parameters.epoch_length == 0:
+            self.calendar.enter(height // self._genesis.parameters.epoch_length)
         rows = self.calendar.rows_at(height)
         self.pool.append(rows)
         for row in rows[_is_open_to_agents(rows)]:
@@ -117,7 +124,10 @@ class SchedulerIndex:
         self._height = height
 
     def abandon(self) -> None:
-        """Undo :meth:`begin`, and whatever :meth:`supply` did since."""
+        """Undo :meth:`begin`, and whatever was done since ahead of the block's changes."""
+        if self._staged is not None:
+            staged, self._staged = self._staged, None
+            self._change_timers((after, before) for before, after in reversed(staged))
         beginning = self._beginnings.pop()
         rows = self.pool.cut(beginning.appended)
         for row in rows[_is_open_to_agents(rows)]:
@@ -130,6 +140,8 @@ class SchedulerIndex:
         self._supplied.pop(self._height, None)
         for fires in beginning.dropped:
             self._count(fires, +1)
+        if self._height % self._genesis.parameters.epoch_length == 0:
+            self.calendar.leave()
         self._height -= 1
 
     def advance(self, changes: Sequence[Change]) -> None:
@@ -138,9 +150,26 @@ class SchedulerIndex:
         self._take(change for change in changes if change.key[:1] != TIMER)
         if self._height in self._supplies:
             self.supply(self._supplies[self._height], ())
-        for change in changes:
-            if change.key[:1] == TIMER:
-                self._change_timer(change.before, change.after)
+        timers = ((change.before, change.after) for change in changes if change.key[:1] == TIMER)
+        if self._staged is None:
+            self._change_timers(timers)
+        else:
+            self._staged = None
+            self._change_timers(pair for pair in timers if not self._is_beyond(pair))
+
+    def overflow_root_after(self, changes: Iterable[tuple[Timer | None, Timer | None]]) -> Hash | None:
+        """The overflow tree's root after the block's changes of timers, ``None`` where the tree is empty then.
+
+        The tree takes them in ahead of the rest; :meth:`abandon` takes them back.
+        """
+        self._staged = [pair for pair in changes if self._is_beyond(pair)]
+        self._change_timers(self._staged)
+        return self.calendar.overflow_root()
+
+    def _is_beyond(self, change: tuple[Timer | None, Timer | None]) -> bool:
+        timer = change[0] if change[1] is None else change[1]
+        assert timer is not None
+        return self.calendar.is_beyond(timer)
 
     def redo(self, height: int, changes: Sequence[Change]) -> None:
         """Move to a child that was executed before."""
@@ -153,9 +182,7 @@ class SchedulerIndex:
     def retreat(self, changes: Sequence[Change]) -> None:
         """Move back to the parent of the block that made these changes."""
         self._take(Change(change.key, change.after, change.before) for change in changes if change.key[:1] != TIMER)
-        for change in changes:
-            if change.key[:1] == TIMER:
-                self._change_timer(change.after, change.before)
+        self._change_timers((change.after, change.before) for change in changes if change.key[:1] == TIMER)
         self.abandon()
 
     def settle(self, height: int) -> None:
@@ -330,21 +357,28 @@ class SchedulerIndex:
             self.actors = larger
         return number
 
-    def _change_timer(self, before: Timer | None, after: Timer | None) -> None:
-        if after is None:
-            assert before is not None
-            self._remove_timer(before)
-        elif before is None:
-            self._add_timer(after)
-        elif after.trigger_height <= self._height:
-            self.pool.put(self._row(after))
-        else:
-            self.calendar.change(after, self._row(after).tobytes())
+    def _change_timers(self, changes: Iterable[tuple[Timer | None, Timer | None]]) -> None:
+        ended: list[Timer] = []
+        for before, after in changes:
+            if after is None:
+                assert before is not None
+                if before.trigger_height <= self._height:
+                    ended.append(before)
+                else:
+                    self.calendar.remove(before)
+            elif before is None:
+                self._add_timer(after)
+            elif after.trigger_height <= self._height:
+                self.pool.put(self._row(after))
+            else:
+                self.calendar.change(after, self._row(after))
+        if ended:
+            self._end_timers(ended)
 
     def _add_timer(self, timer: Timer) -> None:
         row = self._row(timer)
         if timer.trigger_height > self._height:
-            self.calendar.add(timer, row.tobytes())
+            self.calendar.add(timer, row)
             return
         self.pool.put(row)
         if timer.max_fee_per_cycle is None or timer.max_priority_fee_per_cycle is None:
@@ -353,17 +387,17 @@ class SchedulerIndex:
         if height is not None and int(row["flags"][0]) & SUPPLIED:
             self._supplied[height] = self._supplied.get(height, 0) + 1
 
-    def _remove_timer(self, timer: Timer) -> None:
-        if timer.trigger_height > self._height:
-            self.calendar.remove(timer)
-            return
-        self._forget_open(timer.actor, timer.trigger_height, timer.sequence)
-        was_supplied = self.pool.kill(timer.trigger_height, timer.sequence)
-        height = self.supply_height(timer)
-        if was_supplied and height is not None:
-            self._supplied[height] -= 1
-            if not self._supplied[height]:
-                del self._supplied[height]
+    def _end_timers(self, timers: list[Timer]) -> None:
+        """Due timers that are gone."""
+        supplied = self.pool.kill([(timer.trigger_height, timer.sequence) for timer in timers])
+        for timer, was_supplied in zip(timers, supplied, strict=True):
+            if timer.actor in self._open:
+                self._forget_open(timer.actor, timer.trigger_height, timer.sequence)
+            height = self.supply_height(timer) if was_supplied else None
+            if height is not None:
+                self._supplied[height] -= 1
+                if not self._supplied[height]:
+                    del self._supplied[height]
 
     def _row(self, timer: Timer) -> Rows:
         packed = pack_row(timer, self._number(timer.actor), timer.actor in self._agents)

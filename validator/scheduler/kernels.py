@@ -165,6 +165,21 @@ def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
 
 
 @_compiled
+def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, flags: Any) -> Any:
+    """Mark rows dead; tells where they stand and what their flags were. Returns how many were not there."""
+    missing = 0
+    for i in range(len(triggers)):
+        position = find(rows, count, triggers[i], sequences[i])
+        if position == count or rows[position].trigger != triggers[i] or rows[position].sequence != sequences[i]:
+            missing += 1
+            continue
+        positions[i] = position
+        flags[i] = rows[position].flags
+        rows[position].flags |= _DEAD
+    return missing
+
+
+@_compiled
 def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any:
     """The first live rows that have expired at ``height``, in order, as many as ``found`` has room for."""
     number = 0

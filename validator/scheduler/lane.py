@@ -8,7 +8,7 @@ trigger height.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -110,12 +110,12 @@ class TimerPhase:
         """Destroy what is past its expiry, within the garbage collection budget less step 6's share."""
         p, pool = self.parameters, self.index.pool
         room = (p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal) // p.gc_cycles_per_removal
-        cancelled = len(self.world.removed_keys(TIMER))  # by transactions of this block; their rows still stand
-        for position in pool.expired(self.terms.height, room + cancelled):
-            timer_id = timer_id_of_row(pool.rows[position])
-            if len(self.destroyed) < room and not self.world.is_removed(timer_key(timer_id)):
-                timer = self._timer(timer_id)
-                self.destroy(timer, "expired", Event("TimerExpired", timer.actor, _id_field(timer)))
+        cancelled = len(
+            self.world.changes_under(TIMER)
+        )  # at most, by transactions of this block; their rows still stand
+        ids = map(timer_id_of_row, pool.rows[pool.expired(self.terms.height, room + cancelled)])
+        expired = [self._timer(timer_id) for timer_id in ids if not self.world.is_removed(timer_key(timer_id))][:room]
+        self.destroy(expired, "expired", [Event("TimerExpired", timer.actor, _id_field(timer)) for timer in expired])
 
     def supply(self) -> None:
         """Have the default agent supply ``max_fee`` to what is priced for the first time (SPEC §9).
@@ -184,14 +184,14 @@ class TimerPhase:
             ("balance", str(balance)),
         )
         event = Event("TimerCancelledInsufficientFunds", timer.actor, fields)
-        self.destroy(timer, "insufficient_funds", event)
+        self.destroy([timer], "insufficient_funds", [event])
         return True
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         """Remove, charge, run and settle (SPEC §10)."""
         p = self.parameters
         # An extension by a handler of this phase is gone with the timer; its other fields cannot have changed.
-        self.remove(timer)
+        self.world.remove_timer(timer)
         self.world.debit(timer.fee_payer, max_cost)
         meter = Meter(candidate.gas_limit, p.max_cells_per_fire)
         context = HandlerContext(
@@ -248,14 +248,14 @@ class TimerPhase:
         per_cycle = self.prices.basefee_cycle + self.prices.lane_price + candidate.tip
         return candidate.gas_limit * per_cycle + self.parameters.max_cells_per_fire * self.prices.basefee_cell
 
-    def remove(self, timer: Timer) -> None:
-        self.world.remove_timer(timer)
-
-    def destroy(self, timer: Timer, reason: str, event: Event) -> None:
-        self.remove(timer)
-        self.use.gc_cycles += self.parameters.gc_cycles_per_removal
-        self.destroyed.append(DestroyedReceipt(timer.timer_id, reason, event))
-        self.events.append(event)
+    def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
+        """End timers without a fire, at the garbage collection's cost."""
+        self.world.remove_timers(timers)
+        self.use.gc_cycles += self.parameters.gc_cycles_per_removal * len(timers)
+        self.destroyed.extend(
+            DestroyedReceipt(timer.timer_id, reason, event) for timer, event in zip(timers, events, strict=True)
+        )
+        self.events.extend(events)
 
     def explain(self) -> dict[bytes, str]:
         """Why each timer that is still alive was carried (SPEC §6)."""

@@ -112,4 +112,4 @@ def pack_row(timer: Timer, actor: int, has_agent: bool) -> bytes:
 
 def timer_id_of_row(row: np.void) -> bytes:
     """The timer's id."""
-    return _WORDS.pack(int(row["id0"]), int(row["id1"]), int(row["id2"]), int(row["id3"]))
+    return _WORDS.pack(*row.item()[:4])

@@ -7,7 +7,7 @@ Summaries are worked out anew when they are next needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -55,14 +55,18 @@ class WaitingPool:
         self.live -= len(living)
         return living
 
-    def kill(self, trigger: int, sequence: int) -> bool:
-        """The timer of this row is gone. Returns whether the default agent had supplied its ``max_fee``."""
-        position = self.position_of(trigger, sequence)
-        flags = int(self.rows["flags"][position])
-        self.rows["flags"][position] = flags | DEAD
-        self.live -= 1
-        self._stale.add(position // CHUNK)
-        return bool(flags & SUPPLIED)
+    def kill(self, places: Sequence[tuple[int, int]]) -> list[bool]:
+        """The timers of the rows at these ``(trigger_height, sequence)`` are gone.
+
+        Returns of each whether the default agent had supplied its ``max_fee``.
+        """
+        triggers, sequences = np.array(places, np.uint64).T
+        positions, flags = np.zeros(len(places), np.int64), np.zeros(len(places), np.uint32)
+        missing = kernels.kill(self.rows, self.count, triggers, sequences, positions, flags)
+        assert not missing, "a due timer has a row"
+        self.live -= len(places)
+        self._stale.update((positions // CHUNK).tolist())
+        return ((flags & SUPPLIED) != 0).tolist()  # type: ignore[no-any-return]
 
     def put(self, row: Rows) -> None:
         """Bring a row back to life, or change it: one row of the order, as it is to be now."""
@@ -129,11 +133,11 @@ class WaitingPool:
         chosen = ((rows["flags"] & DEAD) == 0) & (rows["expires_at"] >= height) & (rows["gas_limit"] <= cap)
         return [int(position) for position in np.flatnonzero(chosen)]
 
-    def expired(self, height: int, most: int) -> list[int]:
+    def expired(self, height: int, most: int) -> npt.NDArray[np.int64]:
         """Positions of the first living rows that have expired, at most ``most``."""
-        found = np.empty(most, np.int64)
+        found = np.empty(min(most, self.live), np.int64)
         number = kernels.expired(self.rows, self.count, self.summary(self._cap), np.uint64(height), found)
-        return [int(position) for position in found[:number]]
+        return found[:number]
 
     def best_first(self, actors: npt.NDArray[np.void], prices: npt.NDArray[np.void]) -> Iterator[tuple[int, int, int]]:
         """``(position, tip per cycle, score)`` of the rows that clear the gate, best first, found batch by batch."""
