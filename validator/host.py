@@ -17,10 +17,8 @@ from validator.meter import Meter
 from validator.records import QueuedMessage
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
-from validator.types import Address, TimerId
+from validator.types import Address, TimerId, parse_timer_id
 from validator.world import World
-
-TIMER_ID_TEXT_BYTES = 64
 
 
 @dataclass(slots=True)
@@ -135,14 +133,8 @@ class HandlerContext:
         self.cycles_reserved += cycles
 
     def saved_timer(self, key: str) -> bytes:
-        """The timer id that ``save_as`` stored under ``key``, or empty where there is none."""
-        saved = self.kv_get(key)
-        if saved is None or len(saved) != TIMER_ID_TEXT_BYTES:
-            return b""
-        try:
-            return bytes.fromhex(saved.decode("ascii"))
-        except (UnicodeDecodeError, ValueError):
-            return b""
+        """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
+        return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from validator.errors import BadScript, Rejection, ScriptFailed
 from validator.host import HandlerContext
 from validator.pvm import script_json
 from validator.scheduler.scheduling import DEFAULT_HANDLER, TIERS, ScheduleRequest
-from validator.types import HEX_DIGITS, Address, parse_address
+from validator.types import HEX_DIGITS, Address, parse_address, parse_timer_id
 
 Operation = Callable[[HandlerContext], None]
 
@@ -183,7 +183,7 @@ def _timer_reference(given: _Arguments) -> _TimerReference:
         raise BadScript
     if timer_id is None:
         return _TimerReference(None, saved)
-    return _TimerReference(_hex(timer_id), None)
+    return _TimerReference(parse_timer_id(timer_id), None)
 
 
 def _payload(value: Any) -> bytes:
