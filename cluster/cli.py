@@ -33,12 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(arguments)
         code: int = options.command(options)
     except HarnessError as error:
-        print(f"stampede: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"stampede: {_one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("stampede: interrupted", file=sys.stderr)
         return ExitCode.INCONCLUSIVE
     return code
+
+
+def _one_line(message: str) -> str:
+    """A message that may quote what the user gave, fit for a terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(message.split()))
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from validator.types import HEX_DIGITS, Address, is_reserved, parse_address
 
 MAX_DECIMAL_DIGITS: Final = 40
+MAX_NESTING: Final = 256
+"""Levels of lists and objects: far from where any Python's parser gives up, so that all refuse the same files."""
 SHOWN_CHARACTERS: Final = 64
 
 
@@ -40,9 +42,9 @@ def parse(text: str) -> Any:
             parse_constant=_BadNumber,
             parse_int=_integer_or_bad,
         )
-        return _plain(raw, "$")
+        return _plain(raw, "$", 1)
     except RecursionError:
-        raise Wrong("$: nested too deeply") from None
+        raise Wrong(f"$: nested more than {MAX_NESTING} levels deep") from None
     except ValueError as error:
         raise Wrong(f"$: no JSON: {error}") from None
 
@@ -51,19 +53,21 @@ def _integer_or_bad(text: str) -> int | _BadNumber:
     return _BadNumber(text) if text == "-0" else int(text)
 
 
-def _plain(raw: Any, path: str) -> Any:
+def _plain(raw: Any, path: str, level: int) -> Any:
+    if isinstance(raw, _Pairs | list) and level > MAX_NESTING:
+        raise Wrong(f"{path[:SHOWN_CHARACTERS]}…: nested more than {MAX_NESTING} levels deep")
     if isinstance(raw, _Pairs):
         found: dict[str, Any] = {}
         for key, value in raw.items:
             _check_text(key, path)
             if key in found:
                 raise Wrong(f"{path}: field {key[:SHOWN_CHARACTERS]!r} is given twice")
-            found[key] = _plain(value, field(path, key))
+            found[key] = _plain(value, field(path, key), level + 1)
         return found
     if isinstance(raw, _BadNumber):
         raise Wrong(f"{path}: {raw.text[:SHOWN_CHARACTERS]} is no integer")
     if isinstance(raw, list):
-        return [_plain(value, f"{path}[{i}]") for i, value in enumerate(raw)]
+        return [_plain(value, f"{path}[{i}]", level + 1) for i, value in enumerate(raw)]
     if isinstance(raw, str):
         _check_text(raw, path)
     return raw

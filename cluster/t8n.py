@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.errors import BadInput
 from cluster.results import write_atomically
 from cluster.simulation.disk import MemoryDisk
 from cluster.t8n_input import InputBlock, read_blocks, read_genesis
@@ -47,7 +48,11 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
     blocks = read_blocks(blocks_path, genesis)
     conformance = Conformance(genesis)
     shown = [conformance.process(entry.block) for entry in blocks for _ in range(entry.times)]
-    write_atomically(out_path, json.dumps({"blocks": shown, "final": conformance.final()}) + "\n")
+    text = json.dumps({"blocks": shown, "final": conformance.final()}) + "\n"
+    try:
+        write_atomically(out_path, text)
+    except OSError as error:
+        raise BadInput(f"{out_path}: cannot be written: {error.strerror or error}") from None
 
 
 class Conformance:

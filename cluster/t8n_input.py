@@ -132,7 +132,7 @@ def _block(given: Any, path: str, genesis: Genesis) -> InputBlocks:
 
 def _transaction(given: Any, path: str, genesis: Genesis) -> Transaction:
     kind = given.get("kind") if isinstance(given, dict) else None
-    if kind not in _OWN_FIELDS:
+    if not isinstance(kind, str) or kind not in _OWN_FIELDS:
         known = ", ".join(sorted(_OWN_FIELDS))
         raise Wrong(f"{path}.kind: expected one of {known}, got {json.dumps(kind)[:64]}")
     needed = _COMMON | _OWN_FIELDS[kind]

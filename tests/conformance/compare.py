@@ -1,12 +1,14 @@
 """The project's answer to a case, the reference's, and the first place where they differ."""
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from cluster.t8n import run_t8n
 from tests.conformance import reference
+from tests.conformance.generate import case
 
 Page = dict[str, Any]
 
@@ -50,3 +52,19 @@ def difference(ours: Any, theirs: Any, path: str = "$") -> str | None:
 def compare(genesis: Page, blocks: list[Page]) -> str | None:
     """Run both on one case; how the project (first) differs from the reference (second)."""
     return difference(without_roots(project_output(genesis, blocks)), reference.run(genesis, blocks))
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m tests.conformance.compare SEED [MOST_BLOCKS]`: writes the case down and says how the two differ."""
+    seed, *blocks = (int(argument) for argument in arguments)
+    made = case(seed, *blocks)
+    folder = Path(tempfile.mkdtemp(prefix=f"case-{seed}-"))
+    for name, document in zip(("genesis", "blocks", "expected"), (*made, reference.run(*made)), strict=True):
+        (folder / f"{name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    found = compare(*made)
+    print(f"{folder}: {found or 'the same'}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

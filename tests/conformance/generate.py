@@ -1,7 +1,8 @@
 """Seeded cases for the conformance tool that crowd many rules of the specification into a few blocks.
 
-`case(seed)` gives a genesis and a list of blocks in the tool's own input form. The generator runs the reference along with
-what it generates, so that nonces fit, fees lie right at the basefees in force, and scripts name timers that are alive.
+`case(seed)` gives a genesis and a list of blocks in the tool's own input form. The generator runs the reference along
+with what it generates, so that nonces fit, fees lie right at the basefees in force, and scripts name timers that are
+alive.
 """
 
 import base64
@@ -56,19 +57,19 @@ BAD_SCRIPTS: list[Any] = [
     '[["burn",100],["burn",-1]]',
     '[["set","k","v"],["emit","\\ud800","x"]]',
     '[["transfer",{"to":"0x12","amount":1}]]',
-    '[["transfer",{"to":"%s","amount":-1}]]' % USERS[0],
-    '[["transfer",{"to":"%s"}]]' % USERS[0],
-    '[["transfer",{"to":"%s","amount":null}]]' % USERS[0],
-    '[["transfer",{"to":"%s","amount":1,"x":1,"x":2}]]' % USERS[0],
-    '[["transfer",{"to":"%s","amount":1,"x":0.5}]]' % USERS[0],
-    '[["transfer",{"to":"%s","amount":1,"x":"\\udfff"}]]' % USERS[0],
-    '[["transfer","%s",1]]' % USERS[0],
-    '[["send",{"to":"%s","payload":""}]]' % ACTORS[0],
-    '[["send",{"to":"%s","handler":"h"}]]' % ACTORS[0],
-    '[["send",{"to":"%s","handler":1,"payload":""}]]' % ACTORS[0],
-    '[["send",{"to":"%s","handler":"h","payload":1}]]' % ACTORS[0],
-    '[["send",{"to":"%s","handler":"h","payload":"","cycles":"9"}]]' % ACTORS[0],
-    '[["send",{"to":"%szz","handler":"h","payload":""}]]' % ACTORS[0][:-2],
+    '[["transfer",{"to":"USER","amount":-1}]]'.replace("USER", USERS[0]),
+    '[["transfer",{"to":"USER"}]]'.replace("USER", USERS[0]),
+    '[["transfer",{"to":"USER","amount":null}]]'.replace("USER", USERS[0]),
+    '[["transfer",{"to":"USER","amount":1,"x":1,"x":2}]]'.replace("USER", USERS[0]),
+    '[["transfer",{"to":"USER","amount":1,"x":0.5}]]'.replace("USER", USERS[0]),
+    '[["transfer",{"to":"USER","amount":1,"x":"\\udfff"}]]'.replace("USER", USERS[0]),
+    '[["transfer","USER",1]]'.replace("USER", USERS[0]),
+    '[["send",{"to":"ACTOR","payload":""}]]'.replace("ACTOR", ACTORS[0]),
+    '[["send",{"to":"ACTOR","handler":"h"}]]'.replace("ACTOR", ACTORS[0]),
+    '[["send",{"to":"ACTOR","handler":1,"payload":""}]]'.replace("ACTOR", ACTORS[0]),
+    '[["send",{"to":"ACTOR","handler":"h","payload":1}]]'.replace("ACTOR", ACTORS[0]),
+    '[["send",{"to":"ACTOR","handler":"h","payload":"","cycles":"9"}]]'.replace("ACTOR", ACTORS[0]),
+    '[["send",{"to":"ACTOR","handler":"h","payload":""}]]'.replace("ACTOR", ACTORS[0][:-2] + "zz"),
     '[["schedule",{"in":1}]]',
     '[["schedule",{"payload":""}]]',
     '[["schedule",{"in":1,"height":9,"payload":""}]]',
@@ -133,7 +134,7 @@ class Maker:
         self.kinds = ["call"] * 12 + ["transfer"] + ["system"] * self.rng.choice([1, 1, 6])
         self.proposers = [*PROPOSERS, USERS[1], *ACTORS[:3]]
 
-    # ---------------------------------------------------------------------------------------------------------- genesis
+    # --- genesis ----------------------------------------------------------------------------------------------------
 
     def make_genesis(self) -> dict[str, Any]:
         rng = self.rng
@@ -245,7 +246,7 @@ class Maker:
         bound |= {"MIN_GAS_LIMIT_PER_TIMER"}
         return {name: value for name, value in params.items() if name in bound or rng.random() > 0.07}
 
-    # ---------------------------------------------------------------------------------------------------------- scripts
+    # --- scripts ----------------------------------------------------------------------------------------------------
 
     @property
     def height(self) -> int:
@@ -263,7 +264,9 @@ class Maker:
 
     def address(self) -> str:
         rng = self.rng
-        return rng.choice([self.actor(), self.actor(), self.actor(), rng.choice(USERS), STRANGER, "0x" + "00" * 19 + "09"])
+        return rng.choice(
+            [self.actor(), self.actor(), self.actor(), rng.choice(USERS), STRANGER, "0x" + "00" * 19 + "09"]
+        )
 
     def timer_id(self) -> str:
         alive = sorted(self.chain.state.timers)
@@ -314,7 +317,12 @@ class Maker:
         options: dict[str, Any] = {"saved": rng.choice(KEYS)} if rng.random() < 0.6 else {"id": self.timer_id()}
         if kind == "extend":
             options["expires_at"] = rng.choice(
-                [self.height + rng.randint(-2, 30), self.height + self.param("MAX_TTL") + rng.randint(-1, 1), 10**30, -1]
+                [
+                    self.height + rng.randint(-2, 30),
+                    self.height + self.param("MAX_TTL") + rng.randint(-1, 1),
+                    10**30,
+                    -1,
+                ]
             )
         return options
 
@@ -324,10 +332,14 @@ class Maker:
         options["payload"] = self.payload(depth - 1)
         if rng.random() < 0.7:
             most = self.param("MESSAGE_CYCLES")
-            options["cycles"] = rng.choice([2_000, rng.randint(2_000, most), most, *([1_999, most + 1, -1, None] * (rng.random() < 0.2))])
+            options["cycles"] = rng.choice(
+                [2_000, rng.randint(2_000, most), most, *([1_999, most + 1, -1, None] * (rng.random() < 0.2))]
+            )
         if rng.random() < 0.6:
             most = self.param("MESSAGE_CELLS")
-            options["cells"] = rng.choice([0, rng.randint(0, most), most, *([-1, most + 1, None] * (rng.random() < 0.2))])
+            options["cells"] = rng.choice(
+                [0, rng.randint(0, most), most, *([-1, most + 1, None] * (rng.random() < 0.2))]
+            )
         return options
 
     def schedule(self, depth: int) -> dict[str, Any]:
@@ -427,7 +439,7 @@ class Maker:
         return int(operation[1].get("cells") or 0) + len(payload_bytes(operation[1]["payload"]))
 
     def crowd(self) -> list[Any]:
-        """Sound timers, most of them due in the same block, of different tips and sizes, that meddle with one another."""
+        """Sound timers, most of them due in one block, of different tips and sizes, that meddle with one another."""
         rng = self.rng
         script = []
         due = rng.choice([1, 1, 2, 3])
@@ -463,7 +475,9 @@ class Maker:
     def payload(self, depth: int) -> Any:
         rng = self.rng
         if depth <= 0 or rng.random() < 0.15:
-            return rng.choice(["[]", "[]", "", [["burn", rng.randint(0, 3_000)]], [["emit", "x", "y"]], [["set", "a", "b"]]])
+            return rng.choice(
+                ["[]", "[]", "", [["burn", rng.randint(0, 3_000)]], [["emit", "x", "y"]], [["set", "a", "b"]]]
+            )
         if rng.random() < 0.06:
             return rng.choice(BAD_SCRIPTS if rng.random() < 0.6 else GOOD_ODDITIES)
         script = self.heartbeat() if rng.random() < 0.1 else self.script(depth)
@@ -501,7 +515,7 @@ class Maker:
         text = json.dumps(envelope)
         return text.replace("{", '{"_handler":"x",', 1) if fault == "twice" else text
 
-    # ----------------------------------------------------------------------------------------------------- transactions
+    # --- transactions -----------------------------------------------------------------------------------------------
 
     def transaction(self) -> dict[str, Any]:
         rng, chain = self.rng, self.chain
@@ -563,10 +577,10 @@ class Maker:
         return fields
 
     def meddling(self) -> tuple[str, list[Any]]:
-        """An actor, and a script that reaches for its waiting timers, the carried and the expired first, or its purse."""
+        """An actor, and a script that reaches for its timers, the carried and the expired first, or for its purse."""
         rng, state = self.rng, self.chain.state
         waiting = sorted(state.timers.values(), key=lambda timer: (timer.expires_at, timer.seq))
-        chosen = rng.choice(waiting[:3] + [rng.choice(waiting)])
+        chosen = rng.choice([*waiting[:3], rng.choice(waiting)])
         script: list[Any] = [["extend", {"id": chosen.timer_id, "expires_at": self.height + rng.choice([0, 1, 2, 9])}]]
         if rng.random() < 0.2:
             script = [["cancel", {"id": chosen.timer_id}]]
@@ -633,7 +647,7 @@ class Maker:
             names = [rng.choice(["LANE_TIMER_CYCLES", "MAX_CYCLES_PER_FIRE_AUCTION_PHASE", "MAX_CYCLES_PER_FIRE"])]
         return {name: rng.choice(choices[name]) for name in names}
 
-    # ----------------------------------------------------------------------------------------------------------- blocks
+    # --- blocks -----------------------------------------------------------------------------------------------------
 
     def make_block(self) -> dict[str, Any]:
         rng = self.rng

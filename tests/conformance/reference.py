@@ -1,11 +1,12 @@
 """The protocol in one file: what `stampede t8n` shows, written from the specification alone.
 
-An independent second implementation to compare the project with, field by field. It is slow and plain on purpose: one flat
-state, copied before every handler and put back when that handler fails; whatever can be recomputed is recomputed in every
-block. It shares no line with `validator` or `cluster` and imports neither of them.
+An independent second implementation to compare the project with, field by field. It is slow and plain on purpose: one
+flat state, copied before every handler and put back when that handler fails; whatever can be recomputed is recomputed
+in every block. It shares no line with `validator` or `cluster` and imports neither of them.
 
-It covers the policies `cip1` (with its activation height) and `fifo`, `builtin:script` and `builtin:fixed`. It expects well
-formed input: what malformed input does is for `test_malformed.py`. It has no state tree, so its output has no `state_root`.
+It covers the policies `cip1` (with its activation height) and `fifo`, `builtin:script` and `builtin:fixed`. It expects
+well formed input: what malformed input does is for `test_malformed.py`. It has no state tree, so its output has no
+`state_root`.
 """
 
 import base64
@@ -187,7 +188,7 @@ class State:
         return sum(len(message.payload) for message in self.queue if message.to == address)
 
 
-# ---------------------------------------------------------------------------------------------------------- JSON scripts
+# --- JSON scripts ---------------------------------------------------------------------------------------------------
 
 
 def number(value: Any) -> int:
@@ -217,9 +218,7 @@ def _refuse(text: str) -> Any:
 
 def strict_json(text: str) -> Any:
     """JSON without duplicate keys, floats, negative zero or NaN. Raises ValueError (RecursionError when too deep)."""
-    return json.loads(
-        text, object_pairs_hook=_pairs, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse
-    )
+    return json.loads(text, object_pairs_hook=_pairs, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse)
 
 
 def _check_text_and_depth(value: Any, level: int) -> None:
@@ -264,7 +263,12 @@ def is_amount(value: Any) -> bool:
 
 
 def is_address(value: Any) -> bool:
-    return is_text(value) and len(value) == 42 and value[:2] in ("0x", "0X") and set(value[2:]) <= set("0123456789abcdefABCDEF")
+    return (
+        is_text(value)
+        and len(value) == 42
+        and value[:2] in ("0x", "0X")
+        and set(value[2:]) <= set("0123456789abcdefABCDEF")
+    )
 
 
 def is_payload(value: Any) -> bool:
@@ -361,7 +365,7 @@ def unwrap(payload: bytes) -> bytes:
         return payload
 
 
-# ------------------------------------------------------------------------------------------------------------- the chain
+# --- the chain ------------------------------------------------------------------------------------------------------
 
 
 def next_basefee(basefee: int, target: int, used: int, slope: int, params: dict[str, Any]) -> int:
@@ -426,13 +430,13 @@ class Chain:
             text = dump(value).decode() if isinstance(value, list) else str(value)
             storage["system:cip1:" + name.lower()] = text
 
-    # ------------------------------------------------------------------------------------------------------------ blocks
+    # --- blocks -----------------------------------------------------------------------------------------------------
 
     def block(self, proposer: str, txs: list[dict[str, Any]]) -> dict[str, Any]:
         """Run the next block and return its report."""
         self.height += 1
         self.auction = self.policy == "cip1" and self.height > self.params["ACTIVATION_HEIGHT"]
-        if not self.auction or self.height == self.params["ACTIVATION_HEIGHT"] + 1 and self.height > 1:
+        if not self.auction or self.height == self.params["ACTIVATION_HEIGHT"] + 1:
             self.basefee_lane = self.basefee_cycle
         self.lane_price = self.basefee_lane * self.params["LANE_FEE_MULTIPLIER_MILLI"] // 1000 if self.auction else 0
         self.cap = self.params["MAX_CYCLES_PER_FIRE_AUCTION_PHASE" if self.auction else "MAX_CYCLES_PER_FIRE"]
@@ -524,7 +528,7 @@ class Chain:
                 counts["overflow"] += 1
         return counts
 
-    # ------------------------------------------------------------------------------------------------------ transactions
+    # --- transactions -----------------------------------------------------------------------------------------------
 
     def admit(self, tx: dict[str, Any]) -> str | None:
         """The reason to reject a transaction, if there is one."""
@@ -596,7 +600,7 @@ class Chain:
             allowance = number(tx.get("timer_allowance") or 0)
             self.script(Run(to, sender, "transaction", meter, allowance), payload)
 
-    # ------------------------------------------------------------------------------------------------ system instructions
+    # --- system instructions ----------------------------------------------------------------------------------------
 
     def system(self, tx: dict[str, Any], sender: str) -> None:
         if sender not in self.deployers:
@@ -624,9 +628,7 @@ class Chain:
 
     def in_range(self, name: str, value: Any) -> bool:
         if name == "PRIORITY_TIERS":
-            return isinstance(value, list) and len(value) == 4 and all(
-                self.in_bounds(item, 0, 1_000) for item in value
-            )
+            return isinstance(value, list) and len(value) == 4 and all(self.in_bounds(item, 0, 1_000) for item in value)
         minimum, maximum = 1, 10**9
         if name == "LANE_TIMER_CYCLES":
             minimum = 2
@@ -650,7 +652,7 @@ class Chain:
             value = number(value)
         return is_integer(value) and minimum <= value <= maximum
 
-    # ----------------------------------------------------------------------------------------------------------- scripts
+    # --- scripts ----------------------------------------------------------------------------------------------------
 
     def script(self, run: Run, payload: bytes) -> None:
         for operation in parse_script(payload):
@@ -743,7 +745,7 @@ class Chain:
     def do_extend(self, run: Run, options: dict[str, Any]) -> None:
         self.extend(self.own_timer(run, options), options["expires_at"])
 
-    # ------------------------------------------------------------------------------------------------------------ timers
+    # --- timers -----------------------------------------------------------------------------------------------------
 
     def extend(self, timer: Timer, expires_at: int) -> None:
         expires_at = min(expires_at, self.height + self.params["MAX_TTL"])
@@ -787,14 +789,23 @@ class Chain:
         timer_id = keccak.new(digest_bits=256, data=preimage).hexdigest()
         if self.auction and max_fee is not None and priority is not None and priority > max_fee - self.lane_price:
             stated, priority = priority, max_fee - self.lane_price
-            self.event(
-                "TimerPriorityClampedAtSchedule", actor, timer_id=timer_id, stated=stated, clamped=priority
-            )
+            self.event("TimerPriorityClampedAtSchedule", actor, timer_id=timer_id, stated=stated, clamped=priority)
         state.schedule_nonce[actor] = nonce + 1
         if payer != actor:
             run.allowance -= cap or 0
         state.timers[timer_id] = Timer(
-            timer_id, actor, height, state.seq, handler, payload, payer, gas_limit, expires_at, max_fee, priority, cap,
+            timer_id,
+            actor,
+            height,
+            state.seq,
+            handler,
+            payload,
+            payer,
+            gas_limit,
+            expires_at,
+            max_fee,
+            priority,
+            cap,
             self.height,
         )
         state.seq += 1
@@ -825,7 +836,7 @@ class Chain:
             raise Rejection("TimerFeePayerForbidden")
         return payer, cap
 
-    # ------------------------------------------------------------------------------------------------------- timer phase
+    # --- timer phase ------------------------------------------------------------------------------------------------
 
     def timer_phase(self) -> None:
         self.lane_used = self.lane_cells = self.gc_used = 0
@@ -841,9 +852,7 @@ class Chain:
         if self.auction:
             weight = self.weights()
             floor, aged = self.params["PRIORITY_FLOOR"], self.params["TIE_BREAK"] == "aged"
-            order.sort(
-                key=lambda t: (-(tips[t.timer_id] + floor) * weight(t.actor), t.age if aged else (t.timer_id,))
-            )
+            order.sort(key=lambda t: (-(tips[t.timer_id] + floor) * weight(t.actor), t.age if aged else (t.timer_id,)))
         self.scan([timer.timer_id for timer in order], tips)
         self.deferred = {timer_id: why for timer_id, why in self.carried.items() if timer_id in self.state.timers}
 
@@ -896,7 +905,7 @@ class Chain:
         divisor = max(2, middle)
         return lambda actor: 2 * divisor - min(2 * recent.get(actor, 0), divisor)
 
-    # ------------------------------------------------------------------------------------------------ gas bidding agents
+    # --- gas bidding agents -----------------------------------------------------------------------------------------
 
     def prices(self, due: list[Timer]) -> dict[str, tuple[int, int]]:
         """(max_fee_per_cycle, max_priority_fee_per_cycle) of every due timer."""
@@ -966,7 +975,7 @@ class Chain:
             answers[timer_id] = self.good_answer[owner] = self.gbas[owner]
         return answers, fallen_back
 
-    # ------------------------------------------------------------------------------------------------------------- fires
+    # --- fires ------------------------------------------------------------------------------------------------------
 
     def scan(self, order: list[str], tips: dict[str, int]) -> None:
         params, looked = self.params, 0
@@ -1005,8 +1014,12 @@ class Chain:
         self.gc_used += cost
         self.destroy(timer, "insufficient_funds")
         self.event(
-            "TimerCancelledInsufficientFunds", timer.actor, timer_id=timer.timer_id, fee_payer=timer.fee_payer,
-            needed=needed, balance=available,
+            "TimerCancelledInsufficientFunds",
+            timer.actor,
+            timer_id=timer.timer_id,
+            fee_payer=timer.fee_payer,
+            needed=needed,
+            balance=available,
         )
         return True
 
@@ -1031,7 +1044,7 @@ class Chain:
         self.fired_actors.append(timer.actor)
         self.fires.append({"timer_id": timer.timer_id} | self.outcome(error, meter) | {"fee": fee, "tip": tip})
 
-    # ---------------------------------------------------------------------------------------------------------- messages
+    # --- messages ---------------------------------------------------------------------------------------------------
 
     def message_phase(self) -> list[dict[str, Any]]:
         used, reports = 0, []
@@ -1050,11 +1063,11 @@ class Chain:
         run.meter.charge(self.params["MESSAGE_BASE_CYCLES"])
         self.script(run, message.payload)
 
-    # ------------------------------------------------------------------------------------------------------------- final
+    # --- final ------------------------------------------------------------------------------------------------------
 
     def final(self) -> dict[str, Any]:
         state = self.state
-        addresses = self.genesis_accounts | {a for a in state.balance if state.balance[a]} | {a for a in state.nonce}
+        addresses = self.genesis_accounts | {a for a in state.balance if state.balance[a]} | set(state.nonce)
         timers = []
         for timer in state.timers.values():
             due = max(timer.height, self.height + 1)

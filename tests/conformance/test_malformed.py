@@ -1,7 +1,7 @@
 """Malformed input of the conformance tool: exit 2, one line that names the file and the place, no output, no traceback.
 
-The corpus in `tests/vectors/t8n/malformed/` holds what must be refused, and where. Mutations of sound input may also happen to
-be sound; then there is an output.
+The corpus in `tests/vectors/t8n/malformed/` holds what must be refused, and where. Mutations of sound input may also
+happen to be sound; then there is an output.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ ODD_VALUES = st.one_of(
         [None, True, False, 0, 1, -1, 2**63, 2**64, 2**96, 2**128, 10**60, "", "0", "-1", "12", "1e9", "\u2028", "a\nb"]
     ),
     st.sampled_from([1.5, -0.0, 1e300, [], {}, [[]], [None], {"": None}, {"hex": "0"}, {"hex": "5b5d"}, "\ud800"]),
-    st.sampled_from([*USERS, *ACTORS, USERS[0].upper(), "0x" + "00" * 20, "0x" + "00" * 19 + "09", "0x12", "builtin:x"]),
+    st.sampled_from(
+        [*USERS, *ACTORS, USERS[0].upper(), "0x" + "00" * 20, "0x" + "00" * 19 + "09", "0x12", "builtin:x"]
+    ),
     st.integers(-(2**130), 2**130),
     st.text(max_size=5),
 )
@@ -195,7 +197,9 @@ def test_damaged_texts_never_end_in_a_traceback(
     text = texts[file]
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 8)))
-    inserted = data.draw(st.sampled_from(["", "", '"', "{", "}", "[", "]", ",", ":", "\\", "\\u", "-", ".5", "e1", "\x00", "\ud800"]))
+    inserted = data.draw(
+        st.sampled_from(["", "", '"', "{", "}", "[", "]", ",", ":", "\\", "\\u", "-", ".5", "e1", "\x00", "\ud800"])
+    )
     code = bench.run(texts | {file: text[:start] + inserted + text[end:]})
     shown = capsys.readouterr()
     if code == 0:
