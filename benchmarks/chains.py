@@ -17,11 +17,13 @@ from cluster.live.disk import DirectoryDisk
 from validator.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.genesis_block import genesis_batch
 from validator.params import Parameters
+from validator.records import OVERFLOW, TIMER
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.scheduling import ScheduleRequest, SchedulingTerms, schedule
 from validator.state import LogStateStore
+from validator.transactions import Call, Transaction
 from validator.transition import BlockContext, Outcome, PreparedTransaction, Transition
-from validator.types import Address, Height
+from validator.types import Address, Hash, Height
 from validator.world import World
 
 VALIDATOR = bytes(32)
@@ -82,7 +84,6 @@ class BenchmarkChain:
             assert world is not None
             schedule(world, actor, request, terms, None)
         self._keep(world)
-        self.index = SchedulerIndex.rebuild(self.genesis, self.store.final)
 
     def block(self, transactions: Iterable[PreparedTransaction] = ()) -> Outcome:
         """Process the next block and make it final."""
@@ -102,8 +103,31 @@ class BenchmarkChain:
         return time.perf_counter() - began, outcome
 
     def _keep(self, world: World | None) -> None:
-        if world is not None:
-            self.store.commit(self.store.final.derive(self.store.final.height, World.batch(world.changes())))
+        """Commit what was scheduled, the way a block does it."""
+        if world is None:
+            return
+        timers = [(change.before, change.after) for change in world.changes_under(TIMER)]
+        world.put(OVERFLOW, self.index.overflow_root_after(timers))
+        changes = world.changes()
+        self.store.commit(self.store.final.derive(self.store.final.height, World.batch(changes)))
+        self.index.advance(changes)
+
+
+def call(
+    sender: Address, nonce: int, to: Address, payload: bytes, gas_limit: int = 50_000, cells_limit: int = 5_000
+) -> PreparedTransaction:
+    """A call of an actor that needs no signature: the transition knows none."""
+    transaction = Transaction(
+        sender=sender,
+        nonce=nonce,
+        gas_limit=gas_limit,
+        cells_limit=cells_limit,
+        max_fee_per_cycle=10**12,
+        max_priority_fee_per_cycle=1,
+        max_fee_per_cell=10**12,
+        action=Call(to, "run", payload),
+    )
+    return PreparedTransaction(Hash(sender + nonce.to_bytes(12, "big")), b"", transaction)
 
 
 def median(values: Iterable[float]) -> float:

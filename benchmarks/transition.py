@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chains import RICH, BenchmarkChain, actor_address, actors, interleaved, median
+from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
 from reporting import Metric, run_benchmark
 
 from validator.genesis import GenesisAgent
 from validator.params import Parameters
 from validator.scheduler.scheduling import ScheduleRequest
-from validator.transactions import Call, Transaction
 from validator.transition import PreparedTransaction
-from validator.types import Address, Hash
+from validator.types import Address
 
 EMPTY = b"[]"
 RESCHEDULE = b'[["set","k","v"],["schedule",{"in":5,"payload":[["set","k","v"]],"gas_limit":2500}]]'
@@ -173,13 +172,14 @@ def _spread(first: int, length: int, count: int) -> Iterator[tuple[Address, Sche
 
 STORM_FIRES = 2_000
 STORM_TRANSACTIONS = 2_000
+STORM_SENDERS = 100
 TRANSACTION_GAS = 2_500
 
 
 def _storm_ratio(expiring: int) -> float:
     """Both lanes full all along; at one height very many timers expire."""
     before, after = 8, 8
-    senders = {actor_address(number, SENDERS): RICH for number in range(100)}
+    senders = {actor_address(number, SENDERS): RICH for number in range(STORM_SENDERS)}
     chain = BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000), senders)
     try:
         chain.fill(_expiring(expiring, 2, before))
@@ -201,22 +201,18 @@ def _storm_ratio(expiring: int) -> float:
 def _full_user_lane(height: int) -> list[PreparedTransaction]:
     """Calls that each schedule a timer, as many as the user lane holds."""
     payload = b'[["schedule",{"in":3000,"payload":[["set","k","v"]],"gas_limit":2500}]]'
-    prepared = []
-    for number in range(STORM_TRANSACTIONS):
-        transaction = Transaction(
-            sender=actor_address(number % 100, SENDERS),
-            nonce=(height - 1) * (STORM_TRANSACTIONS // 100) + number // 100,
+    per_sender = STORM_TRANSACTIONS // STORM_SENDERS
+    return [
+        call(
+            sender=actor_address(number % STORM_SENDERS, SENDERS),
+            nonce=(height - 1) * per_sender + number // STORM_SENDERS,
+            to=actor_address(number % 1_000),
+            payload=payload,
             gas_limit=TRANSACTION_GAS,
             cells_limit=500,
-            max_fee_per_cycle=10**12,
-            max_priority_fee_per_cycle=1,
-            max_fee_per_cell=10**12,
-            action=Call(actor_address(number % 1_000), "run", payload),
         )
-        prepared.append(
-            PreparedTransaction(Hash(height.to_bytes(16, "big") + number.to_bytes(16, "big")), b"", transaction)
-        )
-    return prepared
+        for number in range(STORM_TRANSACTIONS)
+    ]
 
 
 def _expiring(count: int, height: int, expires_at: int) -> Iterator[tuple[Address, ScheduleRequest]]:
