@@ -21,6 +21,7 @@ from validator.codec import decode, encode, pack_uint
 from validator.disk import Disk
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch, genesis_header
+from validator.messages import MAX_LINKS
 from validator.pages import StatePages
 from validator.records import GLOBALS
 from validator.scheduler.index import SchedulerIndex
@@ -33,8 +34,6 @@ GENESIS_FILE: Final = "genesis"
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
 MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
 """Transaction bytes that a proposer puts into a block; a block may hold more and still be valid up to the maximum."""
-MAX_RANGE_BYTES: Final = 3 * MAX_BLOCK_BYTES
-"""Block bytes in an answer to a peer that catches up, at most, where its first certificate comes so late."""
 
 
 class RecoveryError(ValidatorError):
@@ -61,6 +60,8 @@ class Built:
     digest: Hash
     block: Block
     body: bytes
+    refused: tuple[Address, ...]
+    """Senders whose next transaction could not run, for want of funds, fees or earlier nonces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,9 @@ class ReadBlocks:
 class BlocksRead:
     peer: int
     bodies: tuple[bytes, ...]
+    links: tuple[Header, ...]
+    """Headers that lead from the last of them to the block of the certificate; empty where it is that block."""
     certificate: bytes
-    """The finalization of the last of them."""
 
 
 Job = Build | Execute | Finalize | ReadBlocks
@@ -229,7 +231,9 @@ class Executor:
         parent = self._header_of(job.parent)
         height = Height(parent.height + 1)
         transition = self._transition_on(job.parent, height, job.proposer)
-        taken, outcome = transition.select(_within(job.candidates, MAX_BLOCK_PAYLOAD_BYTES), MAX_BLOCK_TRANSACTIONS)
+        taken, refused, outcome = transition.select(
+            _within(job.candidates, MAX_BLOCK_PAYLOAD_BYTES), MAX_BLOCK_TRANSACTIONS
+        )
         header = Header(
             chain_id=self._genesis.chain_id,
             height=height,
@@ -250,7 +254,7 @@ class Executor:
         block = Block(header, tuple(prepared.wire for prepared in taken))
         digest = header_hash(header)
         self._keep(digest, block, outcome)
-        return Built(job.view, job.parent, digest, block, encode(block))
+        return Built(job.view, job.parent, digest, block, encode(block), refused)
 
     def _execute(self, digest: Hash, block: Block, known: Mapping[Hash, PreparedTransaction]) -> str | None:
         """Execute a block; ``None`` where it is valid, else why it is not."""
@@ -311,20 +315,25 @@ class Executor:
         return {sender: self.pages.account(sender)["nonce"] for sender in senders}
 
     def _read_blocks(self, job: ReadBlocks) -> BlocksRead:
-        """As many blocks as asked for and there are, ending in one that has a certificate of its own."""
+        """As many blocks as asked for, there are and fit into a message, and what proves them final."""
         bodies: list[bytes] = []
-        certificate, certified, size = b"", 0, 0
-        for height in range(job.first, job.first + job.most):
+        links: list[Header] = []
+        size, certified, certificate = 0, 0, b""
+        for height in range(job.first, min(job.first + job.most + MAX_LINKS, self._archive.height + 1)):
             archived = self._archive.get(height)
-            if archived is None:
-                break
+            assert archived is not None, "the archive has no gaps"
             size += len(archived.block)
-            if bodies and size > (MAX_BLOCK_BYTES if certified else MAX_RANGE_BYTES):
-                break
+            if len(bodies) == job.most or links or (bodies and size > MAX_BLOCK_BYTES):
+                if certified == len(bodies):
+                    break
+                links.append(decode(archived.block, Block).header)
+                if archived.certificate:
+                    return BlocksRead(job.peer, tuple(bodies), tuple(links), archived.certificate)
+                continue
             bodies.append(archived.block)
             if archived.certificate:
-                certificate, certified = archived.certificate, len(bodies)
-        return BlocksRead(job.peer, tuple(bodies[:certified]), certificate)
+                certified, certificate = len(bodies), archived.certificate
+        return BlocksRead(job.peer, tuple(bodies[:certified]), (), certificate)
 
     # --- the tree of executed blocks --------------------------------------------------------------------------------
 
@@ -380,9 +389,10 @@ class Executor:
             if block.parent == self._final or block.parent in kept:
                 kept[block.digest] = block
         self._executed = kept
-        height = self._final_header.height
         self._invalid = {
-            digest: invalid for digest, invalid in self._invalid.items() if invalid.block.header.height > height
+            digest: invalid
+            for digest, invalid in self._invalid.items()
+            if (parent := Hash(invalid.block.header.parent_hash)) == self._final or parent in kept
         }
 
     # --- checks -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
 from consensus.types import Digest, Token, ValidatorIndex, View
-from validator.block import header_hash
+from validator.block import Header, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError
 from validator.events import (
@@ -68,11 +68,12 @@ from validator.executor import (
     ReadBlocks,
     decode_block,
 )
-from validator.journal import JournalContent, encode_entries
+from validator.journal import JournalContent, encode_batch, encode_journal
 from validator.mempool import Mempool, Refused
 from validator.messages import (
     MAX_BLOCKS_ASKED,
     MAX_GOSSIPED_TRANSACTIONS,
+    MAX_LINKS,
     MAX_MESSAGE_BYTES,
     BlockRequest,
     BlockResponse,
@@ -87,8 +88,10 @@ from validator.messages import (
 from validator.transactions import transaction_hash
 from validator.types import Hash, Height
 
-MAX_CANDIDATES: Final = 2_048
+MAX_CANDIDATES: Final = 8_192
 """Mempool transactions offered to a block builder."""
+MAX_PROVEN_AHEAD: Final = 2 * MAX_BLOCKS_ASKED
+"""Blocks that are proved final and wait for execution, beyond which no more are asked for."""
 MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
 """Transaction bytes in one message to peers."""
 JOURNAL_REPLACED_EVERY: Final = 64
@@ -170,6 +173,8 @@ class Node:
         """Bodies of blocks that are final but not in the archive yet."""
         self._wanted: Hash | None = None
         """A block that is asked for by digest."""
+        self._reading_for: set[int] = set()
+        """Peers for which the executor reads blocks: one read a peer at a time."""
         self._sync_peer = identity.index
         self._sync_running = False
 
@@ -246,7 +251,8 @@ class Node:
             case BlockResponse(body=body):
                 self._on_block_response(sender, body)
             case FinalBlocksRequest(first=first, most=most):
-                if first >= 1 and most >= 1:
+                if first >= 1 and most >= 1 and sender not in self._reading_for:
+                    self._reading_for.add(sender)
                     self._effects.append(Run(ReadBlocks(sender, first, min(most, MAX_BLOCKS_ASKED))))
             case FinalBlocksResponse():
                 self._on_final_blocks(sender, message)
@@ -313,7 +319,7 @@ class Node:
                 self._on_verify(effect)
             case engine_border.Persist(token, records, body):
                 bodies = () if body is None else (body,)
-                self._effects.append(Append(token, encode_entries(records, bodies)))
+                self._effects.append(Append(token, encode_batch(records, bodies)))
             case engine_border.Finalized(certificate):
                 self._on_finalization(certificate)
             case _:
@@ -365,6 +371,9 @@ class Node:
         ):
             self._consensus(engine_border.BlockVerified(request.view, request.digest, False))
             return
+        if not self._tree.follows_its_parent(block):
+            self._consensus(engine_border.BlockVerified(request.view, request.digest, False))
+            return
         held = self._tree.add(block, request.body)
         if held is None:
             return  # below the final height, or no room: the engine's timeouts take care of it
@@ -412,31 +421,34 @@ class Node:
                 self._on_committed(result)
             case FinalizedInvalid():
                 self._on_divergence(result)
-            case BlocksRead(peer, bodies, certificate):
+            case BlocksRead(peer, bodies, links, certificate):
+                self._reading_for.discard(peer)
                 if bodies:
-                    self._send(peer, FinalBlocksResponse(bodies, certificate))
+                    self._send(peer, FinalBlocksResponse(bodies, links, certificate))
 
     def _on_executed(self, result: Executed) -> None:
         held = self._tree.get(result.digest)
         if held is None:
             return  # another branch became final meanwhile
-        held.state = BlockState.VALID if result.error is None else BlockState.INVALID
-        self._answer_verifications(held)
-        if held.state is BlockState.INVALID:
-            self._reject_descendants(held)
+        if result.error is not None:
+            self._reject(held)
         else:
+            held.state = BlockState.VALID
+            self._answer_verifications(held)
             for child in list(self._tree.children(held.digest)):
                 self._execute_if_ready(child)
         self._try_finalize()
         self._try_build()
 
-    def _reject_descendants(self, held: HeldBlock) -> None:
+    def _reject(self, held: HeldBlock) -> None:
+        """A block is invalid, and so is whatever builds on it."""
+        self._tree.reject(held)
+        self._answer_verifications(held)
         for child in list(self._tree.children(held.digest)):
-            child.state = BlockState.INVALID
-            self._answer_verifications(child)
-            self._reject_descendants(child)
+            self._reject(child)
 
     def _on_built(self, built: Built) -> None:
+        self.mempool.refuse(built.refused)
         held = self._tree.add(built.block, built.body)
         if held is None:
             return
@@ -516,8 +528,8 @@ class Node:
 
     def _replace_journal(self) -> None:
         """Archived blocks need no journal any more; keep the votes and bodies above them."""
-        bodies = [*self._uncommitted.values(), *(held.body for held in self._tree.held())]
-        self._effects.append(ReplaceJournal(encode_entries(self._engine.journal_snapshot(), bodies)))
+        bodies = [*self._uncommitted.values(), *(held.body for held in self._tree.held() if held.body)]
+        self._effects.append(ReplaceJournal(encode_journal(self._engine.journal_snapshot(), bodies)))
 
     def _on_divergence(self, result: FinalizedInvalid) -> None:
         self.diverged = Diverged(
@@ -549,7 +561,11 @@ class Node:
     def _next_request(self) -> PeerMessage | None:
         """What to ask for: final blocks while a finalization is out of reach, else a single block."""
         if self._target is not None:
-            return FinalBlocksRequest(self._tree.final_height + 1, MAX_BLOCKS_ASKED)
+            proven = self._tree.get(self._proven) if self._proven is not None else None
+            height = self._tree.final_height if proven is None else proven.height
+            if height - self._tree.final_height >= MAX_PROVEN_AHEAD:
+                return None  # enough to execute for now; committing goes on to ask
+            return FinalBlocksRequest(height + 1, MAX_BLOCKS_ASKED)
         if self._wanted is not None:
             is_waited_for = bool(self._verifying) or self._proposal is not None
             self._wanted = self._tree.first_missing(self._wanted) if is_waited_for else None
@@ -577,39 +593,49 @@ class Node:
         """
         if self._target is None:
             return  # what it was asked for has come another way
+        proven = self._proven
         if not self._take_final_blocks(response):
             self._fault(sender, "bad_final_blocks")
-            return
-        self._resume_after_blocks()
+        elif self._proven != proven:
+            self._resume_after_blocks()
 
     def _take_final_blocks(self, response: FinalBlocksResponse) -> bool:
-        if not 1 <= len(response.bodies) <= MAX_BLOCKS_ASKED:
+        """Hold blocks that are proved final. ``False`` where they are not."""
+        if not 1 <= len(response.bodies) <= MAX_BLOCKS_ASKED or len(response.links) > MAX_LINKS:
             return False
+        blocks = [decode_block(body) for body in response.bodies]
+        headers = [block.header for block in blocks if block is not None]
+        if len(headers) < len(blocks) or not self._are_proved([*headers, *response.links], response.certificate):
+            return False
+        newest: HeldBlock | None = None
+        for block, body in zip(blocks, response.bodies, strict=True):
+            assert block is not None
+            newest = self._tree.add(block, body) or newest
+        if newest is not None and self._tree.first_missing(newest.digest) is None and self._is_news(newest):
+            self._proven = newest.digest
+            if newest.digest == header_hash(headers[-1]) and not response.links:
+                self._certificates[newest.digest] = response.certificate
+        return True
+
+    def _is_news(self, held: HeldBlock) -> bool:
+        """Whether a proved block is above the one proved before."""
+        proven = self._tree.get(self._proven) if self._proven is not None else None
+        return proven is None or held.height > proven.height
+
+    def _are_proved(self, headers: list[Header], encoded: bytes) -> bool:
+        """Whether headers hang together, and a certificate finalises the last of them."""
         try:
-            certificate = decode_consensus(response.certificate)
+            certificate = decode_consensus(encoded)
         except MessageError:
             return False
-        parent, blocks = None, []
-        for body in response.bodies:
-            block = decode_block(body)
-            if block is None or (parent is not None and block.header.parent_hash != parent):
-                return False
-            parent = header_hash(block.header)
-            blocks.append((block, body))
-        if (
-            not isinstance(certificate, Certificate)
-            or certificate.kind != VoteKind.FINALIZE
-            or Hash(certificate.digest) != parent
-            or not verify_certificate(certificate, self._identity.validators, self._namespace)
-        ):
-            return False
-        for block, body in blocks:
-            self._tree.add(block, body)
-        digest = Hash(certificate.digest)
-        if self._tree.get(digest) is not None and self._tree.first_missing(digest) is None:
-            self._certificates[digest] = response.certificate
-            self._proven = digest
-        return True
+        digests = [header_hash(header) for header in headers]
+        return (
+            all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
+            and isinstance(certificate, Certificate)
+            and certificate.kind == VoteKind.FINALIZE
+            and Hash(certificate.digest) == digests[-1]
+            and verify_certificate(certificate, self._identity.validators, self._namespace)
+        )
 
     def _resume_after_blocks(self) -> None:
         """Blocks came: go on with whatever waited for them."""

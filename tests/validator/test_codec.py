@@ -38,7 +38,7 @@ SAMPLES: list[Any] = [
     SignedTransaction(bytes(32), bytes(64), encode(BODY)),
     HEADER,
     BlockReceipts(1, bytes(20), (RECEIPT,), (), (), 0, b""),
-    _Envelope(FinalBlocksResponse((b"body",), b"certificate")),
+    _Envelope(FinalBlocksResponse((b"body",), (), b"certificate")),
 ]
 KINDS = tuple(type(sample) for sample in SAMPLES)
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
-from tests.validator.chain import ALICE, BOB, make_genesis, schedule
+from tests.validator.chain import ALICE, BOB, USERS, make_genesis, schedule
 from tests.validator.executors import Author, chain_of, execute, wire, with_transactions
 from tests.validator.test_block import changed
 from validator.block import Block, Header, header_hash
@@ -159,6 +159,17 @@ def test_a_builder_takes_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert author.build(None, *wires).block.transactions == (wires[0],)
 
 
+def test_a_builder_tells_whom_it_had_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    author = Author()
+    poor = wire(0, user=1, value=10**37)
+    ahead = wire(5, user=2)
+    built = author.build(None, wire(0), wire(7), poor, ahead)
+    assert built.block.transactions == (wire(0),)
+    assert built.refused == (USERS[1], USERS[2]), "not one whose first transaction ran"
+    again = author.build(built.digest, wire(0))
+    assert (again.block.transactions, again.refused) == ((), ()), "what has run already is no refusal"
+
+
 def test_known_transactions_are_not_verified_again() -> None:
     """What the mempool verified is looked up by a hash that covers the signature."""
     built = Author().build(None, *BUSY)
@@ -249,10 +260,12 @@ def test_figures_of_a_final_block() -> None:
 # --- ranges for peers -----------------------------------------------------------------------------------------------
 
 
-def read(executor: Executor, first: int, most: int) -> tuple[list[int], bytes]:
+def read(executor: Executor, first: int, most: int) -> tuple[list[int], list[int], bytes]:
+    """Heights of the bodies, heights of the links, and the certificate."""
     result = executor.run(ReadBlocks(1, first, most))
     assert isinstance(result, BlocksRead)
-    return [decode(body, Block).header.height for body in result.bodies], result.certificate
+    bodies = [decode(body, Block).header.height for body in result.bodies]
+    return bodies, [header.height for header in result.links], result.certificate
 
 
 def archive_of(certified: set[int], count: int = 6) -> Author:
@@ -262,23 +275,24 @@ def archive_of(certified: set[int], count: int = 6) -> Author:
     return author
 
 
-def test_a_range_ends_in_a_block_with_a_certificate() -> None:
+def test_a_range_is_proved_by_its_last_block_or_by_headers_that_lead_to_a_certificate() -> None:
     executor = archive_of({1, 3, 4}).executor
-    assert read(executor, 1, 9) == ([1, 2, 3, 4], b"certificate 4")
-    assert read(executor, 2, 2) == ([2, 3], b"certificate 3")
-    assert read(executor, 1, 2) == ([1], b"certificate 1")
-    assert read(executor, 5, 9) == ([], b"")
-    assert read(executor, 7, 9) == ([], b"")
-    assert read(executor, 2**63, 9) == ([], b"")
+    assert read(executor, 1, 9) == ([1, 2, 3, 4], [], b"certificate 4")
+    assert read(executor, 2, 2) == ([2, 3], [], b"certificate 3")
+    assert read(executor, 1, 2) == ([1, 2], [3], b"certificate 3")
+    assert read(executor, 2, 1) == ([2], [3], b"certificate 3")
+    assert read(executor, 5, 9) == ([], [], b"")
+    assert read(executor, 7, 9) == ([], [], b"")
+    assert read(executor, 2**63, 9) == ([], [], b"")
 
 
-def test_a_range_is_bounded_in_bytes_but_reaches_its_first_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_is_bounded_in_bytes_and_still_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     executor = archive_of({3, 4, 5, 6}).executor
     monkeypatch.setattr("validator.executor.MAX_BLOCK_BYTES", 1)
-    assert read(executor, 1, 9) == ([1, 2, 3], b"certificate 3")
-    assert read(executor, 4, 9) == ([4], b"certificate 4")
-    monkeypatch.setattr("validator.executor.MAX_RANGE_BYTES", 1)
-    assert read(executor, 1, 9) == ([], b"")
+    assert read(executor, 1, 9) == ([1], [2, 3], b"certificate 3")
+    assert read(executor, 4, 9) == ([4], [], b"certificate 4")
+    monkeypatch.setattr("validator.executor.MAX_LINKS", 1)
+    assert read(executor, 1, 1) == ([], [], b"")
 
 
 # --- recovery -------------------------------------------------------------------------------------------------------

@@ -121,3 +121,18 @@ def test_offering_changes_nothing() -> None:
     pool = filled(wire(0, 0), wire(1, 0))
     assert offered(pool) == offered(pool)
     assert len(pool) == 2
+
+
+# --- senders that cannot pay ------------------------------------------------------------------------------------------
+
+
+def test_refused_senders_come_after_all_others_for_a_while() -> None:
+    pool = filled(wire(user=0), wire(user=1, tip=9))
+    assert offered(pool) == [(1, 0), (0, 0)]
+    pool.refuse([USERS[1]])
+    assert offered(pool) == [(0, 0), (1, 0)]
+    pool.settle([], {USERS[1]: 0}, 1)
+    assert offered(pool) == [(1, 0), (0, 0)], "its account changed"
+    pool.refuse([USERS[1]])
+    pool.settle([], {}, 2 + module.MAX_BLOCKS_REFUSED)
+    assert offered(pool) == [(1, 0), (0, 0)], "some blocks have passed"

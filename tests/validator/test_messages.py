@@ -29,7 +29,7 @@ MESSAGES: list[tuple[PeerMessage, list[object]]] = [
     (BlockRequest(b"digest"), [3, b"digest"]),
     (BlockResponse(b"body"), [4, b"body"]),
     (FinalBlocksRequest(2**64 - 1, 5), [5, 2**64 - 1, 5]),
-    (FinalBlocksResponse((b"a", b"b"), b"certificate"), [6, [b"a", b"b"], b"certificate"]),
+    (FinalBlocksResponse((b"a", b"b"), (), b"certificate"), [6, [b"a", b"b"], [], b"certificate"]),
 ]
 
 

@@ -7,17 +7,20 @@ from itertools import count
 import msgspec
 import pytest
 
-from consensus.messages import Proposal
+from consensus.messages import Certificate, Proposal, Vote, VoteKind, vote_signing_bytes
+from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
+from consensus.types import Digest
 from tests.validator.chain import ACTOR, ALICE, schedule
 from tests.validator.executors import wire
 from tests.validator.network import Network, WatchedMachine, consensus_message, ed25519, peer_message
 from validator import node as node_module
-from validator.block import Block
+from validator.block import Block, header_hash
 from validator.codec import decode, encode
 from validator.events import Append, BlockFinal, Diverged, Effect, Message, PeerFault, ReplaceJournal, Send, Timeout
-from validator.journal import encode_entries
+from validator.journal import encode_batch
 from validator.messages import (
+    MAX_BLOCKS_ASKED,
     BlockRequest,
     BlockResponse,
     ConsensusMessage,
@@ -249,7 +252,7 @@ def test_what_peers_send_wrongly_is_dropped() -> None:
     assert faults(network, 0, encode_message(TransactionsMessage((b"junk",)))) == []
     assert faults(network, 0, encode_message(BlockResponse(b"junk"))) == ["bad_block"]
     assert faults(network, 0, encode_message(BlockResponse(block.block))) == [], "late is not wrong"
-    assert faults(network, 0, encode_message(FinalBlocksResponse((block.block,), block.certificate))) == []
+    assert faults(network, 0, encode_message(FinalBlocksResponse((block.block,), (), block.certificate))) == []
     for request in (BlockRequest(b"x"), FinalBlocksRequest(0, 5), FinalBlocksRequest(1, 0), FinalBlocksRequest(-1, 5)):
         assert network.validator(0).node.handle(Message(1, encode_message(request))) == []
     network.run_to(6)
@@ -269,21 +272,141 @@ def test_ranges_that_prove_nothing_are_refused() -> None:
     )
     network.run_until(lambda: network.validator(3).node._target is not None)
     wrong = [
-        FinalBlocksResponse((), certificates[0]),
-        FinalBlocksResponse(bodies, b""),
-        FinalBlocksResponse(bodies, certificates[5]),
-        FinalBlocksResponse(bodies[:3] + bodies[4:], certificates[6]),
-        FinalBlocksResponse((*bodies[:6], b"junk"), certificates[6]),
-        FinalBlocksResponse(bodies[::-1], certificates[0]),
-        FinalBlocksResponse(bodies * 10, certificates[6]),
+        FinalBlocksResponse((), (), certificates[0]),
+        FinalBlocksResponse(bodies, (), b""),
+        FinalBlocksResponse(bodies, (), certificates[5]),
+        FinalBlocksResponse(bodies[:3] + bodies[4:], (), certificates[6]),
+        FinalBlocksResponse((*bodies[:6], b"junk"), (), certificates[6]),
+        FinalBlocksResponse(bodies[::-1], (), certificates[0]),
+        FinalBlocksResponse(bodies * 10, (), certificates[6]),
     ]
     for response in wrong:
         assert faults(network, 3, encode_message(response)) == ["bad_final_blocks"]
     assert network.height(3) == 0
-    network.machines[3].receive(2, encode_message(FinalBlocksResponse(bodies, certificates[6])))
+    network.machines[3].receive(2, encode_message(FinalBlocksResponse(bodies, (), certificates[6])))
     assert network.effects_of(PeerFault, 3) == []
     network.tap = lambda _sender, _target, payload: payload
     network.run_to(8)
+    network.require_one_chain()
+
+
+def without_finalize(_sender: int, _target: int, payload: bytes) -> bytes | None:
+    """Nobody's word about finality arrives."""
+    message = peer_message(payload)
+    if isinstance(message, ConsensusMessage):
+        said = decode_consensus(message.payload)
+        if isinstance(said, Vote | Certificate) and said.kind == VoteKind.FINALIZE:
+            return None
+    return payload
+
+
+def test_a_long_line_that_one_finalization_covers_is_caught_up_with() -> None:
+    """No block among the first sixty-four has a certificate of its own."""
+    network = Network(cut={3}, tap=without_finalize).start()
+    network.run_until(lambda: network.validator(0).node.view > 3 * MAX_BLOCKS_ASKED)
+    assert network.heights()[:3] == [0, 0, 0]
+    network.tap = lambda _sender, _target, payload: payload
+    network.run_until(lambda: network.height(0) > MAX_BLOCKS_ASKED)
+    archive = network.validator(0).executor.archive
+    covered = [archive.get(height) for height in range(1, MAX_BLOCKS_ASKED + 1)]
+    assert not any(item.certificate for item in covered if item is not None)
+    network.cut.clear()
+    network.run_to(network.height(0) + 5)
+    network.require_one_chain()
+
+
+def test_links_that_do_not_lead_to_the_certificate_prove_nothing() -> None:
+    network = Network(cut={3}).start()
+    network.run_to(8, 0, 1, 2)
+    archive = network.validator(0).executor.archive
+    blocks = [archive.block(height) for height in range(1, 8)]
+    headers = [block.header for block in blocks if block is not None]
+    stored = [archive.get(height) for height in (1, 5)]
+    assert stored[0] is not None and stored[1] is not None
+    body, certificate = stored[0].block, stored[1].certificate
+    network.cut.clear()
+    network.tap = lambda _sender, _target, payload: (
+        None if isinstance(peer_message(payload), FinalBlocksResponse) else payload
+    )
+    network.run_until(lambda: network.validator(3).node._target is not None)
+    for links in (headers[1:4], headers[2:5], (headers[1], *headers[3:5]), headers[1:6]):
+        wrong = FinalBlocksResponse((body,), tuple(links), certificate)
+        assert faults(network, 3, encode_message(wrong)) == ["bad_final_blocks"]
+    network.machines[3].receive(1, encode_message(FinalBlocksResponse((body,), tuple(headers[1:5]), certificate)))
+    assert network.effects_of(PeerFault, 3) == []
+    network.run_to(1, 3)
+
+
+def test_catching_up_asks_for_each_block_about_once() -> None:
+    network = Network(cut={3}).start()
+    network.run_to(300, 0, 1, 2, limit_ms=120_000)
+    network.cut.clear()
+    fetched = 0
+
+    def count(_sender: int, target: int, payload: bytes) -> bytes:
+        nonlocal fetched
+        message = peer_message(payload)
+        if isinstance(message, FinalBlocksResponse):
+            assert target == 3
+            fetched += len(message.bodies)
+        return payload
+
+    network.tap = count
+    network.run_to(300, 3)
+    assert fetched < 450
+
+
+# --- leaders that flood the tree --------------------------------------------------------------------------------------
+
+
+def lying(network: Network, liar: int) -> None:
+    """Have a leader's proposals replaced by blocks of an absurd height on the right parent."""
+    signer = network.scheme.signer(bytes([liar + 1]) * 32)
+
+    def replace(sender: int, _target: int, payload: bytes) -> bytes:
+        message = peer_message(payload)
+        if sender != liar or not isinstance(message, ConsensusMessage):
+            return payload
+        proposal = decode_consensus(message.payload)
+        if not isinstance(proposal, Proposal):
+            return payload
+        block = decode(proposal.body, Block)
+        header = msgspec.structs.replace(block.header, height=2**60 + block.header.view)
+        digest = Digest(header_hash(header))
+        signed = vote_signing_bytes(
+            network.genesis.chain_id.encode(), VoteKind.NOTARIZE, proposal.view, proposal.parent_view, digest
+        )
+        vote = msgspec.structs.replace(proposal.vote, digest=digest, signature=signer.sign(signed))
+        body = encode(msgspec.structs.replace(block, header=header))
+        return encode_message(
+            ConsensusMessage(encode_consensus(msgspec.structs.replace(proposal, digest=digest, body=body, vote=vote)))
+        )
+
+    network.tap = replace
+
+
+def test_a_leader_that_lies_about_heights_fills_nobodys_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("validator.block_tree.MAX_HELD_BLOCKS", 16)
+    network = Network()
+    lying(network, 1)
+    network.start()
+    network.run_until(lambda: network.validator(0).node.view > 200, limit_ms=120_000)
+    network.run_to(60, 0, 2, 3, limit_ms=120_000)
+    assert len(network.validator(0).node._tree.held()) < 8
+    assert len(network.validator(0).executor._invalid) < 8
+
+
+def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("validator.block_tree.MAX_HELD_BLOCKS", 40)
+    network = Network(cut={3}).start()
+    network.run_to(150, 0, 1, 2, limit_ms=120_000)
+    network.cut.clear()
+    network.tap = lambda _sender, target, payload: (
+        None if target == 3 and isinstance(peer_message(payload), FinalBlocksResponse) else payload
+    )
+    network.run_to(260, 0, 1, 2, limit_ms=120_000)  # what is proposed meanwhile fills the latecomer's tree
+    network.tap = lambda _sender, _target, payload: payload
+    network.run_to(265, limit_ms=120_000)
     network.require_one_chain()
 
 
@@ -357,7 +480,7 @@ def test_who_crashes_all_the_time_never_votes_twice() -> None:
 
 def test_a_journal_that_forgets_its_votes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: a journal of bodies only; who restarts from it votes anew."""
-    monkeypatch.setattr(node_module, "encode_entries", lambda _records, bodies: encode_entries((), bodies))
+    monkeypatch.setattr(node_module, "encode_batch", lambda _records, bodies: encode_batch((), bodies))
     with pytest.raises(AssertionError, match="a double vote"):
         crash_all_the_time()
 
