@@ -145,7 +145,9 @@ def _waiting(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
 def _epoch_ratio(migrating: int) -> float:
     """Short epochs, so that the benchmark reaches several of them; as many timers migrate into each."""
     length, epochs = 50, 4
-    parameters = Parameters(epoch_length=length, ring_buffer_size=length, epoch_horizon=2, max_timers_per_actor=LOTS)
+    parameters = Parameters(
+        epoch_length=length, ring_buffer_size=length, epoch_horizon=2, max_timers_per_actor=LOTS, max_basefee=10**7
+    )
     chain = BenchmarkChain(parameters, actors(1_000))
     try:
         chain.fill(_due(range(1, epochs * length + 2), FIRES, HEAVY, HEAVY_GAS, tip=1_000))

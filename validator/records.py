@@ -44,6 +44,8 @@ FIRES: Final = b"f"
 GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
+DEFAULT_HANDLER: Final = "handle_timer"
+"""What a fire calls where the timer names no handler (SPEC §4)."""
 
 
 class Account(NamedTuple):
@@ -263,15 +265,35 @@ def _decode_message(data: bytes) -> QueuedMessage:
 
 
 def _encode_timer(record: Timer) -> bytes:
-    *plain, max_fee, priority, cap, default_fee, scheduled_at = record
-    fees = [_pack_optional(value) for value in (max_fee, priority, cap, default_fee)]
-    return encode((*plain, *fees, scheduled_at))
+    """Without the id, which the key says, and without what is the rule: the actor pays, the default handler runs."""
+    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at = record
+    named = None if handler == DEFAULT_HANDLER else handler
+    paying = None if payer == actor else payer
+    packed = [_pack_optional(value) for value in fees]
+    return encode((actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at))
 
 
 def _decode_timer(data: bytes) -> Timer:
-    *plain, max_fee, priority, cap, default_fee, scheduled_at = msgspec.msgpack.decode(data)
-    fees = [_unpack_optional(value) for value in (max_fee, priority, cap, default_fee)]
-    return Timer._make((*plain, *fees, scheduled_at))
+    """A timer whose id is still to be said, by the key."""
+    actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at = (
+        msgspec.msgpack.decode(data)
+    )
+    return Timer(
+        TimerId(b""),
+        actor,
+        trigger,
+        sequence,
+        DEFAULT_HANDLER if named is None else named,
+        payload,
+        actor if paying is None else paying,
+        gas_limit,
+        expires_at,
+        _unpack_optional(packed[0]),
+        _unpack_optional(packed[1]),
+        _unpack_optional(packed[2]),
+        _unpack_optional(packed[3]),
+        scheduled_at,
+    )
 
 
 def _decode_fires(data: bytes) -> Fires:
@@ -313,4 +335,5 @@ def encode_record(key: bytes, record: Any) -> bytes:
 
 def decode_record(key: bytes, value: bytes) -> Any:
     """The record that a key's value holds."""
-    return _CODECS[key[:1]][1](value)
+    record = _CODECS[key[:1]][1](value)
+    return record._replace(timer_id=TimerId(key[1:])) if key[:1] == TIMER else record

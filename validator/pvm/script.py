@@ -13,7 +13,8 @@ from typing import Any, Final
 from validator.errors import BadScript, Rejection, ScriptFailed
 from validator.host import HandlerContext
 from validator.pvm import script_json
-from validator.scheduler.scheduling import DEFAULT_HANDLER, TIERS, ScheduleRequest
+from validator.records import DEFAULT_HANDLER
+from validator.scheduler.scheduling import TIERS, ScheduleRequest
 from validator.types import HEX_DIGITS, Address, parse_address, parse_timer_id
 
 Operation = Callable[[HandlerContext], None]

@@ -14,9 +14,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from validator.params import Parameters
 from validator.records import Timer
+from validator.scheduler import kernels
 from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.rows import ROW, Rows
 from validator.types import Hash
@@ -26,16 +28,20 @@ LEAST_DROPPED: Final = 64
 
 
 class Bag:
-    """Rows in no order, in one packed buffer; a sorted copy is made when they are first taken out by height."""
+    """Rows in no order, in one packed buffer; they are counted out by height when they are first asked for by
+    height."""
 
-    __slots__ = ("_changed", "_data", "_removed", "_sorted")
+    __slots__ = ("_by_height", "_changed", "_data", "_first", "_removed", "_sorted_count")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._removed: set[int] = set()
         self._changed: dict[int, bytes] = {}
         """Rows that stand for the ones in the buffer with the same sequence number."""
-        self._sorted: Rows | None = None
+        self._by_height: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+        """Where each height's rows begin among the positions in the order of heights, and those positions."""
+        self._first = 0
+        self._sorted_count = 0
 
     def __len__(self) -> int:
         return len(self._data) // ROW.itemsize - len(self._removed)
@@ -47,12 +53,7 @@ class Bag:
             self._changed[sequence] = packed
         else:
             self._data += packed
-            self._sorted = None
-
-    def add_all(self, rows: Rows) -> None:
-        """Put rows in, none of which was ever here."""
-        self._data += rows.tobytes()
-        self._sorted = None
+            self._by_height = None
 
     def change(self, packed: bytes, sequence: int) -> None:
         """Replace a row that is here."""
@@ -66,23 +67,25 @@ class Bag:
             self._data = bytearray(rows.tobytes())
             self._removed.clear()
             self._changed.clear()
-            self._sorted = None
+            self._by_height = None
 
     def rows(self) -> Rows:
         """A copy of what is in it, by ``(trigger_height, sequence)``."""
-        return self._living(self._in_order())
+        rows = np.frombuffer(bytes(self._data), ROW)
+        return self._living(rows[np.lexsort((rows["sequence"], rows["trigger"]))])
 
     def rows_at(self, height: int) -> Rows:
         """A copy of the rows with this trigger height, by sequence number."""
-        ordered = self._in_order()
-        first, end = np.searchsorted(ordered["trigger"], np.array([height, height + 1], np.uint64))
-        return self._living(ordered[first:end])
-
-    def _in_order(self) -> Rows:
-        if self._sorted is None:
-            rows = np.frombuffer(bytes(self._data), ROW)
-            self._sorted = rows[np.lexsort((rows["sequence"], rows["trigger"]))]
-        return self._sorted
+        if self._by_height is None or self._sorted_count != len(self._data):
+            rows = np.frombuffer(self._data, ROW)
+            self._first, starts, order = kernels.by_height(rows)
+            self._by_height, self._sorted_count = (starts, order), len(self._data)
+        starts, order = self._by_height
+        bucket = height - int(self._first)
+        if not 0 <= bucket < len(starts) - 1:
+            return np.zeros(0, ROW)
+        chosen = np.frombuffer(self._data, ROW)[order[starts[bucket] : starts[bucket + 1]]]
+        return self._living(chosen[np.argsort(chosen["sequence"], kind="stable")])
 
     def _living(self, rows: Rows) -> Rows:
         if self._removed:
@@ -106,63 +109,64 @@ class Calendar:
         self._epoch = 0
 
     def add(self, timer: Timer, row: Rows) -> None:
-        if self.is_beyond(timer):
-            self._overflow.add(row)
+        if self._is_far(timer):
+            self._overflow.add(row, self._part_of(timer))
         else:
             self._bag_of(timer).add(row.tobytes(), timer.sequence)
 
     def change(self, timer: Timer, row: Rows) -> None:
-        if self.is_beyond(timer):
-            self._overflow.change(row)
+        if self._is_far(timer):
+            self._overflow.change(row, self._part_of(timer))
         else:
             self._bag_of(timer).change(row.tobytes(), timer.sequence)
 
     def remove(self, timer: Timer) -> None:
-        if self.is_beyond(timer):
-            self._overflow.remove(timer.trigger_height, timer.sequence)
+        if self._is_far(timer):
+            self._overflow.remove(timer.trigger_height, timer.sequence, self._part_of(timer))
         else:
             self._bag_of(timer).remove(timer.sequence)
 
     def is_beyond(self, timer: Timer) -> bool:
-        """Whether a timer is in the overflow tree: out of the ring's reach when scheduled, and beyond the horizon
-        now."""
-        p = self._parameters
-        return (
-            timer.trigger_height // p.epoch_length > self._epoch + p.epoch_horizon
-            and timer.trigger_height >= timer.scheduled_at + p.ring_buffer_size
-        )
+        """Whether a timer is in the Merkleized tree: scheduled beyond the horizon, and beyond it still."""
+        return self._is_far(timer) and self._part_of(timer) is None
 
     def overflow_root(self) -> Hash | None:
         """The overflow tree's root, ``None`` where the tree is empty."""
-        return self._overflow.root() if len(self._overflow) else None
+        return self._overflow.root()
 
-    def enter(self, epoch: int) -> None:
-        """Maintenance (SPEC §5): an epoch begins; what is within the horizon now moves from the tree to its epoch's
-        bag."""
-        self._epoch = epoch
-        last = epoch + self._parameters.epoch_horizon
-        rows = self._overflow.take_below((last + 1) * self._parameters.epoch_length)
-        if len(rows):
-            self._epochs.setdefault(last, Bag()).add_all(rows)
-
-    def leave(self) -> None:
-        """Undo :meth:`enter`. Until an epoch is within the horizon its bag holds nothing, so all it holds came from
-        there."""
-        bag = self._epochs.pop(self._epoch + self._parameters.epoch_horizon, None)
-        self._epoch -= 1
-        if bag is not None:
-            rows = bag.rows()
-            for position in range(len(rows)):
-                self._overflow.add(rows[position : position + 1])
+    # --- maintenance --------------------------------------------------------------------------------------------------
 
     def start_at(self, height: int) -> None:
         """Stand at a block, before anything is in it."""
         self._epoch = height // self._parameters.epoch_length
 
+    def enter(self, epoch: int) -> None:
+        """An epoch begins (SPEC §5): the one that comes within the horizon with it leaves the tree."""
+        self._epoch = epoch
+        last = epoch + self._parameters.epoch_horizon
+        self._overflow.cut_off(last, (last + 1) * self._parameters.epoch_length)
+
+    def leave(self) -> None:
+        """Undo :meth:`enter`."""
+        self._overflow.put_back(self._epoch + self._parameters.epoch_horizon)
+        self._epoch -= 1
+
+    def forget_until(self, height: int) -> None:
+        """Let go of what was for heights up to this one; nothing of it will be asked for again."""
+        self._ring.pop(height, None)
+        if (height + 1) % self._parameters.epoch_length == 0:
+            epoch = height // self._parameters.epoch_length
+            self._epochs.pop(epoch, None)
+            self._overflow.drop(epoch)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
     def rows_at(self, height: int) -> Rows:
         """A copy of the rows with this trigger height, by sequence number."""
-        bags = (self._ring.get(height), self._epochs.get(height // self._parameters.epoch_length))
-        parts = [bag.rows_at(height) for bag in bags if bag is not None]
+        epoch = height // self._parameters.epoch_length
+        parts = [bag.rows_at(height) for bag in (self._ring.get(height), self._epochs.get(epoch)) if bag is not None]
+        parts.append(self._overflow.rows_at(epoch, height))
+        parts = [part for part in parts if len(part)]
         if len(parts) == 1:
             return parts[0]
         both: Rows = np.concatenate([np.zeros(0, ROW), *parts])
@@ -171,17 +175,25 @@ class Calendar:
     def rows(self) -> Rows:
         """A copy of all rows, by ``(trigger_height, sequence)``."""
         parts = [bag.rows() for bag in (*self._ring.values(), *self._epochs.values())]
-        parts.append(self._overflow.rows())
+        parts.extend(self._overflow.rows(part) for part in (None, *self._overflow.parts()))
         both: Rows = np.concatenate([np.zeros(0, ROW), *parts])
         return both[np.lexsort((both["sequence"], both["trigger"]))]
 
-    def forget_until(self, height: int) -> None:
-        """Let go of what was for heights up to this one; nothing of it will be asked for again."""
-        for past in [at for at in self._ring if at <= height]:
-            del self._ring[past]
-        current = (height + 1) // self._parameters.epoch_length
-        for epoch in [number for number in self._epochs if number < current]:
-            del self._epochs[epoch]
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _is_far(self, timer: Timer) -> bool:
+        """Whether a timer was beyond the horizon when it was scheduled."""
+        p = self._parameters
+        horizon = timer.scheduled_at // p.epoch_length + p.epoch_horizon
+        return (
+            timer.trigger_height // p.epoch_length > horizon
+            and timer.trigger_height >= timer.scheduled_at + p.ring_buffer_size
+        )
+
+    def _part_of(self, timer: Timer) -> int | None:
+        """Where such a timer is now: in the part of its epoch, or still in the tree."""
+        epoch = timer.trigger_height // self._parameters.epoch_length
+        return epoch if epoch <= self._epoch + self._parameters.epoch_horizon else None
 
     def _bag_of(self, timer: Timer) -> Bag:
         p = self._parameters

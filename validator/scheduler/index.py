@@ -234,7 +234,7 @@ class SchedulerIndex:
         """The first block that prices timers."""
         return self._genesis.parameters.activation_height + 1
 
-    # --- agents ---------------------------------------------------------------------------------------------------------
+    # --- agents -----------------------------------------------------------------------------------------------------
 
     def has_agent(self, actor: Address) -> bool:
         """Whether an actor has a bidding agent of its own."""

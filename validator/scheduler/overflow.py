@@ -11,6 +11,10 @@ its first eight bytes. Integers are big-endian.
 
 Nodes are packed records beside their rows; the walks are compiled. Hashes that a change made stale are worked out anew
 together, children first, when the root is asked for: once a block, whatever it changed.
+
+When an epoch comes within the horizon, its timers are cut off as a tree of their own (a *part*), by one walk down,
+however many they are. They need no hashes any more, and each block of the epoch finds its own among them by another
+walk.
 """
 
 from __future__ import annotations
@@ -38,7 +42,6 @@ NODE: Final = np.dtype(
 )
 NO_NODE: Final = -1
 NO_CHILD: Final = bytes(32)
-EMPTY_ROOT: Final = Hash(bytes(32))
 LEAST_CAPACITY: Final = 64
 DEEPEST: Final = 4_096
 """No path is longer; a treap of a billion nodes with honest priorities has paths of about a hundred."""
@@ -52,68 +55,92 @@ _compiled: Final = njit(cache=True, nogil=True)
 
 
 class OverflowTree:
-    """Rows by ``(trigger_height, sequence)``, with a Merkle root."""
+    """Rows by ``(trigger_height, sequence)``: the Merkleized tree, and the parts that were cut off it."""
 
     def __init__(self) -> None:
         self._nodes = np.zeros(LEAST_CAPACITY, NODE)
         self._rows: Rows = np.zeros(LEAST_CAPACITY, ROW)
         self._hashes = bytearray(32 * LEAST_CAPACITY)
         self._free: list[int] = list(range(LEAST_CAPACITY - 1, -1, -1))
-        self._root = NO_NODE
         self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        """Of all nodes in use."""
+        self._roots: dict[int | None, int] = {}
+        """By part; ``None`` is the Merkleized tree."""
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
-    def add(self, row: Rows) -> None:
-        """Put a row in; its key must not be there."""
+    def add(self, row: Rows, part: int | None = None) -> None:
+        """Put a row into a part; its key must not be there."""
         node = self._take_node()
         trigger, sequence = int(row["trigger"][0]), int(row["sequence"][0])
         self._rows[node : node + 1] = row
         self._nodes[node] = (trigger, sequence, _priority(trigger, sequence), NO_NODE, NO_NODE, 1, 0)
-        self._root = int(_insert(self._nodes, self._root, node))
+        self._set_root(part, int(_insert(self._nodes, self._root_of(part), node)))
         self._count += 1
 
-    def remove(self, trigger: int, sequence: int) -> None:
-        """Take a row out; it must be there."""
-        self._root, node = (int(n) for n in _delete(self._nodes, self._root, np.uint64(trigger), np.uint64(sequence)))
+    def remove(self, trigger: int, sequence: int, part: int | None = None) -> None:
+        """Take a row out of a part; it must be there."""
+        root, node = _delete(self._nodes, self._root_of(part), np.uint64(trigger), np.uint64(sequence))
         assert node != NO_NODE, "a timer beyond the horizon has a node"
-        self._free.append(node)
+        self._set_root(part, int(root))
+        self._free.append(int(node))
         self._count -= 1
 
-    def change(self, row: Rows) -> None:
-        """Replace a row that is there; what its node's hash covers stays."""
-        node = int(_find(self._nodes, self._root, row["trigger"][0], row["sequence"][0]))
+    def change(self, row: Rows, part: int | None = None) -> None:
+        """Replace a row of a part; what its node's hash covers stays."""
+        node = int(_find(self._nodes, self._root_of(part), row["trigger"][0], row["sequence"][0]))
         assert node != NO_NODE, "a timer beyond the horizon has a node"
         self._rows[node : node + 1] = row
 
-    def take_below(self, trigger: int) -> Rows:
-        """Take out every row whose trigger height is below ``trigger``, and return them in order."""
-        taken, self._root = (int(n) for n in _split(self._nodes, self._root, np.uint64(trigger), np.uint64(0)))
-        nodes = self._walk(taken)
+    def cut_off(self, part: int, below: int) -> None:
+        """Make a part of every row of the tree whose trigger height is below ``below``."""
+        low, high = _split(self._nodes, self._root_of(None), np.uint64(below), np.uint64(0))
+        self._set_root(part, int(low))
+        self._set_root(None, int(high))
+
+    def put_back(self, part: int) -> None:
+        """Undo :meth:`cut_off`."""
+        low, high = self._root_of(part), self._root_of(None)
+        self._set_root(None, int(_join(self._nodes, low, high)))
+        self._set_root(part, NO_NODE)
+
+    def drop(self, part: int) -> None:
+        """Forget a part with all its rows."""
+        nodes = self._walk(self._root_of(part))
         self._free.extend(nodes.tolist())
         self._count -= len(nodes)
-        rows: Rows = self._rows[nodes]
-        return rows
+        self._set_root(part, NO_NODE)
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def rows(self) -> Rows:
-        """A copy of all rows, in order."""
-        rows: Rows = self._rows[self._walk(self._root)]
+    def rows(self, part: int | None = None) -> Rows:
+        """A copy of a part's rows, in order."""
+        rows: Rows = self._rows[self._walk(self._root_of(part))]
         return rows
 
-    def root(self) -> Hash:
-        """The Merkle root; 32 zero bytes where the tree is empty."""
-        if self._root == NO_NODE:
-            return EMPTY_ROOT
+    def parts(self) -> list[int]:
+        """The parts that hold anything, ascending."""
+        return sorted(part for part in self._roots if part is not None)
+
+    def rows_at(self, part: int, height: int) -> Rows:
+        """A copy of a part's rows with this trigger height, in order."""
+        low, rest = _split(self._nodes, self._root_of(part), np.uint64(height), np.uint64(0))
+        middle, high = _split(self._nodes, rest, np.uint64(height + 1), np.uint64(0))
+        rows: Rows = self._rows[self._walk(int(middle))]
+        joined = _join(self._nodes, _join(self._nodes, low, middle), high)
+        self._set_root(part, int(joined))
+        return rows
+
+    def root(self) -> Hash | None:
+        """The tree's Merkle root, ``None`` where the tree is empty."""
+        top = self._root_of(None)
+        if top == NO_NODE:
+            return None
         stale = np.empty(self._count, np.int64)
-        for node in stale[: _stale_nodes(self._nodes, self._root, stale)].tolist():
+        for node in stale[: _stale_nodes(self._nodes, top, stale)].tolist():
             self._hashes[32 * node : 32 * node + 32] = self._node_hash(node)
             self._nodes["stale"][node] = 0
-        return Hash(self._hash_of(self._root))
+        return Hash(self._hash_of(top))
 
     # --- parts ------------------------------------------------------------------------------------------------------
 
@@ -130,6 +157,15 @@ class OverflowTree:
         found = np.empty(self._count, np.int64)
         return found[: _in_order(self._nodes, root, found)]
 
+    def _root_of(self, part: int | None) -> int:
+        return self._roots.get(part, NO_NODE)
+
+    def _set_root(self, part: int | None, root: int) -> None:
+        if root == NO_NODE:
+            self._roots.pop(part, None)
+        else:
+            self._roots[part] = root
+
     def _take_node(self) -> int:
         if not self._free:
             capacity = len(self._nodes)
@@ -145,7 +181,7 @@ def _priority(trigger: int, sequence: int) -> int:
     return int.from_bytes(blake3(_PRIORITY_TAG + _KEY.pack(trigger, sequence)).digest(length=8), "big")
 
 
-# --- compiled walks -----------------------------------------------------------------------------------------------------
+# --- compiled walks -------------------------------------------------------------------------------------------------
 
 
 @_compiled

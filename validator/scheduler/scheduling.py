@@ -12,11 +12,10 @@ from typing import Final
 from validator.codec import keccak256
 from validator.errors import Rejection
 from validator.params import Parameters
-from validator.records import Timer
+from validator.records import DEFAULT_HANDLER, Timer
 from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_reserved
 from validator.world import World
 
-DEFAULT_HANDLER: Final = "handle_timer"
 LONGEST_HANDLER_BYTES: Final = 256
 TIERS: Final = ("economy", "standard", "fast", "urgent")
 
