@@ -63,7 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def derive(self, parent: Node, step: int, batch: dict[bytes, bytes | None]) -> Node:
         view = parent.view.derive(Height(parent.view.height + step), batch)
-        node = Node(view, parent.model.apply(batch), parent)
+        node = Node(view, parent.model.apply(batch, view.height), parent)
         assert view.root == node.model.root
         return node
 
