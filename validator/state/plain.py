@@ -276,7 +276,8 @@ class PlainEngine:
             self._replace(entry.key, (position, entry.value))
             if entry.previous != NO_POSITION:
                 self._gone.append(entry.previous)
-            self._leaves.append(entry_hash(encoded))
+            if position >= self._first_position:
+                self._leaves.append(entry_hash(encoded))
             cursor = end
         for at in range(cursor, len(section), POSITION.size):
             (position,) = POSITION.unpack_from(section, at)
