@@ -1,9 +1,10 @@
 """The border between the store and what holds one state in memory.
 
 An :class:`Engine` stands at one state: it answers reads, moves to a child state in place (:meth:`Engine.apply`), and
-back (:meth:`Engine.undo`). The store moves it along the tree of views. Two engines exist, which give the same bytes for the
-same calls: :class:`validator.state.plain.PlainEngine`, dictionaries in plain Python, quick to start and good for states
-of up to some hundred thousand keys; and :class:`validator.state.packed.PackedEngine`, arrays and compiled kernels.
+back (:meth:`Engine.undo`). The store moves it along the tree of views. Two engines exist, which give the same bytes
+for the same calls: :class:`validator.state.plain.PlainEngine`, dictionaries in plain Python, quick to start and good
+for states of up to some hundred thousand keys; and :class:`validator.state.packed.PackedEngine`, arrays and compiled
+kernels.
 
 What a block does to the state (:meth:`Engine.apply`), in this order:
 

@@ -1,9 +1,11 @@
 """Compiled loops of the packed engine: BLAKE3 over many messages at once, the ordered index, records, the tree.
 
-Everything here works on plain arrays and knows nothing of blocks or views; :mod:`validator.state.packed` holds the arrays
-and says what is done with them. The functions are compiled by numba when they are first called, which takes some
-seconds in all; nothing is written to disk. There is no interpreted fallback: where numba is missing, the plain engine
-(:mod:`validator.state.plain`) does the same work with the same results, and the tests hold one against the other.
+Everything here works on plain arrays and knows nothing of blocks or views; :mod:`validator.state.packed` holds the
+arrays and says what is done with them. The functions are compiled by numba when they are first called, which takes some
+ten seconds in all, and kept beside this file, or else in the user's cache, where that can be written to. That is safe
+because all of them stand in this one file, whose time and size decide whether what was kept still counts. There is no
+interpreted fallback: where numba is missing, the plain engine (:mod:`validator.state.plain`) does the same work with
+the same results, and the tests hold one against the other.
 
 *Hashing.* Messages of up to 1,024 bytes (one BLAKE3 chunk) begin at word borders and are filled up with zeros to whole
 blocks. Sixteen at a time are hashed, a message a lane: inner loops of exactly 16 trips over rows of 16 words, which the
@@ -13,8 +15,8 @@ compiler turns into vector instructions.
 for, and never with a gap between that place and the key. So it is found like in a hash table with linear probing, and
 its neighbours in the ring are its neighbours in the array. Keys whose 8 bytes are equal are ordered by the whole hash.
 
-*Records.* Each live key has a slot, and each slot a record in the arena, in units of 8 bytes: position (48 bits), length of
-the key (16), length of the value (32), key, value. Freed records are kept in lists by size.
+*Records.* Each live key has a slot, and each slot a record in the arena, in units of 8 bytes: position (48 bits),
+length of the key (16), length of the value (32), key, value. Freed records are kept in lists by size.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = np.ndarray[Any, Any]
+Int = Any
+"""An integer whose width numba decides."""
 
 LANES: Final = 16
 BLOCK_BYTES: Final = 64
@@ -75,8 +79,11 @@ DELETE: Final = 3
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function when it is first called."""
-    return cast(Function, numba.njit(function, nogil=True))
+    """Compile a function when it is first called, or take it from where an earlier process has left it."""
+    try:
+        return cast(Function, numba.njit(function, nogil=True, cache=True))
+    except RuntimeError:  # neither the folder of this file nor the user's cache can be written to
+        return cast(Function, numba.njit(function, nogil=True))
 
 
 class Arrays(NamedTuple):
@@ -111,7 +118,7 @@ class Arrays(NamedTuple):
     lanes: Array
     """Scratch of the hash: state, message and chaining value by lane, u32[48, 16]."""
     scratch: Array
-    """A message of one key and its hash, as bytes."""
+    """A block of one key and its hash, as bytes."""
 
 
 _IV: Final = np.array(
@@ -129,6 +136,19 @@ def _schedule() -> Array:
 
 
 _SCHEDULE: Final = _schedule()
+_CORNERS: Final = np.array(
+    [
+        [0, 4, 8, 12],
+        [1, 5, 9, 13],
+        [2, 6, 10, 14],
+        [3, 7, 11, 15],
+        [0, 5, 10, 15],
+        [1, 6, 11, 12],
+        [2, 7, 8, 13],
+        [3, 4, 9, 14],
+    ]
+)
+"""The words of the state that each step of a round mixes."""
 _KEYED: Final = 16
 _CHUNK_START: Final = 1
 _CHUNK_END: Final = 2
@@ -139,7 +159,7 @@ _ROOT: Final = 8
 
 
 @compiled
-def _mix(lanes: Array, a: int, b: int, c: int, d: int, x: int, y: int) -> None:
+def _mix(lanes: Array, a: Int, b: Int, c: Int, d: Int, x: Int, y: Int) -> None:
     """The quarter round on four rows of 16 lanes; rows 16 to 31 hold the message."""
     for lane in range(16):
         va = np.uint32(lanes[a, lane] + lanes[b, lane] + lanes[x, lane])
@@ -175,7 +195,7 @@ def _rounds(lanes: Array) -> None:
 
 
 @compiled
-def _begin_block(lanes: Array, block: int, lengths: Array, first: int, count: int) -> None:
+def _begin_block(lanes: Array, block: Int, lengths: Array, first: Int, count: Int) -> None:
     """Fill the state's rows for block ``block`` of the messages in the lanes."""
     for row in range(8):
         for lane in range(16):
@@ -194,10 +214,32 @@ def _begin_block(lanes: Array, block: int, lengths: Array, first: int, count: in
 
 
 @compiled
+def _load_block(lanes: Array, block: Int, words: Array, starts: Array, lengths: Array, first: Int, count: Int) -> None:
+    """Put block ``block`` of the messages in the lanes into the message rows."""
+    for lane in range(count):
+        if block * 64 < lengths[first + lane] or block == 0:
+            base = starts[first + lane] + block * 16
+            for row in range(16):
+                lanes[16 + row, lane] = words[base + row]
+
+
+@compiled
+def _keep_values(lanes: Array, block: Int, lengths: Array, first: Int, count: Int) -> None:
+    """Take over the chaining values of those messages that reach into block ``block``."""
+    for row in range(8):
+        for lane in range(16):
+            lanes[row, lane] ^= lanes[8 + row, lane]
+    for lane in range(count):
+        if block * 64 < lengths[first + lane] or block == 0:
+            for row in range(8):
+                lanes[32 + row, lane] = lanes[row, lane]
+
+
+@compiled
 def hash_messages(
     words: Array, starts: Array, lengths: Array, key: Array, out: Array, out_starts: Array, lanes: Array
 ) -> None:
-    """Keyed BLAKE3 of messages of up to 1,024 bytes that begin at word ``starts[i]`` and are zero-filled to whole blocks.
+    """Keyed BLAKE3 of messages of up to 1,024 bytes that begin at word ``starts[i]``, zero-filled to whole blocks.
 
     A hash goes to the 8 words from ``out_starts[i]`` on; ``words`` and ``out`` may be the same array.
     """
@@ -212,19 +254,9 @@ def hash_messages(
                 lanes[32 + row, lane] = key[row]
         for block in range(blocks):
             _begin_block(lanes, block, lengths, first, count)
-            for lane in range(count):
-                if block * 64 < lengths[first + lane] or block == 0:
-                    base = starts[first + lane] + block * 16
-                    for row in range(16):
-                        lanes[16 + row, lane] = words[base + row]
+            _load_block(lanes, block, words, starts, lengths, first, count)
             _rounds(lanes)
-            for row in range(8):
-                for lane in range(16):
-                    lanes[row, lane] ^= lanes[8 + row, lane]
-            for lane in range(count):
-                if block * 64 < lengths[first + lane] or block == 0:
-                    for row in range(8):
-                        lanes[32 + row, lane] = lanes[row, lane]
+            _keep_values(lanes, block, lengths, first, count)
         for lane in range(count):
             at = out_starts[first + lane]
             for row in range(8):
@@ -232,7 +264,7 @@ def hash_messages(
 
 
 @compiled
-def _hash_pairs(words: Array, start: int, count: int, key: Array, out: Array, out_start: int, lanes: Array) -> None:
+def _hash_pairs(words: Array, start: Int, count: Int, key: Array, out: Array, out_start: Int, lanes: Array) -> None:
     """The parents of ``2 * count`` neighbouring nodes that begin at word ``start``."""
     for first in range(0, count, 16):
         width = min(16, count - first)
@@ -262,7 +294,7 @@ def _hash_pairs(words: Array, start: int, count: int, key: Array, out: Array, ou
 
 
 @compiled
-def _size_class(units: int) -> tuple[int, int]:
+def _size_class(units: Int) -> tuple[Int, Int]:
     """The list for records of a size, and the size rounded up to what that list holds."""
     if units <= 256:
         return units, units
@@ -274,12 +306,12 @@ def _size_class(units: int) -> tuple[int, int]:
 
 
 @compiled
-def _units(key_bytes: int, value_bytes: int) -> int:
+def _units(key_bytes: Int, value_bytes: Int) -> Int:
     return (12 + key_bytes + value_bytes + 7) >> 3
 
 
 @compiled
-def _take_record(arrays: Arrays, units: int) -> int:
+def _take_record(arrays: Arrays, units: Int) -> Int:
     """A free record of at least so many units."""
     number, size = _size_class(units)
     head = np.int64(arrays.free_records[number])
@@ -292,7 +324,7 @@ def _take_record(arrays: Arrays, units: int) -> int:
 
 
 @compiled
-def _free_record(arrays: Arrays, at: int) -> None:
+def _free_record(arrays: Arrays, at: Int) -> None:
     key_bytes, value_bytes = _lengths(arrays, at)
     number, _ = _size_class(_units(key_bytes, value_bytes))
     arrays.halves[2 * at] = arrays.free_records[number]
@@ -300,30 +332,30 @@ def _free_record(arrays: Arrays, at: int) -> None:
 
 
 @compiled
-def _lengths(arrays: Arrays, at: int) -> tuple[int, int]:
+def _lengths(arrays: Arrays, at: Int) -> tuple[Int, Int]:
     """Lengths of key and value of the record at a unit."""
     return np.int64(arrays.words[at] >> np.uint64(48)), np.int64(arrays.halves[2 * at + 2])
 
 
 @compiled
-def _position(arrays: Arrays, at: int) -> int:
+def _position(arrays: Arrays, at: Int) -> Int:
     return np.int64(arrays.words[at] & np.uint64(0xFFFFFFFFFFFF))
 
 
 @compiled
-def _set_head(arrays: Arrays, at: int, position: int, key_bytes: int, value_bytes: int) -> None:
+def _set_head(arrays: Arrays, at: Int, position: Int, key_bytes: Int, value_bytes: Int) -> None:
     arrays.words[at] = np.uint64(position) | (np.uint64(key_bytes) << np.uint64(48))
     arrays.halves[2 * at + 2] = np.uint32(value_bytes)
 
 
 @compiled
-def _copy(source: Array, start: int, target: Array, at: int, count: int) -> None:
+def _copy(source: Array, start: Int, target: Array, at: Int, count: Int) -> None:
     for i in range(count):
         target[at + i] = source[start + i]
 
 
 @compiled
-def _set_value(arrays: Arrays, slot: int, values: Array, start: int, value_bytes: int) -> None:
+def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes: Int) -> None:
     """Give a slot's record another value, in place where it fits into the same size."""
     at = np.int64(arrays.offsets[slot])
     key_bytes, old_bytes = _lengths(arrays, at)
@@ -339,7 +371,7 @@ def _set_value(arrays: Arrays, slot: int, values: Array, start: int, value_bytes
 
 
 @compiled
-def _new_slot(arrays: Arrays) -> int:
+def _new_slot(arrays: Arrays) -> Int:
     if arrays.counters[5]:
         arrays.counters[5] -= 1
         return np.int64(arrays.free_slots[arrays.counters[5]])
@@ -349,8 +381,8 @@ def _new_slot(arrays: Arrays) -> int:
 
 @compiled
 def _new_record(
-    arrays: Arrays, keys: Array, key_start: int, key_bytes: int, values: Array, start: int, value_bytes: int
-) -> int:
+    arrays: Arrays, keys: Array, key_start: Int, key_bytes: Int, values: Array, start: Int, value_bytes: Int
+) -> Int:
     """A slot with a record for a key that has no entry yet."""
     slot = _new_slot(arrays)
     at = _take_record(arrays, _units(key_bytes, value_bytes))
@@ -363,7 +395,7 @@ def _new_record(
 
 
 @compiled
-def _drop_slot(arrays: Arrays, slot: int) -> None:
+def _drop_slot(arrays: Arrays, slot: Int) -> None:
     _free_record(arrays, np.int64(arrays.offsets[slot]))
     arrays.free_slots[arrays.counters[5]] = np.uint32(slot)
     arrays.counters[5] += 1
@@ -371,7 +403,7 @@ def _drop_slot(arrays: Arrays, slot: int) -> None:
 
 
 @compiled
-def _save(arrays: Arrays, at: int, undo: Array, cursor: int, is_new: bool) -> int:
+def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> Int:
     """Copy a record to the undo data; of a new one, the key alone. Returns where the next one goes."""
     key_bytes, value_bytes = _lengths(arrays, at)
     _copy(arrays.octets, at * 8, undo, cursor, 12 + key_bytes + (0 if is_new else value_bytes))
@@ -388,7 +420,7 @@ def _save(arrays: Arrays, at: int, undo: Array, cursor: int, is_new: bool) -> in
 
 
 @compiled
-def _prefix(hashes: Array, start: int, mask: Array) -> np.uint64:
+def _prefix(hashes: Array, start: Int, mask: Array) -> Int:
     value = np.uint64(0)
     for i in range(8):
         value = (value << np.uint64(8)) | np.uint64(hashes[start + i])
@@ -396,39 +428,64 @@ def _prefix(hashes: Array, start: int, mask: Array) -> np.uint64:
 
 
 @compiled
-def _home(prefix: np.uint64, capacity: int) -> int:
+def _home(prefix: Int, capacity: Int) -> Int:
     return np.int64(((prefix >> np.uint64(32)) * np.uint64(capacity)) >> np.uint64(32))
 
 
 @compiled
-def _same_key(arrays: Arrays, at: int, keys: Array, start: int, count: int) -> bool:
+def _same_key(arrays: Arrays, at: Int, keys: Array, start: Int, count: Int) -> bool:
     if np.int64(arrays.words[at] >> np.uint64(48)) != count:
         return False
     base = at * 8 + 12
-    for i in range(count):
+    for i in range(count):  # noqa: SIM110
         if arrays.octets[base + i] != keys[start + i]:
             return False
     return True
 
 
 @compiled
-def _hash_record(arrays: Arrays, at: int) -> None:
-    """Hash of a record's key, into the last 32 bytes of the scratch."""
+def _turn(value: Int, bits: Int) -> Int:
+    """A word turned right."""
+    return ((value >> np.uint64(bits)) | (value << np.uint64(32 - bits))) & np.uint64(0xFFFFFFFF)
+
+
+@compiled
+def _hash_record(arrays: Arrays, at: Int) -> None:
+    """Hash of a record's key, into the last 32 bytes of the scratch: one message, in as little code as possible.
+
+    It is needed only where two keys have equal prefixes, and becomes part of everything that looks keys up.
+    """
     key_bytes = _lengths(arrays, at)[0]
-    for i in range(512):
-        arrays.scratch[i] = 0
-    _copy(arrays.octets, at * 8 + 12, arrays.scratch, 0, key_bytes)
-    words = arrays.scratch.view(np.uint32)
-    starts = np.zeros(1, dtype=np.int64)
-    lengths = np.full(1, key_bytes, dtype=np.int64)
-    out_starts = np.full(1, 128, dtype=np.int64)
-    hash_messages(words, starts, lengths, arrays.key_words, words, out_starts, arrays.lanes)
+    words, state = arrays.scratch.view(np.uint32), np.empty(16, dtype=np.uint64)
+    value = arrays.key_words.astype(np.uint64)
+    mask = np.uint64(0xFFFFFFFF)
+    for start in range(0, key_bytes, 64):
+        rest = key_bytes - start
+        for i in range(64):
+            arrays.scratch[i] = arrays.octets[at * 8 + 12 + start + i] if i < rest else 0
+        for i in range(8):
+            state[i] = value[i]
+            state[8 + i] = np.uint64(_IV[i]) if i < 4 else np.uint64(0)
+        state[14] = np.uint64(min(rest, 64))
+        state[15] = np.uint64(16 | (1 if start == 0 else 0) | (10 if rest <= 64 else 0))
+        for step in range(56):
+            a, b, c, d = _CORNERS[step & 7]
+            for half in range(2):
+                word = np.uint64(words[_SCHEDULE[step >> 3, 2 * (step & 7) + half]])
+                state[a] = (state[a] + state[b] + word) & mask
+                state[d] = _turn(state[d] ^ state[a], 16 >> half)
+                state[c] = (state[c] + state[d]) & mask
+                state[b] = _turn(state[b] ^ state[c], 7 if half else 12)
+        for i in range(8):
+            value[i] = state[i] ^ state[8 + i]
+    for i in range(8):
+        words[16 + i] = np.uint32(value[i])
 
 
 @compiled
 def _find(
-    arrays: Arrays, prefix: np.uint64, keys: Array, start: int, count: int, hashes: Array, hash_start: int
-) -> tuple[int, bool]:
+    arrays: Arrays, prefix: Int, keys: Array, start: Int, count: Int, hashes: Array, hash_start: Int
+) -> tuple[Int, bool]:
     """The place of a key in the index, and whether it is there; else the place where it belongs."""
     place = _home(prefix, arrays.counters[6])
     while arrays.places[place] != np.uint32(0xFFFFFFFF):
@@ -441,7 +498,7 @@ def _find(
                 return place, True
             _hash_record(arrays, at)
             for i in range(32):
-                other, mine = arrays.scratch[512 + i], hashes[hash_start + i]
+                other, mine = arrays.scratch[64 + i], hashes[hash_start + i]
                 if other != mine:
                     if other > mine:
                         return place, False
@@ -451,7 +508,7 @@ def _find(
 
 
 @compiled
-def _put(arrays: Arrays, place: int, prefix: np.uint64, slot: int) -> None:
+def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
     """Insert at a place that :func:`_find` gave; what stands there moves up to the next gap."""
     gap = place
     while arrays.places[gap] != np.uint32(0xFFFFFFFF):
@@ -466,7 +523,7 @@ def _put(arrays: Arrays, place: int, prefix: np.uint64, slot: int) -> None:
 
 
 @compiled
-def _take(arrays: Arrays, place: int) -> None:
+def _take(arrays: Arrays, place: Int) -> None:
     """Remove what stands at a place; what need not stand behind it moves down."""
     capacity = arrays.counters[6]
     after = place + 1
@@ -478,7 +535,7 @@ def _take(arrays: Arrays, place: int) -> None:
 
 
 @compiled
-def _next_place(arrays: Arrays, place: int) -> int:
+def _next_place(arrays: Arrays, place: Int) -> Int:
     """The place of the next key in the ring; there is one."""
     place += 1
     top = arrays.counters[7]
@@ -493,7 +550,7 @@ def _next_place(arrays: Arrays, place: int) -> int:
 
 
 @compiled
-def _last_place_below(arrays: Arrays, place: int) -> int:
+def _last_place_below(arrays: Arrays, place: Int) -> Int:
     """The last place below one that holds a key, or the last of all; there is one."""
     place -= 1
     while place >= 0:
@@ -507,20 +564,20 @@ def _last_place_below(arrays: Arrays, place: int) -> int:
 
 
 @compiled
-def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[int, bool]:
+def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[Int, bool]:
     """Place of one key in the index, and whether it is there."""
     return _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
 
 
 @compiled
-def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> int:
+def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
     """The slot of the key before a place of the ring; there is at least one key."""
     place, _ = _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
     return np.int64(arrays.places[_last_place_below(arrays, place)])
 
 
 @compiled
-def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixes: Array, capacity: int) -> int:
+def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixes: Array, capacity: Int) -> Int:
     """Spread an index over a larger or smaller one; returns the highest place used."""
     last = -1
     for i in range(len(old_places)):
@@ -532,7 +589,7 @@ def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixe
 
 
 @compiled
-def spread_top(places: Array, prefixes: Array, capacity: int) -> int:
+def spread_top(places: Array, prefixes: Array, capacity: Int) -> Int:
     """The highest place that :func:`rebuild_index` would use."""
     last = -1
     for i in range(len(places)):
@@ -590,10 +647,12 @@ def lookup(
     order: Array,
     actions: Array,
     found: Array,
-) -> tuple[int, int]:
+    found_places: Array,
+) -> tuple[Int, Int]:
     """What is to be done for each key of a batch, in ring order; returns how many keys come and go.
 
-    ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots.
+    ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots,
+    ``found_places`` where in the index these stand.
     """
     for i in range(1, len(order)):
         j = i
@@ -609,6 +668,7 @@ def lookup(
             inserts += actions[i] == 2
             continue
         found[i] = arrays.places[place]
+        found_places[i] = place
         if value_lengths[i] < 0:
             actions[i] = 3
             deletes += 1
@@ -627,10 +687,10 @@ def lookup(
 
 
 @compiled
-def _is_below(hashes: Array, a: int, b: int, mask: Array) -> bool:
+def _is_below(hashes: Array, a: Int, b: Int, mask: Array) -> bool:
     for i in range(32):
         if hashes[a * 32 + i] != hashes[b * 32 + i]:
-            return hashes[a * 32 + i] < hashes[b * 32 + i]
+            return bool(hashes[a * 32 + i] < hashes[b * 32 + i])
     return False
 
 
@@ -649,14 +709,12 @@ def change_ring(
     found: Array,
     deleted: Array,
     undo: Array,
-) -> int:
+) -> Int:
     """Remove the keys that go, then add those that come; returns the length of the undo data."""
     cursor = count = 0
     for i in order:
         if actions[i] == 3:
-            place, _ = _find(
-                arrays, _prefix(hashes, i * 32, arrays.mask), keys, starts[i], lengths[i], hashes, i * 32
-            )
+            place, _ = _find(arrays, _prefix(hashes, i * 32, arrays.mask), keys, starts[i], lengths[i], hashes, i * 32)
             at = np.int64(arrays.offsets[found[i]])
             cursor = _save(arrays, at, undo, cursor, False)
             deleted[count] = _position(arrays, at)
@@ -668,9 +726,7 @@ def change_ring(
         if actions[i] == 2:
             prefix = _prefix(hashes, i * 32, arrays.mask)
             place, _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
-            slot = _new_record(
-                arrays, keys, starts[i], lengths[i], values, value_starts[i], value_lengths[i]
-            )
+            slot = _new_record(arrays, keys, starts[i], lengths[i], values, value_starts[i], value_lengths[i])
             _put(arrays, place, prefix, slot)
             found[i] = slot
             cursor = _save(arrays, np.int64(arrays.offsets[slot]), undo, cursor, True)
@@ -686,19 +742,23 @@ def touched_places(
     hashes: Array,
     order: Array,
     actions: Array,
+    found_places: Array,
+    is_same_ring: bool,
     touched: Array,
     items: Array,
-) -> int:
+) -> Int:
     """Places that get an entry, some twice: first those with a new value, whose items go to ``items``, then the
     neighbours below keys that came or went, with item -1. Returns how many there are."""
     count = 0
     for i in order:
         if actions[i] == 1 or actions[i] == 2:
-            prefix = _prefix(hashes, i * 32, arrays.mask)
-            touched[count], _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+            touched[count] = found_places[i]
+            if not is_same_ring:
+                prefix = _prefix(hashes, i * 32, arrays.mask)
+                touched[count], _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
             items[count] = i
             count += 1
-    if arrays.counters[1] == 0:
+    if arrays.counters[1] == 0 or is_same_ring:
         return count
     for i in order:
         if actions[i] == 2 or actions[i] == 3:
@@ -713,8 +773,9 @@ def touched_places(
 @compiled
 def measure(
     arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array
-) -> tuple[int, int, int, int]:
-    """Bytes that the entries, their staged copies, the staged next keys and the undo data take; finds the next slots."""
+) -> tuple[Int, Int, Int, Int]:
+    """Bytes that the entries, their staged copies, the staged next keys and the undo data take; finds the next
+    slots."""
     entries = staged = next_staged = undone = 0
     for j in range(len(touched)):
         place = touched[j]
@@ -753,7 +814,7 @@ def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> N
 
 
 @compiled
-def _write_number(target: Array, at: int, value: np.uint64, count: int) -> None:
+def _write_number(target: Array, at: Int, value: Int, count: Int) -> None:
     """A big-endian number."""
     for i in range(count):
         target[at + i] = np.uint8((value >> np.uint64(8 * (count - 1 - i))) & np.uint64(255))
@@ -762,7 +823,7 @@ def _write_number(target: Array, at: int, value: np.uint64, count: int) -> None:
 @compiled
 def append_entries(
     arrays: Arrays,
-    height: int,
+    height: Int,
     touched: Array,
     items: Array,
     values: Array,
@@ -774,9 +835,10 @@ def append_entries(
     starts: Array,
     lengths: Array,
     undo: Array,
-    undo_cursor: int,
-) -> int:
-    """Append an entry for each place: encoded to ``section``, and staged to be hashed; returns the end of the undo data.
+    undo_cursor: Int,
+) -> Int:
+    """Append an entry for each place: encoded to ``section``, and staged to be hashed; returns the end of the undo
+    data.
 
     Entries of more than 1,024 bytes are not staged; their lengths are negative.
     """
@@ -816,7 +878,7 @@ def append_entries(
 
 
 @compiled
-def choose_oldest(arrays: Arrays, limit: int, steps: int, chosen: Array) -> int:
+def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
     """The slots of the oldest active entries that are to be appended again, at most ``steps``; how many they are."""
     count = 0
     position = raise_oldest(arrays, arrays.counters[2])
@@ -830,7 +892,7 @@ def choose_oldest(arrays: Arrays, limit: int, steps: int, chosen: Array) -> int:
 
 
 @compiled
-def raise_oldest(arrays: Arrays, position: int) -> int:
+def raise_oldest(arrays: Arrays, position: Int) -> Int:
     """The first active position from one on, or the end."""
     end = arrays.counters[0]
     first = arrays.counters[8]
@@ -848,14 +910,14 @@ def raise_oldest(arrays: Arrays, position: int) -> int:
 
 
 @compiled
-def _set_bit(arrays: Arrays, position: int) -> None:
+def _set_bit(arrays: Arrays, position: Int) -> None:
     row, offset = (position >> 11) - arrays.counters[8], position & 2047
     arrays.twigs[row, 32 + (offset >> 3)] |= np.uint8(1 << (offset & 7))
     arrays.dirty[row] = 1
 
 
 @compiled
-def _clear_bit(arrays: Arrays, position: int) -> None:
+def _clear_bit(arrays: Arrays, position: Int) -> None:
     row, offset = (position >> 11) - arrays.counters[8], position & 2047
     if row >= 0:
         arrays.twigs[row, 32 + (offset >> 3)] &= np.uint8(255 ^ (1 << (offset & 7)))
@@ -864,12 +926,12 @@ def _clear_bit(arrays: Arrays, position: int) -> None:
 
 @compiled
 def extend_leaves(
-    first: int, rows: Array, other: Array, count: int, frontier: Array, absent: Array, key: Array, lanes: Array
-) -> tuple[int, int, bool]:
+    first: Int, rows: Array, other: Array, count: Int, frontier: Array, absent: Array, key: Array, lanes: Array
+) -> tuple[Int, Int, bool]:
     """Hash new leaves up to the roots of their twigs, with the frontier beside them, which moves on.
 
-    ``rows`` holds the leaves as words behind one spare node, and ``other`` is as large. Returns the first twig, how many
-    there are, and whether their roots stand in ``other``.
+    ``rows`` holds the leaves as words behind one spare node, and ``other`` is as large. Returns the first twig, how
+    many there are, and whether their roots stand in ``other``.
     """
     start, after = first, first + count
     swapped = False
@@ -900,16 +962,15 @@ def extend_leaves(
 @compiled
 def climb(
     heap: Array,
-    width: int,
+    width: Int,
     changed: Array,
-    depth: int,
+    depth: Int,
     key: Array,
-    starts: Array,
-    lengths: Array,
-    out_starts: Array,
+    scratch: Array,
     lanes: Array,
 ) -> None:
     """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels, ``width`` leaves wide."""
+    starts, lengths, out_starts = scratch[0], scratch[1], scratch[2]
     count = len(changed)
     indexes = changed.copy()
     for level in range(depth):
@@ -931,12 +992,12 @@ def climb(
 
 
 @compiled
-def undo_spans(undo: Array, end: int, starts: Array, lengths: Array) -> int:
+def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
     """Where the keys of the undo data's records begin, and how long they are; how many there are."""
     cursor = count = 0
     while cursor < end:
         key_bytes = np.int64(undo[cursor + 6]) | np.int64(undo[cursor + 7]) << 8
-        value_bytes = np.int64(0)
+        value_bytes: Int = np.int64(0)
         for i in range(4):
             value_bytes |= np.int64(undo[cursor + 8 + i]) << (8 * i)
         starts[count] = cursor + 12
@@ -947,13 +1008,13 @@ def undo_spans(undo: Array, end: int, starts: Array, lengths: Array) -> int:
 
 
 @compiled
-def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: int) -> None:
+def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: Int) -> None:
     """Give every key of the undo data its former record; positions from ``end`` on are no more."""
     count = len(starts)
     for j in range(count - 1, -1, -1):
         start, key_bytes = starts[j], lengths[j]
-        position = np.int64(0)
-        value_bytes = np.int64(0)
+        position: Int = np.int64(0)
+        value_bytes: Int = np.int64(0)
         for i in range(6):
             position |= np.int64(undo[start - 12 + i]) << (8 * i)
         for i in range(4):
@@ -980,15 +1041,15 @@ def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes
 
 
 @compiled
-def _read_number(data: Array, at: int, count: int) -> int:
-    value = np.int64(0)
+def _read_number(data: Array, at: Int, count: Int) -> Int:
+    value: Int = np.int64(0)
     for i in range(count):
         value = (value << 8) | np.int64(data[at + i])
     return value
 
 
 @compiled
-def entry_spans(data: Array, start: int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
+def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
     """Where encoded entries begin, one behind the other, and the lengths of their keys and values."""
     for j in range(len(starts)):
         starts[j] = start
@@ -1011,14 +1072,14 @@ def stage_entries(data: Array, starts: Array, sizes: Array, stage: Array, stage_
 
 
 @compiled
-def _replay_deleted(arrays: Arrays, position: int) -> None:
+def _replay_deleted(arrays: Arrays, position: Int) -> None:
     """Forget the key whose active entry stands at a position, where it is known."""
     if position < arrays.counters[9]:
         return
     slot = np.int64(arrays.window[position % len(arrays.window)])
     at = np.int64(arrays.offsets[slot])
     _hash_record(arrays, at)
-    key_hash = arrays.scratch[512:544].copy()
+    key_hash = arrays.scratch[64:96].copy()
     prefix = _prefix(key_hash, 0, arrays.mask)
     key_bytes = _lengths(arrays, at)[0]
     place, _ = _find(arrays, prefix, arrays.octets, at * 8 + 12, key_bytes, key_hash, 0)

@@ -1,8 +1,8 @@
 """The log on disk: segments with a frame per commit and two alternating meta records at the head of each.
 
 ``docs/state.md`` gives the layout. One commit is: append the frame to the newest segment, write the meta record into
-the slot that the record before last holds, one sync. Frame and record stand in the same file, so one sync covers both, and
-none of the orders in which an interrupted sync may leave them can mislead:
+the slot that the record before last holds, one sync. Frame and record stand in the same file, so one sync covers
+both, and none of the orders in which an interrupted sync may leave them can mislead:
 
 - a record is believed only when its own checksum fits *and* the frame that it names is there with the checksum that it
   names; otherwise the other record, made durable by an earlier sync, counts, and the file is cut to where it ends;

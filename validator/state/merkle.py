@@ -1,8 +1,9 @@
 """The tree over the entry log, in plain Python: how a state root is kept up to date, forwards and backwards.
 
 A :class:`Tree` is changed in place; each :meth:`Tree.extend` gives what :meth:`Tree.revert` needs to undo it exactly.
-Of the entry hashes only the *frontier* is kept, the complete left siblings on the way up from the next position: enough to
-append, and 12 hashes instead of 4,096 a twig. Whoever needs a path to an old entry rebuilds its twig from the log.
+Of the entry hashes only the *frontier* is kept, the complete left siblings on the way up from the next position:
+enough to append, and 12 hashes instead of 4,096 a twig. Whoever needs a path to an old entry rebuilds its twig from
+the log.
 
 Twigs below :attr:`Tree.first_twig` are pruned: they hold no active entry, and of them only those upper nodes are known
 that are siblings on a path from a twig that is kept (:func:`pruned_peaks`).

@@ -1,20 +1,22 @@
 """The engine for large states: everything in arrays, and compiled loops over them (:mod:`validator.state.kernels`).
 
-No key has a Python object. Beyond its key and value, a key costs: 12 bytes of index at a load of 57 to 85 %, 4 bytes of
+No key has a Python object. Beyond its key and value, a key costs: 12 bytes of index at a load of 66 to 86 %, 4 bytes of
 slot, 12 bytes of record head and up to 7 of padding, and 4 bytes for each position between the oldest active entry and
 the end of the log, of which there are up to 2.5 a key.
 
-A batch goes through in this order: hash all its keys, sort them by hash, look them up; change the ring; hash the next keys
-of all entries that are to be appended; append these; the same for what compaction moves; hash the entries, the twigs, the
-upper tree, level by level. Positions must stay below 2**48, and the arena below 32 GiB.
+A batch goes through in this order: hash all its keys, sort them by hash, look them up; change the ring; hash the next
+keys of all entries that are to be appended; append these; the same for what compaction moves; hash the entries, the
+twigs, the upper tree, level by level. Positions must stay below 2**48, and the arena below 32 GiB.
 """
 
 from __future__ import annotations
 
+import mmap as mmap_module
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from mmap import mmap
+from typing import Any, Final
 
 import numpy as np
 from blake3 import blake3
@@ -77,7 +79,10 @@ from validator.types import Hash, Height
 FULL_MASK: Final = 2**64 - 1
 LEAST_CAPACITY: Final = 1024
 LEAST_TWIGS: Final = 64
-REPLAY_BYTES: Final = 8 * 1024 * 1024
+LEAST_LOAD: Final = 66
+MOST_LOAD: Final = 86
+"""Per cent of the index that are in use after it grew, and when it grows."""
+REPLAY_BYTES: Final = 2 * 1024 * 1024
 """Entries that recovery takes over at once."""
 
 _RECORD_HEAD: Final = struct.Struct("<QI")
@@ -150,7 +155,7 @@ class PackedEngine:
             mask=np.array([mask], dtype=np.uint64),
             key_words=_KEY_WORDS,
             lanes=np.zeros((48, kernels.LANES), dtype=np.uint32),
-            scratch=np.zeros(KEY_BYTES_LIMIT + NODE_BYTES, dtype=np.uint8),
+            scratch=np.zeros(kernels.BLOCK_BYTES + NODE_BYTES, dtype=np.uint8),
         )
         self._arrays.counters[CAPACITY] = LEAST_CAPACITY
         self._look()
@@ -224,7 +229,8 @@ class PackedEngine:
         """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
         if index >= self._width >> level:
             return ABSENT_UPPER_NODES[level]
-        return self._heap[(self._width >> level) + index].tobytes()
+        node: bytes = self._heap[(self._width >> level) + index].tobytes()
+        return node
 
     def _record(self, slot: int) -> tuple[bytes, bytes, int]:
         """Key, value and position of a slot."""
@@ -277,17 +283,18 @@ class PackedEngine:
         arrays, total = self._arrays, len(columns.key_starts)
         hashes = _hash_keys(columns.keys, columns.key_starts, columns.key_lengths, arrays)
         order = np.argsort(hashes.reshape(total, NODE_BYTES)[:, :8].copy().view(">u8").ravel(), kind="stable")
-        actions, found = np.empty(total, dtype=np.uint8), np.empty(total, dtype=np.int64)
+        actions, found, places = np.empty(total, np.uint8), np.empty(total, np.int64), np.empty(total, np.int64)
         keys = (columns.keys, columns.key_starts, columns.key_lengths)
         values = (columns.values, columns.value_starts, columns.value_lengths)
-        inserts, deletes = kernels.lookup(arrays, *keys, *values, hashes, order, actions, found)
+        inserts, deletes = kernels.lookup(arrays, *keys, *values, hashes, order, actions, found, places)
         deleted = np.empty(deletes, dtype=np.int64)
         undo = np.empty(self._undo_bytes(columns, actions, found), dtype=np.uint8)
         length = kernels.change_ring(arrays, *keys, *values, hashes, order, actions, found, deleted, undo)
         touched, items = np.empty(2 * total, dtype=np.int64), np.empty(2 * total, dtype=np.int64)
-        count = kernels.touched_places(arrays, *keys, hashes, order, actions, touched, items)
+        is_same = not inserts and not deletes
+        count = kernels.touched_places(arrays, *keys, hashes, order, actions, places, is_same, touched, items)
         touched, items = touched[:count], items[:count]
-        if inserts or deletes:
+        if not is_same:
             touched, first = np.unique(touched, return_index=True)
             items = items[first]
         return touched, items, deleted, undo[:length]
@@ -337,9 +344,8 @@ class PackedEngine:
         count = sum(len(part) for part in parts)
         if not count:
             return
-        rows = np.empty((count + 4, 8), dtype=np.uint32)
-        rows[1 : count + 1] = np.concatenate(parts)
-        rows, other = rows.ravel(), np.empty((count + 4) * 8, dtype=np.uint32)
+        rows, other = (np.empty((count + 4) * 8, dtype=np.uint32) for _ in range(2))
+        rows[8 : (count + 1) * 8] = np.concatenate(parts).ravel()
         start, twigs, swapped = kernels.extend_leaves(
             first,
             rows,
@@ -374,7 +380,7 @@ class PackedEngine:
             )
             scratch = np.empty((3, len(rows)), dtype=np.int64)
             depth = upper_depth(twigs)
-            kernels.climb(words, self._width, changed, depth, _UPPER_NODE_WORDS, *scratch, arrays.lanes)
+            kernels.climb(words, self._width, changed, depth, _UPPER_NODE_WORDS, scratch, arrays.lanes)
         self._root = self._make_root()
 
     def _make_root(self) -> Hash:
@@ -530,7 +536,7 @@ class PackedEngine:
     def _reserve_arena(self, units: int) -> None:
         arrays = self._arrays
         if units > len(arrays.words):
-            arena = np.empty(max(units, len(arrays.words) * 5 // 4), dtype=np.uint64)
+            arena = _room(max(units, len(arrays.words) * 5 // 4), np.uint64)
             used = int(arrays.counters[BUMP])
             arena[:used] = arrays.words[:used]
             self._forget_views()
@@ -549,12 +555,17 @@ class PackedEngine:
         arrays, needed = self._arrays, self.live + keys
         capacity = int(arrays.counters[CAPACITY])
         is_sparse = capacity > LEAST_CAPACITY and needed * 8 < capacity
-        if needed * 100 <= capacity * 85 and arrays.counters[TOP] + keys + 2 < len(arrays.places) and not is_sparse:
+        if (
+            needed * 100 <= capacity * MOST_LOAD
+            and arrays.counters[TOP] + keys + 2 < len(arrays.places)
+            and not is_sparse
+        ):
             return
-        capacity = max(LEAST_CAPACITY, needed * 100 // 57)
+        capacity = max(LEAST_CAPACITY, needed * 100 // LEAST_LOAD)
         top = kernels.spread_top(arrays.places, arrays.prefixes, capacity)
         length = max(capacity + capacity // 64, top) + keys + LEAST_CAPACITY
-        places, prefixes = np.full(length, EMPTY, dtype=np.uint32), np.empty(length, dtype=np.uint64)
+        places, prefixes = _room(length, np.uint32), _room(length, np.uint64)
+        places.fill(EMPTY)
         top = kernels.rebuild_index(arrays.places, arrays.prefixes, places, prefixes, capacity)
         arrays.counters[CAPACITY], arrays.counters[TOP] = capacity, max(top, 0)
         self._forget_views()
@@ -580,10 +591,12 @@ class PackedEngine:
     def _fit_window(self, size: int) -> None:
         """Give the window another size, with what stands in it between the oldest entry and the end."""
         old = self._arrays.window
-        window = np.zeros(size, dtype=np.uint32)
-        for first in range(self.oldest, self.next_position, REPLAY_BYTES):
-            positions = np.arange(first, min(first + REPLAY_BYTES, self.next_position))
-            window[positions % size] = old[positions % len(old)]
+        window = _room(size, np.uint32)
+        first = self.oldest
+        while first < self.next_position:
+            count = min(self.next_position - first, size - first % size, len(old) - first % len(old))
+            window[first % size :][:count] = old[first % len(old) :][:count]
+            first += count
         self._arrays = self._arrays._replace(window=window)
 
     def _forget_views(self) -> None:
@@ -593,8 +606,8 @@ class PackedEngine:
     def _look(self) -> None:
         """Views of the arrays for single reads, which are quicker than the arrays themselves."""
         arrays = self._arrays
-        self._places, self._prefixes = memoryview(arrays.places), memoryview(arrays.prefixes)
-        self._offsets, self._octets = memoryview(arrays.offsets), memoryview(arrays.octets)
+        self._places, self._prefixes = arrays.places.data, arrays.prefixes.data
+        self._offsets, self._octets = arrays.offsets.data, arrays.octets.data
         self._capacity = int(arrays.counters[CAPACITY])
 
 
@@ -655,8 +668,8 @@ def _hash_staged(stage: Array, starts: Array, lengths: Array, key: Array, arrays
 
 
 def _hash_entries(encoded: bytes, stage: Array, starts: Array, lengths: Array, arrays: Arrays) -> Array:
-    """The hashes of entries, a row of words each. Those of more than 1,024 bytes, whose lengths are negative, are hashed
-    by the package."""
+    """The hashes of entries, a row of words each. Those of more than 1,024 bytes, whose lengths are negative, are
+    hashed by the package."""
     hashes = _hash_staged(stage, starts, np.maximum(lengths, 0), _ENTRY_WORDS, arrays)
     leaves = hashes.view(np.uint32).reshape(len(lengths), kernels.HASH_WORDS)
     ends = np.cumsum(np.abs(lengths))
@@ -683,7 +696,15 @@ def _empty_heap(width: int) -> Array:
     return heap
 
 
+def _room(size: int, dtype: Any) -> Array:
+    """A large array of its own pages, zero as long as untouched: freed, it goes back to the system whole."""
+    pages = mmap(-1, size * np.dtype(dtype).itemsize)
+    if hasattr(pages, "madvise") and hasattr(mmap_module, "MADV_HUGEPAGE"):
+        pages.madvise(mmap_module.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype=dtype)
+
+
 def _grown(array: Array, size: int) -> Array:
-    grown = np.empty(size, dtype=array.dtype)
+    grown = _room(size, array.dtype)
     grown[: len(array)] = array
     return grown

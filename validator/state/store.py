@@ -22,7 +22,7 @@ from validator.disk import Disk
 from validator.state.engine import Engine, SectionHead, Step
 from validator.state.hashing import TWIG_LEVELS
 from validator.state.interface import Batch, View
-from validator.state.log import Recovery, StateLog
+from validator.state.log import Recovery, StateLog, log_bytes
 from validator.state.merkle import pruned_peaks
 from validator.state.plain import PlainEngine
 from validator.types import HEIGHT_LIMIT, Hash, Height, ValidatorError
@@ -33,6 +33,9 @@ NEVER_CHECKED: Final = -1
 RETAINED_HEIGHTS: Final = 256
 """Heights below the final one that can be proved, and rewound to."""
 
+PACKED_LOG_BYTES: Final = 64 * 1024 * 1024
+"""Size of the log from which on the packed engine is worth the seconds that compiling it takes."""
+
 EMPTY_STEP: Final = Step(b"", Hash(b""), 0, 0, None)
 
 
@@ -42,6 +45,17 @@ class StaleViewError(ValidatorError):
 
 class HistoryError(ValidatorError):
     """A height was asked for that lies above the final one, or below what is retained."""
+
+
+def choose_engine(size: int) -> Engine:
+    """An empty engine for a log of so many bytes: the plain one where it is small, or where numba is not installed."""
+    if size < PACKED_LOG_BYTES:
+        return PlainEngine()
+    try:
+        from validator.state.packed import PackedEngine
+    except ImportError:
+        return PlainEngine()
+    return PackedEngine()
 
 
 class LogStateStore:
@@ -64,11 +78,12 @@ class LogStateStore:
     ) -> LogStateStore:
         """The store in a folder of a disk, as its last durable commit left it; an empty one where there is none.
 
-        Reads the whole log into ``engine``, an empty one (by default a plain one). Raises
+        Reads the whole log into ``engine``, an empty one, by default that of :func:`choose_engine`. Raises
         :class:`~validator.disk.DiskError`, with file and offset, where the log is damaged below the newest valid meta
         record, or where the root that it gives is not the one recorded.
         """
-        return cls(StateLog.open(disk, folder), engine, retained)
+        log = StateLog.open(disk, folder)
+        return cls(log, choose_engine(log_bytes(disk, folder)) if engine is None else engine, retained)
 
     @property
     def final(self) -> View:
