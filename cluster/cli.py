@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.state_tools import add_commands as add_state_commands
 
 MAX_SEED = 2**64 - 1
 
@@ -62,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
     verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
     verify.set_defaults(command=_verify_run)
+
+    add_state_commands(commands)
     return parser
 
 

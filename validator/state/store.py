@@ -25,6 +25,7 @@ from validator.state.interface import Batch, View
 from validator.state.log import Recovery, StateLog, log_bytes
 from validator.state.merkle import pruned_peaks
 from validator.state.plain import PlainEngine
+from validator.state.prover import PastState, Prover
 from validator.types import HEIGHT_LIMIT, Hash, Height, ValidatorError
 
 NEVER_CHECKED: Final = -1
@@ -66,6 +67,9 @@ class LogStateStore:
         self._engine: Engine = PlainEngine() if engine is None else engine
         self._retained = retained
         self._epoch = 0
+        self._prover: Prover | None = None
+        self._past: PastState | None = None
+        self._past_root = Hash(b"")
         self._floors: deque[tuple[Height, int]] = deque()
         self._replay()
         log.confirm(self._engine.root, self._engine.next_position)
@@ -158,6 +162,27 @@ class LogStateStore:
             list(log.replay())
             head = SectionHead.decode(rest[-1], 0)
             log.commit(head.height, head.root, head.next_position, rest)
+
+    def prove(self, key: bytes, height: Height | None = None) -> bytes:
+        """The encoded proof of what the final state, or that of a retained height, says about a key.
+
+        :func:`validator.state.proof.verify` checks it against that height's state root. Raises :class:`HistoryError`
+        where the height is not retained, and :class:`~validator.disk.DiskError`.
+        """
+        self._require_retained(self._final.height if height is None else height)
+        wanted = self._final.height if height is None else height
+        engine = self.stand_at_final()
+        if self._past is None or self._past.height != wanted or self._past_root != self._final.root:
+            self._prover = self._prover or Prover(engine, self._log)
+            self._past, self._past_root = self._prover.past(wanted), self._final.root
+        assert self._prover is not None, "it made the past state"
+        return self._prover.prove(key, self._past).encode()
+
+    def root_at(self, height: Height) -> Hash:
+        """The state root of a retained height. Raises :class:`HistoryError`."""
+        self._require_retained(height)
+        head = self._log.head_at(height)
+        return self._final.root if head is None else head.root
 
     def close(self) -> None:
         """Make every view unusable. What was committed stays; the disk is its owner's to close."""
