@@ -440,13 +440,18 @@ class StateLog:
             segment = self._segments[index]
             kept = bisect_right(segment.heights, height)
             if kept:
-                rest = self._partial(segment, kept, height)
-                meta = self._meta_of(segment, kept - 1)
-                record = _REWIND.pack(REWIND_MAGIC, segment.number) + meta.encode()
-                self.disk.replace(f"{self.folder}/{REWIND_NAME}", record + _checksum(BASE_KEY, record))
-                _finish_rewind(self.disk, self.folder)
-                return rest
-        raise DiskError(f"{self.name}: offset {FRAMES_OFFSET}: the log does not reach back to height {height}")
+                return self._cut(segment, kept, height, self._meta_of(segment, kept - 1))
+        if self.base != Base():
+            raise DiskError(f"{self.name}: offset {FRAMES_OFFSET}: the log does not reach back to height {height}")
+        return self._cut(self._segments[0], 0, height, EMPTY_META)
+
+    def _cut(self, segment: _Segment, kept: int, height: Height, meta: Meta) -> list[bytes]:
+        """Keep so many frames of a segment and nothing behind them; the sections of the next one up to a height."""
+        rest = self._partial(segment, kept, height)
+        record = _REWIND.pack(REWIND_MAGIC, segment.number) + meta.encode()
+        self.disk.replace(f"{self.folder}/{REWIND_NAME}", record + _checksum(BASE_KEY, record))
+        _finish_rewind(self.disk, self.folder)
+        return rest
 
     def _partial(self, segment: _Segment, frame: int, height: Height) -> list[bytes]:
         """The sections up to a height of the commit after the last one that is kept whole."""

@@ -155,7 +155,10 @@ class LogStateStore:
         failed: the store then opens at the height where it was, at the one asked for, or between the two.
         """
         self._require_retained(height)
+        is_there = height == self._final.height
         self.close()
+        if is_there:
+            return
         rest = self._log.rewind(height)
         if rest:
             log = StateLog.open(self._log.disk, self._log.folder)
