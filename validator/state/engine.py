@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from validator.state.hashing import Twig
 from validator.state.interface import Batch
+from validator.state.snapshot import SnapshotTwig
 from validator.types import Hash, Height
 
 POSITION: Final = struct.Struct(">Q")
@@ -145,6 +146,12 @@ class Engine(Protocol):
 
     def replay(self, section: memoryview, head: SectionHead, first_position: int) -> None:
         """Take over one block's part of the log, whose entries begin at ``first_position``; roots come at the end."""
+
+    def load_twig(self, twig: SnapshotTwig) -> None:
+        """Take over a twig of a snapshot, before anything is replayed; twigs come in order."""
+
+    def end_load(self, next_position: int) -> None:
+        """All twigs of the snapshot were loaded, which had so many entries."""
 
     def finish(self) -> None:
         """Everything was replayed: make the root."""

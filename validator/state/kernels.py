@@ -1096,6 +1096,7 @@ def replay_entries(
     key_lengths: Array,
     value_lengths: Array,
     hashes: Array,
+    positions: Array,
     deleted: Array,
     deleted_after: Array,
 ) -> None:
@@ -1119,12 +1120,12 @@ def replay_entries(
         else:
             slot = _new_record(arrays, data, key_start, key_bytes, data, key_start + key_bytes, value_lengths[j])
             _put(arrays, place, prefix, slot)
-        position = arrays.counters[0]
+        position = positions[j]
         _set_head(arrays, np.int64(arrays.offsets[slot]), position, key_bytes, value_lengths[j])
         arrays.window[position % len(arrays.window)] = np.uint32(slot)
         if position >= first:
             _set_bit(arrays, position)
-        arrays.counters[0] += 1
+        arrays.counters[0] = position + 1
     while gone < len(deleted):
         _replay_deleted(arrays, deleted[gone])
         gone += 1

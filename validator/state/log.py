@@ -51,12 +51,16 @@ BASE_MAGIC: Final = b"STPDBASE"
 REWIND_MAGIC: Final = b"STPDBACK"
 
 SEGMENT_PREFIX: Final = "log-"
+CHUNK_PREFIX: Final = "chunk-"
+MANIFEST_NAME: Final = "manifest"
+NO_HEIGHT: Final = Height(0)
+NO_SNAPSHOT: Final = Hash(bytes(NODE_BYTES))
 BASE_NAME: Final = "base"
 REWIND_NAME: Final = "rewind"
 
 _META: Final = struct.Struct(">8sQQ32sQQQ32s")
 _FRAME: Final = struct.Struct(">8sQQQ")
-_BASE: Final = struct.Struct(">8sQQQ")
+_BASE: Final = struct.Struct(">8sQQ32sQQ")
 _REWIND: Final = struct.Struct(">8sQ")
 
 META_BYTES: Final = _META.size + CHECKSUM_BYTES
@@ -138,10 +142,14 @@ class Base:
     """Twigs below hold no entry that any retained height needs."""
     peaks: tuple[bytes, ...] = ()
     """Upper nodes over the pruned twigs, as :func:`validator.state.merkle.pruned_peaks` orders them."""
+    snapshot: Hash = NO_SNAPSHOT
+    """Root of the snapshot with which the log begins, where there is one."""
+    snapshot_height: Height = NO_HEIGHT
 
     def encode(self) -> bytes:
         """The file's content."""
-        record = _BASE.pack(BASE_MAGIC, self.first_segment, self.first_twig, len(self.peaks)) + b"".join(self.peaks)
+        numbers = (self.first_segment, self.first_twig, self.snapshot, self.snapshot_height, len(self.peaks))
+        record = _BASE.pack(BASE_MAGIC, *numbers) + b"".join(self.peaks)
         return record + _checksum(BASE_KEY, record)
 
     @staticmethod
@@ -150,9 +158,9 @@ class Base:
         record, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
         if len(record) < _BASE.size or _checksum(BASE_KEY, record) != checksum or not record.startswith(BASE_MAGIC):
             raise DiskError(f"{name}: offset 0: the base record does not fit its checksum")
-        _, first_segment, first_twig, count = _BASE.unpack_from(record)
+        _, first_segment, first_twig, snapshot, height, count = _BASE.unpack_from(record)
         peaks = tuple(record[_BASE.size + i * NODE_BYTES : _BASE.size + (i + 1) * NODE_BYTES] for i in range(count))
-        return Base(first_segment, first_twig, peaks)
+        return Base(first_segment, first_twig, peaks, Hash(snapshot), Height(height))
 
 
 @dataclass(frozen=True)
@@ -210,6 +218,8 @@ class StateLog:
     def __init__(self, disk: Disk, folder: str, number: int, base: Base, recovery: Recovery) -> None:
         self.recovery = recovery
         self.base = base
+        self.origin = EMPTY_META
+        """What the log begins with, as long as its first segment is there: nothing, or a snapshot."""
         self.segment_bytes = SEGMENT_BYTES
         self.disk = disk
         self.folder = folder
@@ -232,6 +242,8 @@ class StateLog:
         for number in numbers:
             if number < base.first_segment:
                 disk.remove(segment_name(folder, number))
+        if base != Base() and base.snapshot == NO_SNAPSHOT:
+            drop_snapshot(disk, folder)
         name = segment_name(folder, numbers[-1])
         if numbers[-1] < base.first_segment:
             raise DiskError(f"{folder}/{BASE_NAME}: offset 0: the log's segments are missing")
@@ -366,6 +378,8 @@ class StateLog:
         self._require_usable()
         base = Base(self._segments[count].number, first_twig, tuple(peaks))
         self.disk.replace(f"{self.folder}/{BASE_NAME}", base.encode())
+        if self.base.snapshot != NO_SNAPSHOT:
+            drop_snapshot(self.disk, self.folder)
         self.base = base
         for segment in self._segments[:count]:
             self.disk.remove(segment_name(self.folder, segment.number))
@@ -441,9 +455,9 @@ class StateLog:
             kept = bisect_right(segment.heights, height)
             if kept:
                 return self._cut(segment, kept, height, self._meta_of(segment, kept - 1))
-        if self.base != Base():
+        if self.base.first_segment != 1 or height < self.origin.height:
             raise DiskError(f"{self.name}: offset {FRAMES_OFFSET}: the log does not reach back to height {height}")
-        return self._cut(self._segments[0], 0, height, EMPTY_META)
+        return self._cut(self._segments[0], 0, height, self.origin)
 
     def _cut(self, segment: _Segment, kept: int, height: Height, meta: Meta) -> list[bytes]:
         """Keep so many frames of a segment and nothing behind them; the sections of the next one up to a height."""
@@ -475,6 +489,29 @@ class StateLog:
 def segment_name(folder: str, number: int) -> str:
     """The file of a segment."""
     return f"{folder}/{SEGMENT_PREFIX}{number:06d}"
+
+
+def chunk_name(folder: str, chunk: int) -> str:
+    """The file of a chunk of the snapshot with which a log begins."""
+    return f"{folder}/{CHUNK_PREFIX}{chunk:06d}"
+
+
+def snapshot_meta(height: Height, root: Hash, next_position: int) -> Meta:
+    """The record of a store that begins with a snapshot."""
+    return Meta(0, height, root, next_position, FRAMES_OFFSET, FRAMES_OFFSET, NO_CHECKSUM)
+
+
+def begin_with_snapshot(disk: Disk, folder: str, meta: Meta, first_twig: int, peaks: Sequence[bytes]) -> None:
+    """Make a log that begins with the snapshot whose manifest and chunks are there; all of it, or nothing."""
+    disk.replace(segment_name(folder, 1), meta.encode().ljust(FRAMES_OFFSET, b"\0"))
+    disk.replace(f"{folder}/{BASE_NAME}", Base(1, first_twig, tuple(peaks), meta.root, meta.height).encode())
+
+
+def drop_snapshot(disk: Disk, folder: str) -> None:
+    """Remove the files of a snapshot."""
+    for name in disk.names():
+        if name == f"{folder}/{MANIFEST_NAME}" or name.startswith(f"{folder}/{CHUNK_PREFIX}"):
+            disk.remove(name)
 
 
 def log_bytes(disk: Disk, folder: str) -> int:

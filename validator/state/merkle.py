@@ -82,6 +82,16 @@ class Tree:
         for place, peak in zip(pruned_peaks(first_twig), peaks, strict=True):
             self._upper[place] = peak
 
+    def load(self, index: int, twig: Twig, frontier: Frontier) -> None:
+        """Put a twig of a snapshot into its place; the frontier is the last one's."""
+        self._twigs[index] = twig
+        self.frontier = frontier
+
+    def end_load(self, next_position: int) -> None:
+        """All twigs of a snapshot of so many entries were loaded."""
+        self.next_position = next_position
+        self._climb(sorted(self._twigs), TreeUndo(0, EMPTY_FRONTIER, EMPTY_ROOT))
+
     def forget(self, first_twig: int) -> None:
         """Drop what belongs to twigs below ``first_twig`` alone; they hold no active entry."""
         for index in [index for index in self._twigs if index < first_twig]:

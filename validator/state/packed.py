@@ -65,6 +65,7 @@ from validator.state.kernels import (
     RECORD_HEAD_BYTES,
     REPLAYED_FROM,
     SIZE_CLASSES,
+    SLOTS_FREE,
     SLOTS_USED,
     TOP,
     TWIG_BYTES,
@@ -74,6 +75,7 @@ from validator.state.kernels import (
     Arrays,
 )
 from validator.state.merkle import pruned_peaks
+from validator.state.snapshot import SnapshotTwig
 from validator.types import Hash, Height
 
 FULL_MASK: Final = 2**64 - 1
@@ -491,14 +493,35 @@ class PackedEngine:
         self._pending, self._pending_heads, self._pending_bytes = [], [], 0
         if total or deleted:
             gone = (np.array(deleted, dtype=np.int64), np.array(deleted_after, dtype=np.int64))
-            self._take_over(entries, total, *gone)
+            first = self.next_position
+            leaves = self._take_over(entries, np.arange(first, first + total), *gone)
+            skipped = min(max(self._first_kept - first, 0), total)
+            self._extend(first + skipped, [leaves[skipped:]])
 
-    def _take_over(self, entries: bytes, total: int, deleted: Array, deleted_after: Array) -> None:
-        """Replay encoded entries, with deletions between them."""
+    def load_twig(self, twig: SnapshotTwig) -> None:
+        """Take over a twig of a snapshot; twigs come in order."""
+        self._is_fresh = False
+        nothing = np.empty(0, dtype=np.int64)
+        positions = np.array(list(twig.entries), dtype=np.int64)
+        self._reserve_twigs(TWIG_ENTRIES)
+        self._take_over(b"".join(twig.entries.values()), positions, nothing, nothing)
+        row = twig.index - int(self._arrays.counters[FIRST_TWIG])
+        self._arrays.twigs[row, :NODE_BYTES] = np.frombuffer(twig.entries_root, dtype=np.uint8)
+        self._arrays.dirty[row] = 1
+        self._arrays.counters[NEXT_POSITION] = (twig.index + 1) * TWIG_ENTRIES
+        self._frontier = np.stack([_key_words(node or bytes(NODE_BYTES)) for node in twig.frontier])
+
+    def end_load(self, next_position: int) -> None:
+        """All twigs of the snapshot were loaded, which had so many entries."""
+        self._arrays.counters[NEXT_POSITION] = next_position
+
+    def _take_over(self, entries: bytes, positions: Array, deleted: Array, deleted_after: Array) -> Array:
+        """Replay encoded entries, which stand at these positions, with deletions between them; returns their hashes."""
+        total = len(positions)
         data = np.frombuffer(entries, dtype=np.uint8)
         starts, key_lengths, value_lengths = (np.empty(total, dtype=np.int64) for _ in range(3))
         kernels.entry_spans(data, 0, starts, key_lengths, value_lengths)
-        self._reserve_for(total, len(entries), total)
+        self._reserve_for(total, len(entries), total + TWIG_ENTRIES)
         arrays = self._arrays
         sizes = key_lengths + value_lengths + ENTRY_HEAD_BYTES
         staged = np.minimum(sizes, kernels.MESSAGE_BYTES_LIMIT) + kernels.BLOCK_BYTES
@@ -506,10 +529,10 @@ class PackedEngine:
         kernels.stage_entries(data, starts, sizes, stage, stage_starts)
         leaves = _hash_entries(entries, stage[: len(stage) // 4 * 4], stage_starts, sizes, arrays)
         hashes = _hash_keys(data, starts + ENTRY_HEAD_BYTES, key_lengths, arrays)
-        first = self.next_position
-        kernels.replay_entries(arrays, data, starts, key_lengths, value_lengths, hashes, deleted, deleted_after)
-        skipped = min(max(self._first_kept - first, 0), total)
-        self._extend(first + skipped, [leaves[skipped:]])
+        kernels.replay_entries(
+            arrays, data, starts, key_lengths, value_lengths, hashes, positions, deleted, deleted_after
+        )
+        return leaves
 
     # --- room ---------------------------------------------------------------------------------------------------------
 
@@ -547,8 +570,9 @@ class PackedEngine:
         if slots > len(arrays.offsets):
             size = max(slots, len(arrays.offsets) * 5 // 4)
             self._forget_views()
+            free = int(arrays.counters[SLOTS_FREE])
             self._arrays = arrays._replace(
-                offsets=_grown(arrays.offsets, size), free_slots=_grown(arrays.free_slots, size)
+                offsets=_grown(arrays.offsets, size), free_slots=_grown(arrays.free_slots[:free], size)
             )
 
     def _reserve_index(self, keys: int) -> None:

@@ -26,6 +26,7 @@ from validator.state.hashing import (
 )
 from validator.state.interface import Batch
 from validator.state.merkle import Tree, TreeUndo
+from validator.state.snapshot import SnapshotTwig
 from validator.types import Hash, Height
 
 FEW: Final = 64
@@ -287,6 +288,17 @@ class PlainEngine:
                 self._replace(key, None)
         if len(self._leaves) >= REPLAY_ENTRIES:
             self._absorb()
+
+    def load_twig(self, twig: SnapshotTwig) -> None:
+        """Take over a twig of a snapshot; twigs come in order."""
+        for position, encoded in twig.entries.items():
+            entry = decode_entry(encoded)
+            self._replace(entry.key, (position, entry.value))
+        self._tree.load(twig.index, Twig(twig.entries_root, twig.active_bits), twig.frontier)
+
+    def end_load(self, next_position: int) -> None:
+        """All twigs of the snapshot were loaded, which had so many entries."""
+        self._tree.end_load(next_position)
 
     def finish(self) -> None:
         """Everything was replayed: make the root."""

@@ -30,9 +30,10 @@ from validator.state.hashing import (
     twigs_for,
     upper_depth,
 )
-from validator.state.log import StateLog
-from validator.state.merkle import entry_tree
+from validator.state.log import StateLog, chunk_name
+from validator.state.merkle import entry_tree, pruned_peaks
 from validator.state.proof import Proof, Witness
+from validator.state.snapshot import CHUNK_TWIGS, Manifest, encode_twig, known_nodes, tree_of
 from validator.types import Hash, Height
 
 REMEMBERED_TWIGS: Final = 64
@@ -46,6 +47,8 @@ class PastState:
     root: Hash
     next_position: int
     live: int
+    oldest: int
+    """No active entry stands before this position."""
     positions: dict[bytes, int | None] = field(default_factory=dict)
     """Then active entries of the keys that changed since, by the hash of the key; ``None`` where the key was absent."""
     reactivated: dict[int, list[int]] = field(default_factory=dict)
@@ -58,7 +61,8 @@ class PastState:
 class _Twig:
     """A twig's entries, and the levels of its entry tree, the leaves first."""
 
-    entries: list[bytes]
+    entries: dict[int, bytes]
+    """By their offsets; of a snapshot's twig, those that were active in the snapshot."""
     levels: list[list[bytes]]
 
 
@@ -66,25 +70,29 @@ class Prover:
     """Proves what a store's final state and the retained ones below it say about keys. The engine stands at the final
     state whenever it is used."""
 
-    def __init__(self, engine: Engine, log: StateLog) -> None:
+    def __init__(self, engine: Engine, log: StateLog, origin: Manifest | None = None) -> None:
         self._engine = engine
         self._log = log
+        self._origin = origin
         self._twigs: OrderedDict[tuple[int, int], _Twig] = OrderedDict()
 
     def past(self, height: Height) -> PastState:
         """The state of a retained height. Costs as much as the blocks above it changed."""
         head = self._log.head_at(height)
-        if head is None:  # nothing was committed yet
-            past = PastState(height, self._engine.root, 0, 0)
-        else:
-            past = PastState(height, head.root, head.next_position, head.live)
+        if head is not None:
+            past = PastState(height, head.root, head.next_position, head.live, head.oldest)
+        elif self._origin is not None:
+            origin = self._origin
+            past = PastState(height, origin.root, origin.next_position, origin.live, origin.first_twig << TWIG_LEVELS)
+        else:  # nothing was committed yet
+            past = PastState(height, self._engine.root, 0, 0, 0)
         for section in self._log.sections_above(height):
             for _, encoded in section.entries():
                 entry = decode_entry(encoded)
                 self._note(past, entry.key, None if entry.previous == NO_POSITION else entry.previous)
             for position in section.deleted():
-                ((_, encoded),) = self._log.entries(position, position + 1)
-                self._note(past, decode_entry(encoded).key, position)
+                twig = self._twig(position >> TWIG_LEVELS, section.first_position)
+                self._note(past, decode_entry(twig.entries[position & (TWIG_ENTRIES - 1)]).key, position)
         past.upper = self._changed_upper(past)
         assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
         return past
@@ -98,6 +106,26 @@ class Prover:
         if position is None:
             position = self._position_below(place, past)
         return Proof(past.next_position, past.live, self._witness(position, past))
+
+    def manifest(self, past: PastState) -> Manifest:
+        """What a snapshot of a state consists of."""
+        first_twig = past.oldest >> TWIG_LEVELS
+        peaks = tuple(self._node(*place, past) for place in pruned_peaks(first_twig))
+        roots = tuple(self._node(0, index, past) for index in range(first_twig, twigs_for(past.next_position)))
+        return Manifest(past.height, past.next_position, past.live, first_twig, peaks, roots)
+
+    def chunk(self, number: int, past: PastState) -> bytes:
+        """One chunk of the snapshot of a state. Raises :class:`IndexError` where there is none."""
+        manifest = self.manifest(past)
+        if not 0 <= number < manifest.chunks:
+            raise IndexError(f"chunk {number} of {manifest.chunks}")
+        return b"".join(self.encoded_twig(index, past) for index in manifest.twigs_of(number))
+
+    def encoded_twig(self, index: int, past: PastState) -> bytes:
+        """One twig as part of a chunk."""
+        twig = self._twig(index, past.next_position)
+        count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
+        return encode_twig(self._bits(index, past), count, twig.entries, twig.levels)
 
     def _note(self, past: PastState, key: bytes, position: int | None) -> None:
         """A block changed this key, which had its entry at ``position`` before. Called for newer blocks first."""
@@ -141,12 +169,27 @@ class Prover:
         after = min(first + TWIG_ENTRIES, end)
         twig = self._twigs.pop((index, after), None)
         if twig is None:
-            entries = [encoded for _, encoded in self._log.entries(first, after)]
-            twig = _Twig(entries, entry_tree([entry_hash(entry) for entry in entries]))
+            twig = self._read_twig(index, after)
         self._twigs[index, after] = twig
         if len(self._twigs) > REMEMBERED_TWIGS:
             self._twigs.popitem(last=False)
         return twig
+
+    def _read_twig(self, index: int, after: int) -> _Twig:
+        """A twig up to a position, from the log, and from the snapshot with which that begins."""
+        origin, first = self._origin, index * TWIG_ENTRIES
+        if origin is None or first >= origin.next_position:
+            entries = dict(self._log.entries(first, after))
+            leaves = [entry_hash(encoded) for encoded in entries.values()]
+            return _Twig({position - first: encoded for position, encoded in entries.items()}, entry_tree(leaves))
+        chunk = (index - origin.first_twig) // CHUNK_TWIGS
+        data = self._log.disk.read(chunk_name(self._log.folder, chunk))
+        known, found = known_nodes(origin, chunk, data)[index]
+        if after > origin.next_position:
+            found.update(self._log.entries(origin.next_position, after))
+        for position, encoded in found.items():
+            known[0, position - first] = entry_hash(encoded)
+        return _Twig({position - first: encoded for position, encoded in found.items()}, tree_of(known, after - first))
 
     def _bits(self, index: int, past: PastState) -> bytes:
         """The active bits that a twig had."""

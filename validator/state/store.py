@@ -18,14 +18,23 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from validator.disk import Disk
+from validator.disk import Disk, DiskError
 from validator.state.engine import Engine, SectionHead, Step
 from validator.state.hashing import TWIG_LEVELS
 from validator.state.interface import Batch, View
-from validator.state.log import Recovery, StateLog, log_bytes
+from validator.state.log import (
+    MANIFEST_NAME,
+    NO_SNAPSHOT,
+    Recovery,
+    StateLog,
+    chunk_name,
+    log_bytes,
+    snapshot_meta,
+)
 from validator.state.merkle import pruned_peaks
 from validator.state.plain import PlainEngine
 from validator.state.prover import PastState, Prover
+from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.types import HEIGHT_LIMIT, Hash, Height, ValidatorError
 
 NEVER_CHECKED: Final = -1
@@ -67,6 +76,8 @@ class LogStateStore:
         self._engine: Engine = PlainEngine() if engine is None else engine
         self._retained = retained
         self._epoch = 0
+        self.origin: Manifest | None = None
+        """The snapshot with which the log begins."""
         self._prover: Prover | None = None
         self._past: PastState | None = None
         self._past_root = Hash(b"")
@@ -172,20 +183,38 @@ class LogStateStore:
         :func:`validator.state.proof.verify` checks it against that height's state root. Raises :class:`HistoryError`
         where the height is not retained, and :class:`~validator.disk.DiskError`.
         """
+        prover, past = self._at(height)
+        return prover.prove(key, past).encode()
+
+    def manifest(self, height: Height | None = None) -> Manifest:
+        """What a snapshot of a retained height consists of. Raises :class:`HistoryError`."""
+        prover, past = self._at(height)
+        return prover.manifest(past)
+
+    def chunk(self, number: int, height: Height | None = None) -> bytes:
+        """A chunk of the snapshot of a retained height. Raises :class:`HistoryError`; :class:`IndexError` where there
+        is no such chunk."""
+        prover, past = self._at(height)
+        return prover.chunk(number, past)
+
+    def _at(self, height: Height | None) -> tuple[Prover, PastState]:
+        """What proves the state of a height, the final one by default."""
         self._require_retained(self._final.height if height is None else height)
         wanted = self._final.height if height is None else height
         engine = self.stand_at_final()
         if self._past is None or self._past.height != wanted or self._past_root != self._final.root:
-            self._prover = self._prover or Prover(engine, self._log)
+            self._prover = self._prover or Prover(engine, self._log, self.origin)
             self._past, self._past_root = self._prover.past(wanted), self._final.root
         assert self._prover is not None, "it made the past state"
-        return self._prover.prove(key, self._past).encode()
+        return self._prover, self._past
 
     def root_at(self, height: Height) -> Hash:
         """The state root of a retained height. Raises :class:`HistoryError`."""
         self._require_retained(height)
         head = self._log.head_at(height)
-        return self._final.root if head is None else head.root
+        if head is not None:
+            return head.root
+        return self._final.root if self.origin is None else self.origin.root
 
     def close(self) -> None:
         """Make every view unusable. What was committed stays; the disk is its owner's to close."""
@@ -285,12 +314,33 @@ class LogStateStore:
     def _replay(self) -> None:
         """Rebuild the engine's state from the log."""
         base = self._log.base
-        self._engine.seed(base.first_twig, base.peaks)
+        if base.snapshot == NO_SNAPSHOT:
+            self._engine.seed(base.first_twig, base.peaks)
+        else:
+            self._load_snapshot()
         for section in self._log.replay():
             self._engine.replay(section.data, section.head, section.first_position)
             self._floors.append((section.head.height, section.head.oldest))
             self._drop_floors()
         self._engine.finish()
+
+    def _load_snapshot(self) -> None:
+        """Begin with the snapshot that the log begins with."""
+        log, disk, folder = self._log, self._log.disk, self._log.folder
+        name = f"{folder}/{MANIFEST_NAME}"
+        try:
+            manifest = Manifest.decode(disk.read(name), log.base.snapshot_height, log.base.snapshot)
+            self._engine.seed(manifest.first_twig, manifest.peaks)
+            for chunk in range(manifest.chunks):
+                name = chunk_name(folder, chunk)
+                for twig in decode_chunk(manifest, chunk, disk.read(name)):
+                    self._engine.load_twig(twig)
+        except SnapshotError as error:
+            raise DiskError(f"{name}: offset 0: {error}") from None
+        self._engine.end_load(manifest.next_position)
+        log.origin = snapshot_meta(manifest.height, manifest.root, manifest.next_position)
+        self.origin = manifest
+        self._floors.append((manifest.height, manifest.first_twig << TWIG_LEVELS))
 
 
 class _StateView:
