@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.simulation.disk import MemoryDisk
-from tests.validator.state.naive_state import NaiveState
+from tests.validator.state.naive_state import DOCUMENT, PROGRAMS, NaiveState
 from validator.state import HistoryError, LogStateStore
 from validator.state.engine import Engine
 from validator.state.packed import PackedEngine
@@ -191,3 +192,22 @@ def test_spliced_proofs_are_rejected_or_true(data: st.DataObject) -> None:
 def test_a_proof_is_decoded_to_what_was_encoded() -> None:
     for proof in PROOFS.values():
         assert Proof.decode(proof).encode() == proof
+
+
+def test_the_documented_verifier_agrees() -> None:
+    documented, bad = PROGRAMS["verify"], PROGRAMS["Bad"]
+    for key in KEYS:
+        assert documented(ROOT, key, PROOFS[key]) == ITEMS.get(key)
+        proof = PROOFS[key]
+        for i in range(0, len(proof), 7):
+            with pytest.raises(bad):
+                documented(ROOT, key, proof[:i] + bytes([proof[i] ^ 1]) + proof[i + 1 :])
+    empty = LogStateStore.open(MemoryDisk())
+    assert documented(empty.final.root, b"a", empty.prove(b"a")) is None
+
+
+def test_proof_vectors_of_the_page() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8").split("### Proof vectors")[1].split("## ")[0]
+    root, present, absent = re.findall(r"`([0-9a-f]{64,})`", text)
+    assert verify(Hash(bytes.fromhex(root)), b"a", bytes.fromhex(present)) == b"one"
+    assert verify(Hash(bytes.fromhex(root)), b"c", bytes.fromhex(absent)) is None
