@@ -64,6 +64,8 @@ from validator.executor import (
     FinalizedInvalid,
     JobResult,
     ReadBlocks,
+    ReadSnapshot,
+    SnapshotRead,
     decode_block,
 )
 from validator.journal import JournalContent, encode_entries
@@ -73,10 +75,14 @@ from validator.messages import (
     MAX_GOSSIPED_TRANSACTIONS,
     BlockRequest,
     BlockResponse,
+    ChunkRequest,
+    ChunkResponse,
     ConsensusMessage,
     FinalBlocksRequest,
     FinalBlocksResponse,
     PeerMessage,
+    SnapshotOffer,
+    SnapshotRequest,
     TransactionsMessage,
     decode_message,
     encode_message,
@@ -247,6 +253,10 @@ class Node:
                     self._effects.append(Run(ReadBlocks(sender, first, min(most, MAX_BLOCKS_ASKED))))
             case FinalBlocksResponse():
                 self._on_final_blocks(sender, message)
+            case SnapshotRequest() | ChunkRequest():
+                self._effects.append(Run(ReadSnapshot(sender, message)))
+            case SnapshotOffer() | ChunkResponse():
+                pass  # late answers to what was asked before the node began
 
     def _on_consensus_message(self, sender: int, encoded: bytes) -> None:
         try:
@@ -401,6 +411,9 @@ class Node:
             case BlocksRead(peer, bodies, certificate):
                 if bodies:
                     self._send(peer, FinalBlocksResponse(bodies, certificate))
+            case SnapshotRead(peer, response):
+                if response is not None:
+                    self._send(peer, response)
 
     def _on_executed(self, result: Executed) -> None:
         held = self._tree.get(result.digest)
