@@ -79,8 +79,9 @@ class SnapshotJoin:
         if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS:
             self._intake, self._idle_rounds = None, 0
         self._asked.clear()
+        self._next_peer = self._peers()[0]  # another one each time: who does not answer must not be asked for ever
         if self._intake is None:
-            self._send(self._peer(), SnapshotRequest())
+            self._send(self._next_peer, SnapshotRequest())
         else:
             self._ask_for_chunks()
         self._effects.append(SetTimer(JOIN_TIMER, self._retry_ms))
@@ -165,17 +166,13 @@ class SnapshotJoin:
         )
 
     def _peers(self) -> list[int]:
-        """Whom to ask, the next one first; everybody again where all have sent something wrong."""
+        """Whom to ask, beginning behind the last one asked; everybody again where all have sent something wrong."""
         everybody = [peer for peer in range(len(self._validators)) if peer != self._index]
         if self._refused.issuperset(everybody):
             self._refused.clear()
         start = self._next_peer
         peers = [peer for peer in everybody if peer not in self._refused]
         return sorted(peers, key=lambda peer: (peer <= start, peer))
-
-    def _peer(self) -> int:
-        self._next_peer = self._peers()[0]
-        return self._next_peer
 
     def _refuse(self, peer: int, reason: str) -> None:
         self._refused.add(peer)
