@@ -35,7 +35,7 @@ def main() -> None:
 
 def measure(quick: bool) -> list[Metric]:
     """All metrics of this benchmark."""
-    idle = _live(_scenario("idle", 60 if quick else 400, interval_ms=0, users=[]))
+    idle = _live(_scenario("idle", 300 if quick else 2_000, interval_ms=0, users=[]))
     flood = _scenario("flood", 60 if quick else 240, interval_ms=100, users=FLOOD_USERS)
     loaded = _live(flood)
     began = time.perf_counter()

@@ -156,7 +156,7 @@ class KillFault(Section):
     """A validator's name; everything on its host goes."""
     at_height: Count
     down_ms: Milliseconds = 2_000
-    """How long it stays down in the simulator. A live host is restarted by Ray at once."""
+    """How long it stays down at least. Ray restarts the process of a live host at once, its validators wait so long."""
 
 
 Fault = KillFault

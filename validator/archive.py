@@ -66,6 +66,11 @@ class BlockArchive:
             self._index(record.offset, decode(archived.receipts, BlockReceipts))
 
     @property
+    def first_height(self) -> int:
+        """Height of the snapshot with which the validator joined; blocks above it are here. 0 without one."""
+        return self._first
+
+    @property
     def height(self) -> Height:
         """Height of the newest archived block; 0 where there is none."""
         return Height(self._first + len(self._offsets))

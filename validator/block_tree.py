@@ -62,19 +62,31 @@ class BlockTree:
         return self._held.get(digest)
 
     def add(self, block: Block, body: bytes) -> HeldBlock | None:
-        """Hold a block; ``None`` where it is not above the final height or the tree is full."""
+        """Hold a block; ``None`` where it can never become final here, or where there is no room for it.
+
+        Where the tree is full, blocks whose line to the final one is not whole make room, the highest first: whoever
+        floods us with blocks that lead nowhere gains nothing, and what catching up needs always fits.
+        """
         digest = header_hash(block.header)
         held = self._held.get(digest)
         if held is not None:
             return held
-        if block.header.height <= self.final_height:
+        if block.header.height <= self.final_height or not self.follows_its_parent(block):
             return None
-        if len(self._held) >= MAX_HELD_BLOCKS or self._bytes + len(body) > MAX_HELD_BYTES:
+        if not self._make_room(block, len(body)):
             return None
         held = self._held[digest] = HeldBlock(digest, block, body)
         self._children.setdefault(held.parent, []).append(digest)
         self._bytes += len(body)
         return held
+
+    def follows_its_parent(self, block: Block) -> bool:
+        """Whether the height is one above the parent's, as far as the parent is known."""
+        parent = Hash(block.header.parent_hash)
+        if parent == self.final:
+            return block.header.height == self.final_height + 1
+        held = self._held.get(parent)
+        return held is None or block.header.height == held.height + 1
 
     def is_executed(self, digest: Hash) -> bool:
         """Whether a child of this block can be executed."""
@@ -111,16 +123,60 @@ class BlockTree:
             yield self._held[child]
 
     def finalize(self, digest: Hash) -> None:
-        """Make a held child of the final block the final one; forget what is not above it."""
+        """Make a held child of the final block the final one; forget its siblings, whatever is not above it, and all
+        that descends from either.
+
+        Blocks above whose line is not whole yet are kept: it may still lead here.
+        """
         held = self._held[digest]
         assert held.parent == self.final, "blocks become final in order"
+        dead = {child.digest: child for child in self.children(self.final)}
+        dead.update((block.digest, block) for block in self._held.values() if block.height <= held.height)
         self.final, self.final_height = digest, held.height
-        for other in [block for block in self._held.values() if block.height <= self.final_height]:
-            self._forget(other)
+        queue = [block for block in dead.values() if block is not held]
+        while queue:
+            for child in self.children(queue.pop().digest):
+                if child.digest not in dead:
+                    dead[child.digest] = child
+                    queue.append(child)
+        for block in dead.values():
+            self._forget(block)
+
+    def reject(self, held: HeldBlock) -> None:
+        """A block is invalid: remember that, and let its body go."""
+        held.state = BlockState.INVALID
+        self._bytes -= len(held.body)
+        held.body = b""
 
     def held(self) -> list[HeldBlock]:
         """Everything held, by height, then in the order in which it came."""
         return sorted(self._held.values(), key=lambda block: block.height)
+
+    def _make_room(self, block: Block, size: int) -> bool:
+        """Whether a block fits, once blocks that lead nowhere so far made room."""
+        if self._fits(size):
+            return True
+        whole = self._whole_lines()
+        parent = Hash(block.header.parent_hash)
+        is_whole = parent == self.final or parent in whole
+        loose = [held for held in self._held.values() if held.digest not in whole]
+        loose.sort(key=lambda held: held.height)
+        while loose and not self._fits(size) and (is_whole or loose[-1].height > block.header.height):
+            self._forget(loose.pop())
+        return self._fits(size)
+
+    def _fits(self, size: int) -> bool:
+        return len(self._held) < MAX_HELD_BLOCKS and self._bytes + size <= MAX_HELD_BYTES
+
+    def _whole_lines(self) -> set[Hash]:
+        """The held blocks that descend from the final one."""
+        whole: set[Hash] = set()
+        queue = [child.digest for child in self.children(self.final)]
+        while queue:
+            digest = queue.pop()
+            whole.add(digest)
+            queue.extend(child.digest for child in self.children(digest))
+        return whole
 
     def _forget(self, held: HeldBlock) -> None:
         del self._held[held.digest]

@@ -1,6 +1,6 @@
 """The border between a validator and its driver: what goes in, and what comes out.
 
-``Node.handle(now_ms, event)`` returns effects, in the order in which they must be performed. The driver gives each
+``Node.handle(event)`` returns effects, in the order in which they must be performed. The driver gives each
 answer back as an event. The simulator and the live hosts perform the same effects; neither can do anything else to a
 validator.
 

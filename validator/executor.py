@@ -21,7 +21,7 @@ from validator.codec import decode, encode, pack_uint
 from validator.disk import Disk
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch, genesis_header
-from validator.messages import ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
+from validator.messages import MAX_LINKS, ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
 from validator.pages import StatePages
 from validator.records import GLOBALS
 from validator.scheduler.index import SchedulerIndex
@@ -62,6 +62,8 @@ class Built:
     digest: Hash
     block: Block
     body: bytes
+    refused: tuple[Address, ...]
+    """Senders whose next transaction could not run, for want of funds, fees or earlier nonces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,9 @@ class ReadBlocks:
 class BlocksRead:
     peer: int
     bodies: tuple[bytes, ...]
+    links: tuple[Header, ...]
+    """Headers that lead from the last of them to the block of the certificate; empty where it is that block."""
     certificate: bytes
-    """The finalization of the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +249,9 @@ class Executor:
         parent = self._header_of(job.parent)
         height = Height(parent.height + 1)
         transition = self._transition_on(job.parent, height, job.proposer)
-        taken, outcome = transition.select(_within(job.candidates, MAX_BLOCK_PAYLOAD_BYTES), MAX_BLOCK_TRANSACTIONS)
+        taken, refused, outcome = transition.select(
+            _within(job.candidates, MAX_BLOCK_PAYLOAD_BYTES), MAX_BLOCK_TRANSACTIONS
+        )
         header = Header(
             chain_id=self._genesis.chain_id,
             height=height,
@@ -267,7 +272,7 @@ class Executor:
         block = Block(header, tuple(prepared.wire for prepared in taken))
         digest = header_hash(header)
         self._keep(digest, block, outcome)
-        return Built(job.view, job.parent, digest, block, encode(block))
+        return Built(job.view, job.parent, digest, block, encode(block), refused)
 
     def _execute(self, digest: Hash, block: Block, known: Mapping[Hash, PreparedTransaction]) -> str | None:
         """Execute a block; ``None`` where it is valid, else why it is not."""
@@ -323,20 +328,27 @@ class Executor:
         return {sender: self.pages.account(sender)["nonce"] for sender in senders}
 
     def _read_blocks(self, job: ReadBlocks) -> BlocksRead:
-        """As many blocks as asked for and there are, ending in one that has a certificate of its own."""
+        """As many blocks as asked for, there are and fit into a message, and what proves them final."""
         bodies: list[bytes] = []
-        certificate, certified, size = b"", 0, 0
-        for height in range(job.first, job.first + job.most):
+        links: list[Header] = []
+        size, certified, certificate = 0, 0, b""
+        if job.first <= self._archive.first_height:
+            return BlocksRead(job.peer, (), (), b"")
+        for height in range(job.first, min(job.first + job.most + MAX_LINKS, self._archive.height + 1)):
             archived = self._archive.get(height)
-            if archived is None:
-                break
+            assert archived is not None, "the archive has no gaps"
             size += len(archived.block)
-            if bodies and size > MAX_BLOCK_BYTES:
-                break
+            if len(bodies) == job.most or links or (bodies and size > MAX_BLOCK_BYTES):
+                if certified == len(bodies):
+                    break
+                links.append(decode(archived.block, Block).header)
+                if archived.certificate:
+                    return BlocksRead(job.peer, tuple(bodies), tuple(links), archived.certificate)
+                continue
             bodies.append(archived.block)
             if archived.certificate:
-                certificate, certified = archived.certificate, len(bodies)
-        return BlocksRead(job.peer, tuple(bodies[:certified]), certificate)
+                certified, certificate = len(bodies), archived.certificate
+        return BlocksRead(job.peer, tuple(bodies[:certified]), (), certificate)
 
     # --- the tree of executed blocks --------------------------------------------------------------------------------
 
@@ -388,9 +400,10 @@ class Executor:
             if block.parent == self._final or block.parent in kept:
                 kept[block.digest] = block
         self._executed = kept
-        height = self._final_header.height
         self._invalid = {
-            digest: invalid for digest, invalid in self._invalid.items() if invalid.block.header.height > height
+            digest: invalid
+            for digest, invalid in self._invalid.items()
+            if (parent := Hash(invalid.block.header.parent_hash)) == self._final or parent in kept
         }
 
     # --- checks -------------------------------------------------------------------------------------------------------
@@ -407,7 +420,7 @@ class Executor:
             raise _Invalid("the height does not follow its parent's")
         if not 0 <= header.proposer < len(self._genesis.validators):
             raise _Invalid("the proposer is no validator")
-        hashes = [transaction_hash(wire) for wire in block.transactions]
+        hashes = _hashes(block)
         if header.transactions_root != transactions_root(hashes):
             raise _Invalid("another transactions_root")
         return [self._prepare(digest, wire, known) for digest, wire in zip(hashes, block.transactions, strict=True)]
@@ -493,10 +506,19 @@ def _within(candidates: tuple[PreparedTransaction, ...], most_bytes: int) -> lis
 
 
 def decode_block(body: bytes) -> Block | None:
-    """The block of a body, or ``None`` where it is none: too large, malformed or not canonical."""
+    """The block of a body, or ``None`` where it is none: too large, malformed, not canonical, or of other transactions.
+
+    A digest covers the header alone. Since the header's ``transactions_root`` is held against the transactions here, a
+    digest has one body, and nobody can spoil a good block by sending its header with something else.
+    """
     if len(body) > MAX_BLOCK_BYTES:
         return None
     try:
-        return decode(body, Block)
+        block = decode(body, Block)
     except ValidatorError:
         return None
+    return block if block.header.transactions_root == transactions_root(_hashes(block)) else None
+
+
+def _hashes(block: Block) -> list[Hash]:
+    return [transaction_hash(wire) for wire in block.transactions]

@@ -1,7 +1,8 @@
-"""Records in append-only files: length, checksum, payload; a torn tail is recognised and cut.
+"""Records in append-only files: length, checksums, payload; a torn tail is recognised and cut.
 
-A frame is ``length[4, big-endian] ‖ checksum[8] ‖ payload``, the checksum being the first bytes of the payload's
-BLAKE3 hash.
+A frame is ``length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ payload``: the first bytes of the BLAKE3 hashes of the
+length and of the payload. A crash leaves at most the last frame torn: cut short, or zeros where it was to be. Anything
+else that does not check has rotted, lengths included, and is never cut in silence.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from blake3 import blake3
 from validator.disk import Disk, DiskError
 
 LENGTH_BYTES: Final = 4
+CHECK_BYTES: Final = 4
 CHECKSUM_BYTES: Final = 8
-HEADER_BYTES: Final = LENGTH_BYTES + CHECKSUM_BYTES
+HEADER_BYTES: Final = LENGTH_BYTES + CHECK_BYTES + CHECKSUM_BYTES
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -26,8 +28,9 @@ class Frame(NamedTuple):
 
 
 def frame(payload: bytes) -> bytes:
-    """A payload with its length and checksum."""
-    return len(payload).to_bytes(LENGTH_BYTES, "big") + _checksum(payload) + payload
+    """A payload with its length and checksums."""
+    length = len(payload).to_bytes(LENGTH_BYTES, "big")
+    return length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES) + payload
 
 
 def split(data: bytes) -> tuple[list[Frame], int]:
@@ -45,13 +48,13 @@ def split(data: bytes) -> tuple[list[Frame], int]:
 def recover(disk: Disk, name: str) -> list[Frame]:
     """The records of a file; what a crash left torn at its end is cut off, durably.
 
-    A damaged record with whole records after it is no torn tail: raises :class:`DiskError` with file and offset.
+    Raises :class:`DiskError`, with file and offset, for a record that is damaged in any other way.
     """
     data = disk.read(name)
     frames, end = split(data)
     if end < len(data):
-        if _has_frame_after(data, end):
-            raise DiskError(f"{name}: record at offset {end} is damaged, and whole records follow it")
+        if not _is_torn(data, end):
+            raise DiskError(f"{name}: record at offset {end} is damaged")
         disk.truncate(name, end)
     return frames
 
@@ -59,28 +62,38 @@ def recover(disk: Disk, name: str) -> list[Frame]:
 def read_frame(disk: Disk, name: str, offset: int) -> bytes:
     """One record by the offset of its frame. Raises :class:`DiskError` where it is damaged."""
     length = int.from_bytes(disk.read(name, offset, LENGTH_BYTES), "big")
-    payload = _payload_at(disk.read(name, offset, HEADER_BYTES + length), 0)
+    payload = _payload_at(disk.read(name, offset, HEADER_BYTES + min(length, MAX_PAYLOAD_BYTES)), 0)
     if payload is None:
         raise DiskError(f"{name}: record at offset {offset} is damaged")
     return payload
 
 
-def _payload_at(data: bytes, offset: int) -> bytes | None:
-    body = offset + HEADER_BYTES
-    if body > len(data):
+def _length_at(data: bytes, offset: int) -> int | None:
+    """The payload's length by a frame's header, ``None`` where the header is not whole or does not check."""
+    length = data[offset : offset + LENGTH_BYTES]
+    check = data[offset + LENGTH_BYTES : offset + LENGTH_BYTES + CHECK_BYTES]
+    if offset + HEADER_BYTES > len(data) or check != _hash(length, CHECK_BYTES):
         return None
-    length = int.from_bytes(data[offset : offset + LENGTH_BYTES], "big")
-    if length > MAX_PAYLOAD_BYTES or body + length > len(data):
+    return int.from_bytes(length, "big")
+
+
+def _payload_at(data: bytes, offset: int) -> bytes | None:
+    length = _length_at(data, offset)
+    body = offset + HEADER_BYTES
+    if length is None or length > MAX_PAYLOAD_BYTES or body + length > len(data):
         return None
     payload = data[body : body + length]
-    return payload if _checksum(payload) == data[offset + LENGTH_BYTES : body] else None
+    return payload if data[body - CHECKSUM_BYTES : body] == _hash(payload, CHECKSUM_BYTES) else None
 
 
-def _has_frame_after(data: bytes, damaged: int) -> bool:
-    """Whether the damaged frame's own length leads to a whole frame: then it rotted, it was not torn."""
-    length = int.from_bytes(data[damaged : damaged + LENGTH_BYTES], "big")
-    return _payload_at(data, damaged + HEADER_BYTES + length) is not None
+def _is_torn(data: bytes, offset: int) -> bool:
+    """Whether what stands at ``offset``, and is no whole frame, can be what a crash left of the last one."""
+    rest = len(data) - offset
+    if rest < HEADER_BYTES or not any(data[offset:]):
+        return True
+    length = _length_at(data, offset)
+    return length is not None and rest <= HEADER_BYTES + length
 
 
-def _checksum(payload: bytes) -> bytes:
-    return blake3(payload).digest(length=CHECKSUM_BYTES)
+def _hash(data: bytes, size: int) -> bytes:
+    return blake3(data).digest(length=size)

@@ -18,7 +18,8 @@ from validator.records import (
     encode_record,
     storage_key,
 )
-from validator.types import SYSTEM_PARAMETERS_ADDRESS, ZERO_HASH, Hash, ValidatorError, is_reserved
+from validator.transactions import ALLOWED_CODE
+from validator.types import AMOUNT_LIMIT, SYSTEM_PARAMETERS_ADDRESS, ZERO_HASH, Hash, ValidatorError, is_reserved
 
 
 class GenesisError(ValidatorError):
@@ -109,6 +110,13 @@ def _check(genesis: Genesis) -> None:
     for address in (*genesis.accounts, *genesis.actors):
         if is_reserved(address):
             raise GenesisError(f"0x{address.hex()} is reserved")
+    balances = [*genesis.accounts.items(), *((address, actor.balance) for address, actor in genesis.actors.items())]
+    for address, balance in balances:
+        if not 0 <= balance < AMOUNT_LIMIT:
+            raise GenesisError(f"0x{address.hex()}: balance {balance} is out of range, expected 0 to 2**128 - 1")
+    for address, actor in genesis.actors.items():
+        if actor.code not in ALLOWED_CODE:
+            raise GenesisError(f"0x{address.hex()}: code {actor.code[:64]!r} is unknown")
 
 
 def _text(value: object) -> str:

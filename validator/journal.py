@@ -1,8 +1,9 @@
 """The validator's journal: consensus records and block bodies, in one append-only file.
 
-A frame (:mod:`validator.frames`) holds one kind byte and a record. Everything that a vote depends on is in the journal
-before the vote leaves: the block's body before its notarize vote, the vote itself before it is sent. Once blocks are
-in the archive, the journal is replaced by what is still needed.
+A frame (:mod:`validator.frames`) holds a batch: what was appended together and becomes durable together, so that a torn
+append is torn as a whole. Everything that a vote depends on is in the journal before the vote leaves: the block's body
+before its notarize vote, the vote itself before it is sent. Once blocks are in the archive, the journal is replaced by
+what is still needed.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
+from validator.codec import decode, encode
 from validator.disk import Disk
 from validator.frames import frame, recover
 
 JOURNAL_FILE: Final = "journal"
-CONSENSUS_RECORD: Final = b"c"
-BLOCK_BODY: Final = b"b"
 
 
 class JournalContent(NamedTuple):
@@ -25,18 +27,25 @@ class JournalContent(NamedTuple):
     bodies: tuple[bytes, ...]
 
 
-def encode_entries(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
-    """Frames for block bodies and consensus records, bodies first."""
-    frames = [frame(BLOCK_BODY + body) for body in bodies]
-    frames.extend(frame(CONSENSUS_RECORD + record) for record in records)
-    return b"".join(frames)
+class _Batch(msgspec.Struct, frozen=True, array_like=True):
+    bodies: tuple[bytes, ...]
+    records: tuple[bytes, ...]
+
+
+def encode_batch(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
+    """A frame of block bodies and consensus records."""
+    return frame(encode(_Batch(tuple(bodies), tuple(records))))
+
+
+def encode_journal(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
+    """A whole journal, which replaces the former one: a frame for each body, then one of the records."""
+    return b"".join([*(encode_batch((), (body,)) for body in bodies), encode_batch(records, ())])
 
 
 def open_journal(disk: Disk) -> JournalContent:
     """Read the journal, cutting what a crash left torn at its end."""
-    records: list[bytes] = []
-    bodies: list[bytes] = []
-    for entry in recover(disk, JOURNAL_FILE):
-        kind, payload = entry.payload[:1], entry.payload[1:]
-        (bodies if kind == BLOCK_BODY else records).append(payload)
-    return JournalContent(tuple(records), tuple(bodies))
+    batches = [decode(found.payload, _Batch) for found in recover(disk, JOURNAL_FILE)]
+    return JournalContent(
+        records=tuple(record for batch in batches for record in batch.records),
+        bodies=tuple(body for batch in batches for body in batch.bodies),
+    )

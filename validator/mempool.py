@@ -1,7 +1,8 @@
 """Transactions that wait for a block: checked, bounded, ordered.
 
 A transaction enters once its shape, chain and signature are right; whether it is admissible is for the block builder,
-who sees the state it would run on. Per sender, transactions wait in the order of their nonces; what is offered for a
+who sees the state it would run on and says
+whom it had to refuse. Per sender, transactions wait in the order of their nonces; what is offered for a
 block takes senders by the tip of their next transaction, ties by arrival. Everything is bounded: when the pool is
 full, it refuses.
 """
@@ -20,6 +21,8 @@ from validator.types import Address, Hash
 MAX_TRANSACTIONS: Final = 20_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_PER_SENDER: Final = 256
+MAX_BLOCKS_REFUSED: Final = 16
+"""For so many final blocks a refused sender comes after the others."""
 MAX_BLOCKS_WAITING: Final = 512
 """After so many final blocks a transaction that no block could take is dropped."""
 
@@ -45,6 +48,8 @@ class Mempool:
         """In order of arrival."""
         self._arrivals = 0
         self._height = 0
+        self._refused: dict[Address, int] = {}
+        """Senders whose next transaction a builder refused, with the newest final height then."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -93,9 +98,18 @@ class Mempool:
                 self._remove(digest)
         for digest in self._expired():
             self._remove(digest)
+        for sender in nonces:
+            self._refused.pop(sender, None)
+        oldest = height - MAX_BLOCKS_REFUSED
+        self._refused = {sender: since for sender, since in self._refused.items() if since >= oldest}
+
+    def refuse(self, senders: Iterable[Address]) -> None:
+        """A builder could run nothing of these senders: they come after all others for a while."""
+        for sender in senders:
+            self._refused[sender] = self._height
 
     def candidates(self, most: int) -> tuple[PreparedTransaction, ...]:
-        """Up to ``most`` transactions to try, each sender's in the order of nonces."""
+        """Up to ``most`` transactions to try, each sender's in the order of nonces, refused senders last."""
         queues = {sender: sorted(queue.items()) for sender, queue in self._by_sender.items()}
         heads = [self._rank(queue[0][1], sender) for sender, queue in queues.items()]
         heapq.heapify(heads)
@@ -114,8 +128,13 @@ class Mempool:
         oldest = self._height - MAX_BLOCKS_WAITING
         return [digest for digest, _ in takewhile(lambda item: item[1].height < oldest, self._arrival.items())]
 
-    def _rank(self, prepared: PreparedTransaction, sender: Address) -> tuple[int, int, Address]:
-        return -prepared.transaction.max_priority_fee_per_cycle, self._arrival[prepared.hash].number, sender
+    def _rank(self, prepared: PreparedTransaction, sender: Address) -> tuple[bool, int, int, Address]:
+        return (
+            sender in self._refused,
+            -prepared.transaction.max_priority_fee_per_cycle,
+            self._arrival[prepared.hash].number,
+            sender,
+        )
 
     def _remove(self, digest: Hash) -> None:
         prepared = self._by_hash.pop(digest, None)

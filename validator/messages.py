@@ -9,11 +9,14 @@ from typing import Final
 
 import msgspec
 
+from validator.block import Header
 from validator.codec import CodecError, decode, encode
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_ASKED: Final = 64
+MAX_LINKS: Final = 8_192
+"""Headers between a range of final blocks and the finalization that proves it."""
 
 
 class ConsensusMessage(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -46,9 +49,10 @@ class FinalBlocksRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Consecutive final blocks and the finalization of the last one."""
+    """Consecutive final blocks, the headers that lead from the last of them to one with a finalization, and that."""
 
     bodies: tuple[bytes, ...]
+    links: tuple[Header, ...]
     certificate: bytes
 
 

@@ -1,6 +1,6 @@
 """The node: consensus, mempool, block tree and catch-up of one validator, as a pure state machine.
 
-``handle(now_ms, event)`` returns effects (:mod:`validator.events`). What the node knows of execution is only what the
+``handle(event)`` returns effects (:mod:`validator.events`). What the node knows of execution is only what the
 executor's results say. How the parts meet:
 
 - The engine's ``Propose`` becomes a ``Build`` job once the parent is executed and the block interval has passed.
@@ -15,6 +15,8 @@ executor's results say. How the parts meet:
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +29,7 @@ from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
 from consensus.types import Digest, Token, ValidatorIndex, View
-from validator.block import header_hash
+from validator.block import Header, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError
 from validator.events import (
@@ -68,11 +70,13 @@ from validator.executor import (
     SnapshotRead,
     decode_block,
 )
-from validator.journal import JournalContent, encode_entries
+from validator.journal import JournalContent, encode_batch, encode_journal
 from validator.mempool import Mempool, Refused
 from validator.messages import (
     MAX_BLOCKS_ASKED,
     MAX_GOSSIPED_TRANSACTIONS,
+    MAX_LINKS,
+    MAX_MESSAGE_BYTES,
     BlockRequest,
     BlockResponse,
     ChunkRequest,
@@ -90,8 +94,12 @@ from validator.messages import (
 from validator.transactions import transaction_hash
 from validator.types import Hash, Height
 
-MAX_CANDIDATES: Final = 2_048
+MAX_CANDIDATES: Final = 8_192
 """Mempool transactions offered to a block builder."""
+MAX_PROVEN_AHEAD: Final = 2 * MAX_BLOCKS_ASKED
+"""Blocks that are proved final and wait for execution, beyond which no more are asked for."""
+MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
+"""Transaction bytes in one message to peers."""
 JOURNAL_REPLACED_EVERY: Final = 64
 """Final blocks between two replacements of the journal."""
 
@@ -153,6 +161,7 @@ class Node:
         self.mempool = Mempool(identity.chain_id)
         self.diverged: Diverged | None = None
         self._effects: list[Effect] = []
+        self._engine_events: deque[engine_border.Event] = deque()
         self._committed = start.height
         self._journal_height = start.height
         self._proposal: engine_border.Propose | None = None
@@ -170,6 +179,8 @@ class Node:
         """Bodies of blocks that are final but not in the archive yet."""
         self._wanted: Hash | None = None
         """A block that is asked for by digest."""
+        self._reading_for: set[int] = set()
+        """Peers for which the executor reads blocks: one read a peer at a time."""
         self._sync_peer = identity.index
         self._sync_running = False
 
@@ -192,11 +203,8 @@ class Node:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def handle(self, now_ms: float, event: Event) -> list[Effect]:
-        """Take one event; return the effects that follow, in order.
-
-        ``now_ms`` never goes backwards. Nothing depends on it yet; rate limits and peer scores will.
-        """
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; return the effects that follow, in order."""
         if self.diverged is None:
             self._dispatch(event)
         elif isinstance(event, Submit):
@@ -249,12 +257,15 @@ class Node:
             case BlockResponse(body=body):
                 self._on_block_response(sender, body)
             case FinalBlocksRequest(first=first, most=most):
-                if first >= 1 and most >= 1:
+                if first >= 1 and most >= 1 and sender not in self._reading_for:
+                    self._reading_for.add(sender)
                     self._effects.append(Run(ReadBlocks(sender, first, min(most, MAX_BLOCKS_ASKED))))
             case FinalBlocksResponse():
                 self._on_final_blocks(sender, message)
             case SnapshotRequest() | ChunkRequest():
-                self._effects.append(Run(ReadSnapshot(sender, message)))
+                if sender not in self._reading_for:
+                    self._reading_for.add(sender)
+                    self._effects.append(Run(ReadSnapshot(sender, message)))
             case SnapshotOffer() | ChunkResponse():
                 pass  # late answers to what was asked before the node began
 
@@ -287,33 +298,44 @@ class Node:
             else:
                 taken.append(wire)
                 results.append(SubmitResult(transaction_hash(wire), None))
-        if taken:
-            self._send(None, TransactionsMessage(tuple(taken)))
+        for batch in _batches(taken):
+            self._send(None, TransactionsMessage(batch))
         self._effects.append(Reply(request, tuple(results)))
 
     # --- consensus ----------------------------------------------------------------------------------------------------
 
     def _consensus(self, event: engine_border.Event) -> None:
-        """Give the engine an event and perform its effects."""
-        for effect in self._engine.handle(event):
-            match effect:
-                case engine_border.Broadcast(message):
-                    self._send(None, ConsensusMessage(encode_consensus(message)))
-                case engine_border.SendTo(recipient, message):
-                    self._send(recipient, ConsensusMessage(encode_consensus(message)))
-                case engine_border.StartTimer(kind, view, delay_ms):
-                    self._effects.append(SetTimer(TimerName(kind.value, view), delay_ms))
-                case engine_border.Propose():
-                    self._on_propose(effect)
-                case engine_border.Verify():
-                    self._on_verify(effect)
-                case engine_border.Persist(token, records, body):
-                    bodies = () if body is None else (body,)
-                    self._effects.append(Append(token, encode_entries(records, bodies)))
-                case engine_border.Finalized(certificate):
-                    self._on_finalization(certificate)
-                case _:
-                    self._pass_on(effect)
+        """Give the engine an event and perform its effects.
+
+        What they answer at once waits until all of them are performed, so that journal records keep their order.
+        """
+        self._engine_events.append(event)
+        if len(self._engine_events) > 1:
+            return
+        while self._engine_events:
+            for effect in self._engine.handle(self._engine_events[0]):
+                self._perform(effect)
+            self._engine_events.popleft()
+
+    def _perform(self, effect: engine_border.Effect) -> None:
+        match effect:
+            case engine_border.Broadcast(message):
+                self._send(None, ConsensusMessage(encode_consensus(message)))
+            case engine_border.SendTo(recipient, message):
+                self._send(recipient, ConsensusMessage(encode_consensus(message)))
+            case engine_border.StartTimer(kind, view, delay_ms):
+                self._effects.append(SetTimer(TimerName(kind.value, view), delay_ms))
+            case engine_border.Propose():
+                self._on_propose(effect)
+            case engine_border.Verify():
+                self._on_verify(effect)
+            case engine_border.Persist(token, records, body):
+                bodies = () if body is None else (body,)
+                self._effects.append(Append(token, encode_batch(records, bodies)))
+            case engine_border.Finalized(certificate):
+                self._on_finalization(certificate)
+            case _:
+                self._pass_on(effect)
 
     def _pass_on(self, effect: engine_border.Effect) -> None:
         """What the engine says for observers."""
@@ -359,6 +381,9 @@ class Node:
             or block.header.parent_hash != request.parent.digest
             or block.header.proposer != request.proposer
         ):
+            self._consensus(engine_border.BlockVerified(request.view, request.digest, False))
+            return
+        if not self._tree.follows_its_parent(block):
             self._consensus(engine_border.BlockVerified(request.view, request.digest, False))
             return
         held = self._tree.add(block, request.body)
@@ -408,10 +433,12 @@ class Node:
                 self._on_committed(result)
             case FinalizedInvalid():
                 self._on_divergence(result)
-            case BlocksRead(peer, bodies, certificate):
+            case BlocksRead(peer, bodies, links, certificate):
+                self._reading_for.discard(peer)
                 if bodies:
-                    self._send(peer, FinalBlocksResponse(bodies, certificate))
+                    self._send(peer, FinalBlocksResponse(bodies, links, certificate))
             case SnapshotRead(peer, response):
+                self._reading_for.discard(peer)
                 if response is not None:
                     self._send(peer, response)
 
@@ -419,23 +446,25 @@ class Node:
         held = self._tree.get(result.digest)
         if held is None:
             return  # another branch became final meanwhile
-        held.state = BlockState.VALID if result.error is None else BlockState.INVALID
-        self._answer_verifications(held)
-        if held.state is BlockState.INVALID:
-            self._reject_descendants(held)
+        if result.error is not None:
+            self._reject(held)
         else:
+            held.state = BlockState.VALID
+            self._answer_verifications(held)
             for child in list(self._tree.children(held.digest)):
                 self._execute_if_ready(child)
         self._try_finalize()
         self._try_build()
 
-    def _reject_descendants(self, held: HeldBlock) -> None:
+    def _reject(self, held: HeldBlock) -> None:
+        """A block is invalid, and so is whatever builds on it."""
+        self._tree.reject(held)
+        self._answer_verifications(held)
         for child in list(self._tree.children(held.digest)):
-            child.state = BlockState.INVALID
-            self._answer_verifications(child)
-            self._reject_descendants(child)
+            self._reject(child)
 
     def _on_built(self, built: Built) -> None:
+        self.mempool.refuse(built.refused)
         held = self._tree.add(built.block, built.body)
         if held is None:
             return
@@ -473,9 +502,10 @@ class Node:
             if held.state in (BlockState.HELD, BlockState.RUNNING):
                 self._execute_if_ready(held)
                 return
-            self._finalize(held)
             if held.state is BlockState.INVALID:
-                break  # the executor's answer will be that we diverged
+                self._effects.append(Run(Finalize(held.digest, b"")))  # the answer will be that we diverged
+                break
+            self._finalize(held)
         self._proven = None
 
     def _finalize(self, held: HeldBlock) -> None:
@@ -514,8 +544,8 @@ class Node:
 
     def _replace_journal(self) -> None:
         """Archived blocks need no journal any more; keep the votes and bodies above them."""
-        bodies = [*self._uncommitted.values(), *(held.body for held in self._tree.held())]
-        self._effects.append(ReplaceJournal(encode_entries(self._engine.journal_snapshot(), bodies)))
+        bodies = [*self._uncommitted.values(), *(held.body for held in self._tree.held() if held.body)]
+        self._effects.append(ReplaceJournal(encode_journal(self._engine.journal_snapshot(), bodies)))
 
     def _on_divergence(self, result: FinalizedInvalid) -> None:
         self.diverged = Diverged(
@@ -547,9 +577,14 @@ class Node:
     def _next_request(self) -> PeerMessage | None:
         """What to ask for: final blocks while a finalization is out of reach, else a single block."""
         if self._target is not None:
-            return FinalBlocksRequest(self._tree.final_height + 1, MAX_BLOCKS_ASKED)
+            proven = self._tree.get(self._proven) if self._proven is not None else None
+            height = self._tree.final_height if proven is None else proven.height
+            if height - self._tree.final_height >= MAX_PROVEN_AHEAD:
+                return None  # enough to execute for now; committing goes on to ask
+            return FinalBlocksRequest(height + 1, MAX_BLOCKS_ASKED)
         if self._wanted is not None:
-            self._wanted = self._tree.first_missing(self._wanted)
+            is_waited_for = bool(self._verifying) or self._proposal is not None
+            self._wanted = self._tree.first_missing(self._wanted) if is_waited_for else None
         return None if self._wanted is None else BlockRequest(self._wanted)
 
     def _on_block_request(self, sender: int, digest: Hash) -> None:
@@ -563,49 +598,60 @@ class Node:
             self._fault(sender, "bad_block")
             return
         if header_hash(block.header) != self._wanted:
-            self._fault(sender, "unasked_block")
-            return
+            return  # late: it came another way meanwhile
         self._tree.add(block, body)
         self._resume_after_blocks()
 
     def _on_final_blocks(self, sender: int, response: FinalBlocksResponse) -> None:
-        """A range of final blocks: taken only if linked to ours and proved by the last one's finalization."""
-        if sender != self._sync_peer or not self._sync_running:
-            self._fault(sender, "unasked_blocks")
-            return
+        """A range of final blocks: taken only if linked to each other and proved by the last one's finalization.
+
+        Whoever sends it, it proves itself: an answer that comes later than the next peer was asked is as good.
+        """
+        if self._target is None:
+            return  # what it was asked for has come another way
+        proven = self._proven
         if not self._take_final_blocks(response):
             self._fault(sender, "bad_final_blocks")
-            return
-        self._resume_after_blocks()
+        elif self._proven != proven:
+            self._resume_after_blocks()
 
     def _take_final_blocks(self, response: FinalBlocksResponse) -> bool:
-        if not 1 <= len(response.bodies) <= MAX_BLOCKS_ASKED:
+        """Hold blocks that are proved final. ``False`` where they are not."""
+        if not 1 <= len(response.bodies) <= MAX_BLOCKS_ASKED or len(response.links) > MAX_LINKS:
             return False
+        blocks = [decode_block(body) for body in response.bodies]
+        headers = [block.header for block in blocks if block is not None]
+        if len(headers) < len(blocks) or not self._are_proved([*headers, *response.links], response.certificate):
+            return False
+        newest: HeldBlock | None = None
+        for block, body in zip(blocks, response.bodies, strict=True):
+            assert block is not None
+            newest = self._tree.add(block, body) or newest
+        if newest is not None and self._tree.first_missing(newest.digest) is None and self._is_news(newest):
+            self._proven = newest.digest
+            if newest.digest == header_hash(headers[-1]) and not response.links:
+                self._certificates[newest.digest] = response.certificate
+        return True
+
+    def _is_news(self, held: HeldBlock) -> bool:
+        """Whether a proved block is above the one proved before."""
+        proven = self._tree.get(self._proven) if self._proven is not None else None
+        return proven is None or held.height > proven.height
+
+    def _are_proved(self, headers: list[Header], encoded: bytes) -> bool:
+        """Whether headers hang together, and a certificate finalises the last of them."""
         try:
-            certificate = decode_consensus(response.certificate)
+            certificate = decode_consensus(encoded)
         except MessageError:
             return False
-        parent, blocks = None, []
-        for body in response.bodies:
-            block = decode_block(body)
-            if block is None or (parent is not None and block.header.parent_hash != parent):
-                return False
-            parent = header_hash(block.header)
-            blocks.append((block, body))
-        if (
-            not isinstance(certificate, Certificate)
-            or certificate.kind != VoteKind.FINALIZE
-            or Hash(certificate.digest) != parent
-            or not verify_certificate(certificate, self._identity.validators, self._namespace)
-        ):
-            return False
-        for block, body in blocks:
-            self._tree.add(block, body)
-        digest = Hash(certificate.digest)
-        if self._tree.get(digest) is not None and self._tree.first_missing(digest) is None:
-            self._certificates[digest] = response.certificate
-            self._proven = digest
-        return True
+        digests = [header_hash(header) for header in headers]
+        return (
+            all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
+            and isinstance(certificate, Certificate)
+            and certificate.kind == VoteKind.FINALIZE
+            and Hash(certificate.digest) == digests[-1]
+            and verify_certificate(certificate, self._identity.validators, self._namespace)
+        )
 
     def _resume_after_blocks(self) -> None:
         """Blocks came: go on with whatever waited for them."""
@@ -623,3 +669,17 @@ class Node:
 
     def _fault(self, peer: int, reason: str) -> None:
         self._effects.append(PeerFault(peer, reason))
+
+
+def _batches(transactions: list[bytes]) -> Iterator[tuple[bytes, ...]]:
+    """Transactions in messages that peers take: bounded in number and in bytes."""
+    batch: list[bytes] = []
+    size = 0
+    for wire in transactions:
+        if batch and (len(batch) == MAX_GOSSIPED_TRANSACTIONS or size + len(wire) > MAX_GOSSIPED_BYTES):
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(wire)
+        size += len(wire)
+    if batch:
+        yield tuple(batch)

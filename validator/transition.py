@@ -136,19 +136,32 @@ class Transition:
             self.execute(prepared)
         return self.finish()
 
-    def select(self, candidates: Iterable[PreparedTransaction], most: int) -> tuple[list[PreparedTransaction], Outcome]:
-        """Build a block: take each candidate that is admitted, in the order given, up to ``most``."""
+    def select(
+        self, candidates: Iterable[PreparedTransaction], most: int
+    ) -> tuple[list[PreparedTransaction], tuple[Address, ...], Outcome]:
+        """Build a block: take each candidate that is admitted, in the order given, up to ``most``.
+
+        Also returns the senders none of whose candidates could be taken, whatever room there was.
+        """
         self.start()
         taken: list[PreparedTransaction] = []
+        refused: dict[Address, bool] = {}
         for prepared in candidates:
             if len(taken) == most:
                 break
+            transaction = prepared.transaction
+            ahead = transaction.nonce - self.world.account(transaction.sender).nonce
+            if ahead < 0:
+                continue  # it has run already, in a block that is not final yet
             try:
                 self.execute(prepared)
-            except NotAdmitted:
-                continue
-            taken.append(prepared)
-        return taken, self.finish()
+            except NotAdmitted as refusal:
+                if refusal.name != "LaneFull":
+                    refused.setdefault(transaction.sender, True)
+            else:
+                taken.append(prepared)
+                refused[transaction.sender] = False
+        return taken, tuple(sender for sender, is_refused in refused.items() if is_refused), self.finish()
 
     # --- step 1 -------------------------------------------------------------------------------------------------------
 

@@ -103,6 +103,8 @@ class World:
 
     def debit(self, address: bytes, amount: int) -> None:
         """Take an amount. Raises ``InsufficientBalance`` where there is less."""
+        if not amount:
+            return  # nor by giving nothing
         account = self.account(address)
         if account.balance < amount:
             raise Rejection("InsufficientBalance")

@@ -110,7 +110,7 @@ class Machine:
             return
         if self.validator is None:
             return
-        for effect in self.validator.node.handle(self.clock.now_ms, event):
+        for effect in self.validator.node.handle(event):
             self._perform(effect)
 
     def _deliver_to_join(self, event: Event, joining: SnapshotJoin) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from validator.pvm import script
 
 LONGEST_HANDLER_BYTES: Final = 256
 _ENVELOPE: Final = frozenset({"_handler", "_payload"})
+_STRICT_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+"""The standard alphabet, padded to a multiple of four; Python's own strict decoders differ between versions."""
 
 
 def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
@@ -30,11 +32,12 @@ def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
     if not isinstance(name, str) or not isinstance(encoded, str):
         return handler, payload
     try:
-        if not 1 <= len(name.encode()) <= LONGEST_HANDLER_BYTES:
-            return handler, payload
-        return name, base64.b64decode(encoded.encode("ascii"), validate=True)
-    except (UnicodeEncodeError, binascii.Error):
+        name_bytes = len(name.encode())
+    except UnicodeEncodeError:
         return handler, payload
+    if not 1 <= name_bytes <= LONGEST_HANDLER_BYTES or not _STRICT_BASE64.fullmatch(encoded):
+        return handler, payload
+    return name, base64.b64decode(encoded)
 
 
 def program(code: str, handler: str, payload: bytes) -> Callable[[HandlerContext], None]:

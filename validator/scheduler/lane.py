@@ -73,6 +73,7 @@ class TimerPhase:
         alive = self.expire(due)
         candidates = self.gate([self.price(timer) for timer in alive])
         self.scan(self.sort(candidates))
+        self.carry_over()
 
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
@@ -215,6 +216,11 @@ class TimerPhase:
         use.burned_lane += burned_lane
         use.tips += tip
         return burned_cycle + burned_lane, tip
+
+    def carry_over(self) -> None:
+        """What is still alive is due at the next block; what a handler cancelled after it was passed over is not."""
+        alive = {timer_id for timer_id in self.carried if self.world.timer(timer_id) is not None}
+        self.carried = {timer_id: reason for timer_id, reason in self.carried.items() if timer_id in alive}
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,109 @@
+"""What every validator serves at the end of a run, asked over HTTP like anybody could.
+
+The validators are at rest meanwhile, so that blocks, status, balances and timers of one validator belong together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from typing import Final
+
+from cluster.books import Questions, longest_validator, questions
+from cluster.record import BlockRecord, RunRecord, ValidatorRecord
+from loadgen.client import ClientError, NotFound, ValidatorClient
+from validator.types import parse_address
+
+BLOCKS_A_REQUEST: Final = 64
+REQUEST_TIMEOUT_S: Final = 20.0
+"""A validator at rest has nothing else to do; one that takes longer is gone."""
+ASKED_AT_A_TIME: Final = 4
+"""Validators asked side by side."""
+CHECK_EVERY_S: Final = 0.1
+
+Work = Callable[[ValidatorClient, ValidatorRecord], Iterator[None]]
+"""Asks one validator, pausing after each request."""
+
+
+def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], None]) -> None:
+    """Fill ``record.validators``, each with what it serves; who does not answer becomes a problem.
+
+    ``urls`` are the endpoints by validator index. ``checkpoint`` is called often and may raise to end it early; what
+    was collected until then stays.
+    """
+    names = record.scenario.validators.names
+    record.validators = [
+        ValidatorRecord(name, index, mutant=record.scenario.validators.node(index).mutant)
+        for index, name in enumerate(names)
+    ]
+    answering = [found for found in record.validators if found.index in urls]
+    answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
+    longest = longest_validator(answering)
+    asked = questions(record.genesis, longest.blocks if longest is not None else [])
+    _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
+
+
+def _ask_all(
+    record: RunRecord,
+    validators: Sequence[ValidatorRecord],
+    urls: dict[int, str],
+    work: Work,
+    checkpoint: Callable[[], None],
+) -> list[ValidatorRecord]:
+    """Do the same with every validator; returns those that answered."""
+    answered: list[ValidatorRecord] = []
+    stopped = threading.Event()
+    pool = ThreadPoolExecutor(ASKED_AT_A_TIME, thread_name_prefix="collect")
+    try:
+        asked = {pool.submit(_ask, urls[found.index], found, work, stopped): found for found in validators}
+        _wait(list(asked), checkpoint)
+        for future, found in asked.items():
+            error = future.exception()
+            if isinstance(error, ClientError):
+                record.problems.append(f"{found.name} did not answer at the end: {error}")
+            elif error is not None:
+                raise error
+            else:
+                answered.append(found)
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
+    return answered
+
+
+def _wait(asked: list[Future[None]], checkpoint: Callable[[], None]) -> None:
+    while wait_for(asked, CHECK_EVERY_S).not_done:
+        checkpoint()
+
+
+def _ask(url: str, found: ValidatorRecord, work: Work, stopped: threading.Event) -> None:
+    with ValidatorClient(url, REQUEST_TIMEOUT_S) as client:
+        for _ in work(client, found):
+            if stopped.is_set():
+                return
+
+
+def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
+    found.status = client.status()
+    while blocks := client.blocks(len(found.blocks) + 1, BLOCKS_A_REQUEST):
+        found.blocks.extend(BlockRecord(*block) for block in blocks)
+        yield
+
+
+def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: Questions) -> Iterator[None]:
+    for address in asked.accounts:
+        found.balances[address] = client.account(parse_address(address))["balance"]
+        yield
+    for timer in asked.timers:
+        found.pending_timers[timer] = _is_pending(client, timer)
+        yield
+
+
+def _is_pending(client: ValidatorClient, timer: str) -> bool:
+    try:
+        client.timer(bytes.fromhex(timer))
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,339 @@
+"""Runs a scenario on the live testnet: Ray, hosts, load, faults, and what was seen of it all in one record.
+
+The driver decides nothing about right or wrong; it starts, watches, kills, stops, asks, and cleans up. Whatever ends
+a run early (Ctrl-C, SIGTERM, a failure of its own), what is known until then is collected, and nothing that was
+started is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.chain import build_genesis, validator_set
+from cluster.errors import HarnessError, TestnetError
+from cluster.live.collect import collect
+from cluster.live.host import LOGS_FOLDER, ValidatorView
+from cluster.live.hosts import Host, Hosts, Phase
+from cluster.live.interrupts import Interrupts
+from cluster.live.load_process import LOG_FILE, LoadProcess
+from cluster.live.ray_session import RaySession, one_line
+from cluster.live.watch import ChainWatch
+from cluster.record import FaultRecord, RunRecord, Sample
+from cluster.scenario import KillFault, Scenario
+from consensus.keys import Ed25519Scheme
+
+ENDPOINTS_FILE: Final = "endpoints.json"
+TICK_S: Final = 0.25
+SAMPLE_EVERY_MS: Final = 500.0
+START_TIMEOUT_S: Final = 90.0
+FREEZE_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 5.0
+MILLISECONDS_A_SECOND: Final = 1_000
+
+
+def run_live(
+    scenario: Scenario,
+    seed: int,
+    commit: str,
+    folder: Path,
+    on_sample: Callable[[Sample], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> RunRecord:
+    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; returns its record.
+
+    Samples and notices (one line each) come while it runs. Ctrl-C or SIGTERM ends it early: the record says so and
+    holds what is known. Raises :class:`TestnetError` where the testnet cannot be started, :class:`OSError` where the
+    folder cannot be written. Nothing that was started runs on afterwards, whichever way it ends.
+    """
+    with Interrupts() as interrupts:
+        run = _LiveRun(scenario, seed, commit, folder, interrupts)
+        run.on_sample = on_sample or run.on_sample
+        run.on_notice = on_notice or run.on_notice
+        try:
+            run.perform()
+        finally:
+            run.close()
+    return run.record
+
+
+class _Fault:
+    """A fault of the scenario on its way."""
+
+    def __init__(self, plan: KillFault, record: FaultRecord, host: int) -> None:
+        self.plan = plan
+        self.record = record
+        self.host = host
+
+    @property
+    def is_due_at(self) -> int | None:
+        """The height at which it begins, ``None`` once it has begun."""
+        return self.plan.at_height if self.record.begun_ms is None else None
+
+    @property
+    def is_running(self) -> bool:
+        return self.record.begun_ms is not None and self.record.ended_ms is None
+
+
+class _LiveRun:
+    """One run."""
+
+    def __init__(self, scenario: Scenario, seed: int, commit: str, folder: Path, interrupts: Interrupts) -> None:
+        self.on_sample: Callable[[Sample], None] = lambda sample: None
+        self.on_notice: Callable[[str], None] = lambda notice: None
+        self._scenario = scenario
+        self._folder = folder
+        self._interrupts = interrupts
+        self._began = time.monotonic()
+        began_epoch_ms = time.time() * MILLISECONDS_A_SECOND
+        validators = validator_set(Ed25519Scheme(), scenario, seed)
+        genesis = build_genesis(scenario, seed, validators)
+        self.record = RunRecord(scenario, "live", seed, commit, genesis)
+        self._watch = ChainWatch(self.record, began_epoch_ms)
+        self._faults = [self._fault(plan) for plan in scenario.faults]
+        self._session: RaySession | None = None
+        self._hosts: Hosts | None = None
+        self._load: LoadProcess | None = None
+        self._load_failed = False
+        self._sampled_ms = float("-inf")
+
+    def _fault(self, plan: KillFault) -> _Fault:
+        record = FaultRecord(plan.kind, plan.target, plan.at_height)
+        self.record.faults.append(record)
+        section = self._scenario.validators
+        return _Fault(plan, record, section.host_of(section.names.index(plan.target)))
+
+    # --- the run as a whole -------------------------------------------------------------------------------------------
+
+    def perform(self) -> None:
+        """Start, follow, collect. Raises :class:`TestnetError` where it cannot be started."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start()
+            self._follow()
+        except KeyboardInterrupt:
+            self.record.interrupted = True
+            self.on_notice("interrupted: collecting what is known; once more ends it without")
+        except (HarnessError, OSError) as error:
+            if self._watch.height == 0:
+                raise
+            self.record.interrupted = True
+            self.record.problems.append(f"the driver failed: {one_line(error)}")
+            self.on_notice(self.record.problems[-1])
+        try:
+            self._end()
+        except KeyboardInterrupt:
+            self.record.interrupted = True
+            self.record.problems.append("interrupted again: not everything was collected")
+
+    def close(self) -> None:
+        """End everything that was started."""
+        if self._load is not None:
+            self.record.load = self._load.finish()
+        pids: list[int] = []
+        if self._hosts is not None:
+            self._hosts.ask_each("stop", STOP_TIMEOUT_S, lambda: None)
+            pids = self._hosts.pids
+        if self._session is not None:
+            for notice in self._session.close(pids):
+                self.on_notice(notice)
+
+    @property
+    def _now_ms(self) -> float:
+        return (time.monotonic() - self._began) * MILLISECONDS_A_SECOND
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self.on_notice("starting Ray and the validator hosts")
+        self._session = RaySession.start()
+        self._interrupts.install()
+        self._interrupts.checkpoint()
+        self._hosts = hosts = Hosts(self._session, self._take_view, self._host_is_up, self._host_was_lost)
+        hosts.create(self._scenario, self.record.seed, self._folder)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not all(host.phase is Phase.UP for host in hosts.all):
+            self._session.check()
+            hosts.look()
+            self._interrupts.checkpoint()
+            failed = [host for host in hosts.all if host.phase is Phase.DEAD]
+            if failed or time.monotonic() > deadline:
+                self._give_up_start(failed)
+            if self._load is None and len(hosts.addresses) == self._scenario.validators.count:
+                self._start_load(hosts)
+        self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
+
+    def _give_up_start(self, failed: list[Host]) -> None:
+        assert self._session is not None
+        self._session.keep_logs(self._folder / LOGS_FOLDER / "ray")
+        logs = self._folder / LOGS_FOLDER
+        if failed:
+            raise TestnetError(f"host {failed[0].number} cannot be started: {failed[0].why_dead} (see {logs})")
+        raise TestnetError(f"the hosts were not up after {START_TIMEOUT_S:g} s (see {logs})")
+
+    def _start_load(self, hosts: Hosts) -> None:
+        self._write_endpoints(hosts)
+        if self._scenario.load.user_count:
+            urls = [address.url for address in hosts.addresses]
+            self._load = LoadProcess(self._scenario, self.record.seed, self.record.genesis.chain_id, urls, self._folder)
+
+    def _write_endpoints(self, hosts: Hosts) -> None:
+        """Where everybody can be reached, for whoever wants to look on."""
+        page: list[dict[str, Any]] = [
+            {
+                "name": address.name,
+                "index": address.index,
+                "url": address.url,
+                "peers": f"{address.peers.host}:{address.peers.port}",
+                "host": hosts.host_of(address.index).number,
+                "pid": hosts.host_of(address.index).pid,
+            }
+            for address in hosts.addresses
+        ]
+        target = self._folder / ENDPOINTS_FILE
+        temporary = target.with_name(f".{target.name}")
+        temporary.write_text(json.dumps({"validators": page}, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(target)
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Watch, injure, and stop the load, until the scenario is over or its time is up."""
+        assert self._hosts is not None
+        assert self._session is not None
+        timeout_s = self._scenario.stop.timeout_s
+        while not self._is_over(self._hosts):
+            if time.monotonic() > self._began + timeout_s:
+                self.record.problems.append(f"the time was up after {timeout_s} s: {self._standings(self._hosts)}")
+                return
+            self._interrupts.wait(TICK_S)
+            self._session.check()
+            self._hosts.look()
+            self._sample(self._hosts)
+            self._begin_faults(self._hosts)
+            self._watch_load()
+
+    def _is_over(self, hosts: Hosts) -> bool:
+        """Whether every validator that still takes part has drained."""
+        stop = self._scenario.stop
+        goal = stop.height + stop.drain_blocks
+        alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
+        return (
+            self._watch.height >= goal
+            and not any(fault.is_running for fault in self._faults if hosts.all[fault.host] in alive)
+            and all(host.phase is Phase.UP for host in alive)
+            and all(state.height >= goal or state.diverged for host in alive for state in host.states.values())
+        ) or not alive
+
+    def _standings(self, hosts: Hosts) -> str:
+        names = self._scenario.validators.names
+        return ", ".join(
+            f"{name} {'does not answer' if height is None else f'is at height {height}'}"
+            for name, height in zip(names, hosts.heights(), strict=True)
+        )
+
+    def _sample(self, hosts: Hosts) -> None:
+        now_ms = self._now_ms
+        if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
+            self._sampled_ms = now_ms
+            self.on_sample(self._watch.sample(now_ms, hosts.heights()))
+
+    def _watch_load(self) -> None:
+        if self._load is None:
+            return
+        if self._load.ended_early and not self._load_failed:
+            self._load_failed = True
+            code, log = self._load.exit_code, self._folder / LOG_FILE
+            self.record.problems.append(f"the load generator ended early with exit code {code} (see {log})")
+        if self._watch.height >= self._scenario.stop.height and not self._load.was_told_to_stop:
+            self.on_notice(f"height {self._watch.height}: the load stops, draining")
+            self._load.stop()
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def _begin_faults(self, hosts: Hosts) -> None:
+        for fault in self._faults:
+            due_at, host = fault.is_due_at, hosts.all[fault.host]
+            if due_at is not None and self._watch.height >= due_at and host.phase is Phase.UP:
+                self._kill(hosts, fault, host)
+
+    def _kill(self, hosts: Hosts, fault: _Fault, host: Host) -> None:
+        pid = host.pid
+        fault.record.height_when_begun = self._watch.height
+        fault.record.begun_ms = self._now_ms
+        hosts.kill(host, fault.plan.down_ms / MILLISECONDS_A_SECOND)
+        names = ", ".join(self._names_on(host))
+        self.on_notice(f"height {self._watch.height}: killed host {host.number} ({names}), process {pid}")
+
+    def _host_is_up(self, host: Host) -> None:
+        assert self._hosts is not None
+        for fault in self._faults:
+            if fault.host == host.number and fault.is_running:
+                self._end_fault(fault.record, self._hosts, host)
+        if len(self._hosts.addresses) == self._scenario.validators.count:
+            self._write_endpoints(self._hosts)
+
+    def _end_fault(self, record: FaultRecord, hosts: Hosts, host: Host) -> None:
+        record.ended_ms = self._now_ms
+        record.height_when_ended = self._watch.height
+        record.bit = host.pid != host.pid_before and hosts.is_gone(host)
+        recovered = ", ".join(str(host.states[index].recovered_height) for index in host.validators)
+        starts = ", ".join(str(host.starts[index]) for index in host.validators)
+        record.evidence = (
+            f"process {host.pid_before} gone, {host.pid} in its place, start {starts},"
+            f" recovered at height {recovered} from its own disk"
+        )
+        self.on_notice(f"height {self._watch.height}: host {host.number} is back: {record.evidence}")
+
+    def _host_was_lost(self, host: Host, reason: str) -> None:
+        names = ", ".join(self._names_on(host))
+        log = self._folder / LOGS_FOLDER / f"host-{host.number}.log"
+        problem = f"host {host.number} ({names}) was lost: {reason} (see {log})"
+        self.record.problems.append(problem)
+        self.on_notice(problem)
+
+    def _names_on(self, host: Host) -> list[str]:
+        return [self._scenario.validators.names[index] for index in host.validators]
+
+    def _take_view(self, view: ValidatorView) -> None:
+        self._watch.take(view.index, view.observations)
+
+    # --- end ----------------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Stop the load, bring the validators to rest, and ask them for everything."""
+        self.record.duration_ms = self._now_ms
+        if self._load is not None:
+            self.record.load = self._load.finish()
+        if self._hosts is not None:
+            self._freeze_and_collect(self._hosts)
+
+    def _freeze_and_collect(self, hosts: Hosts) -> None:
+        checkpoint = self._interrupts.checkpoint
+        failed = hosts.ask_each("freeze", FREEZE_TIMEOUT_S, checkpoint)
+        for host, reason in failed:
+            self.record.problems.append(f"host {host.number} did not come to rest: {reason}")
+        hosts.look()
+        self.record.duration_ms = self._now_ms
+        self._note_totals(hosts)
+        at_rest = [host for host in hosts.all if host.phase is Phase.UP and host not in [host for host, _ in failed]]
+        for host in hosts.all:
+            if host.phase is not Phase.UP and self._watch.height:
+                names = ", ".join(self._names_on(host))
+                self.record.problems.append(
+                    f"{names} did not answer at the end: host {host.number} is {host.phase.value}"
+                )
+        urls = {address.index: address.url for host in at_rest for address in host.addresses}
+        self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
+        collect(self.record, urls, checkpoint)
+
+    def _note_totals(self, hosts: Hosts) -> None:
+        messages, size = hosts.totals()
+        self.record.metrics["messages_sent"] = messages
+        self.record.metrics["bytes_sent"] = size
+        if self.record.finalizations:
+            first_ms = min(seen.at_ms for seen in self.record.finalizations)
+            self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND

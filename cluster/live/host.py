@@ -1,0 +1,256 @@
+"""One host of the live testnet: a Ray actor that carries validators, each with its own data folder and HTTP endpoint.
+
+The validators run on an event loop in a thread of their own; the actor's methods are short calls into it, so none of
+them waits for the chain. Ray gives a restarted actor its old constructor arguments and nothing else: everything a
+validator was is in its data folder (``<run>/data/<name>``), and beside it is what the host itself remembers
+(:class:`HostNotes`). A start takes new ports for peers, which the driver asks for and tells everybody; the HTTP port
+stays where it is still free, for the sake of clients.
+
+A bug in a validator ends the whole process, loudly: the log says why, and the driver sees that the process is another
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from cluster.chain import build_genesis, node_config, transition_of, validator_set, validator_signer
+from cluster.live.disk import DirectoryDisk
+from cluster.live.http import HttpServer, build_app, serve
+from cluster.live.transport import PeerAddress
+from cluster.live.validator_loop import LoopState, Observation, ValidatorLoop, ValidatorSetup
+from cluster.scenario import Scenario
+from cluster.status import Tally
+from consensus.keys import Ed25519Scheme
+
+log = logging.getLogger(__name__)
+
+DATA_FOLDER: Final = "data"
+LOGS_FOLDER: Final = "logs"
+CALL_TIMEOUT_S: Final = 30.0
+"""No call into the loop takes longer; one that does is a bug, and says so."""
+CRASH_EXIT_CODE: Final = 70
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorAddress:
+    """Where a started validator can be reached."""
+
+    index: int
+    name: str
+    peers: PeerAddress
+    url: str
+    """Of its HTTP endpoint, ``http://host:port``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorView:
+    """What a host says of one validator, and what that one saw since the last call."""
+
+    index: int
+    state: LoopState
+    starts: int
+    observations: list[Observation]
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """What a host says of itself."""
+
+    pid: int
+    validators: list[ValidatorView]
+    """Empty until the host is started."""
+
+
+class HostNotes(msgspec.Struct):
+    """What a host remembers of a validator from start to start, beside its data folder."""
+
+    starts: int = 0
+    http_port: int = 0
+
+
+class ValidatorHost:
+    """The actor. Constructor arguments are plain and the same for every start."""
+
+    def __init__(self, folder: str, scenario_json: str, seed: int, host: int, bind: str) -> None:
+        """``folder`` is the run's, ``host`` this host's number, ``bind`` the address to listen on."""
+        self._folder = Path(folder)
+        self._seed = seed
+        self._host = host
+        self._bind = bind
+        self._scenario = Scenario.model_validate_json(scenario_json)
+        self._validators: list[_RunningValidator] = []
+        self._addresses: list[ValidatorAddress] = []
+        _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
+        log.info("host %d, pid %d, hash seed %s", host, os.getpid(), os.environ.get("PYTHONHASHSEED"))
+
+    # --- what the driver calls ----------------------------------------------------------------------------------------
+
+    def start(self) -> list[ValidatorAddress]:
+        """Start every validator of this host; recovery goes on behind the answer. Calling it again changes nothing.
+
+        Raises :class:`~validator.disk.DiskError` and :class:`OSError`.
+        """
+        if not self._addresses:
+            self._addresses = self._call(self._start())
+        return self._addresses
+
+    def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        """Where all validators listen, by index."""
+        self._call(self._set_peers(addresses))
+
+    def observe(self) -> HostView:
+        """How it stands. What the validators saw is handed over once."""
+        return self._call(self._observe())
+
+    def freeze(self) -> None:
+        """Bring every validator to rest; pages are still served."""
+        self._call(self._each(lambda running: running.validator.freeze()))
+
+    def stop(self) -> None:
+        """Stop every validator, its files closed, and its endpoint."""
+        self._call(self._each(_RunningValidator.close))
+        log.info("stopped")
+        logging.shutdown()
+
+    # --- on the loop --------------------------------------------------------------------------------------------------
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the loop and wait for it. An unexpected failure there is this call's."""
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(CALL_TIMEOUT_S)
+
+    async def _start(self) -> list[ValidatorAddress]:
+        section = self._scenario.validators
+        addresses = []
+        for index, name in enumerate(section.names):
+            if section.host_of(index) == self._host:
+                running = await self._start_validator(index, name)
+                self._validators.append(running)
+                addresses.append(running.address)
+        return addresses
+
+    async def _start_validator(self, index: int, name: str) -> _RunningValidator:
+        data = self._folder / DATA_FOLDER
+        data.mkdir(parents=True, exist_ok=True)
+        notes_file = data / f"{name}.notes"
+        notes = _read_notes(notes_file)
+        tally = Tally(starts=notes.starts + 1)
+        disk = DirectoryDisk(data / name)
+        validator = ValidatorLoop(self._setup(index, name, tally), disk, _crash, tally)
+        peers = await validator.listen(self._bind)
+        server = await _serve_near(validator, self._bind, notes.http_port)
+        _write_notes(notes_file, HostNotes(tally.starts, server.port))
+        recovery = asyncio.get_running_loop().create_task(_recover(validator))
+        log.info("%s: start %d, peers at port %d, HTTP at %s", name, tally.starts, peers.port, server.url)
+        address = ValidatorAddress(index, name, peers, server.url)
+        return _RunningValidator(validator, disk, server, address, recovery)
+
+    def _setup(self, index: int, name: str, tally: Tally) -> ValidatorSetup:
+        scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
+        validators = validator_set(scheme, scenario, seed)
+        return ValidatorSetup(
+            name=name,
+            index=index,
+            genesis=build_genesis(scenario, seed, validators),
+            signer=validator_signer(scheme, seed, index),
+            validators=validators,
+            config=node_config(scenario),
+            transition=transition_of(scenario, index, tally.mutant_runs),
+        )
+
+    async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        for running in self._validators:
+            running.validator.set_peers(addresses)
+
+    async def _observe(self) -> HostView:
+        views = [
+            ValidatorView(
+                index=running.address.index,
+                state=running.validator.state(),
+                starts=running.validator.tally.starts,
+                observations=running.validator.drain_observations(),
+            )
+            for running in self._validators
+        ]
+        return HostView(os.getpid(), views)
+
+    async def _each(self, work: Callable[[_RunningValidator], Coroutine[Any, Any, None]]) -> None:
+        await asyncio.gather(*(work(running) for running in self._validators))
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningValidator:
+    """A validator and everything that stops with it."""
+
+    validator: ValidatorLoop
+    disk: DirectoryDisk
+    server: HttpServer
+    address: ValidatorAddress
+    recovery: asyncio.Task[None]
+
+    async def close(self) -> None:
+        await self.recovery
+        await self.server.close()
+        await self.validator.close()
+        self.disk.close()
+
+
+async def _recover(validator: ValidatorLoop) -> None:
+    try:
+        await validator.recover()
+    except Exception as error:
+        _crash(error)
+        raise
+    state, name = validator.state(), validator.setup.name
+    log.info("%s: recovered at height %d", name, state.height)
+
+
+async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
+    """Serve on the port of the last start where it is free, else on any."""
+    application = build_app(validator)
+    try:
+        return await serve(application, bind, port)
+    except OSError:
+        return await serve(application, bind)
+
+
+def _read_notes(path: Path) -> HostNotes:
+    return msgspec.json.decode(path.read_bytes(), type=HostNotes) if path.exists() else HostNotes()
+
+
+def _write_notes(path: Path, notes: HostNotes) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(msgspec.json.encode(notes))
+    temporary.replace(path)
+
+
+def _crash(error: BaseException) -> None:
+    """End the process at once: a bug, or a disk that failed."""
+    log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
+    logging.shutdown()
+    os._exit(CRASH_EXIT_CODE)
+
+
+def _log_to(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

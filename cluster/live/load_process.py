@@ -1,0 +1,103 @@
+"""The load generator as a process of its own: ``python -m loadgen.run``, told by a plan file, ended by a signal.
+
+It also ends when this process does, however that happens: its standard input is a pipe that only this process holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.record import LoadRecord
+from cluster.scenario import Scenario
+
+PLAN_FILE: Final = "load-plan.json"
+STATS_FILE: Final = "load-stats.json"
+LOG_FILE: Final = "logs/locust.log"
+EXTRA_RUN_TIME_S: Final = 60
+"""How much longer than the scenario the load would go on by itself."""
+MAX_RUN_TIME_S: Final = 86_400
+STOP_TIMEOUT_S: Final = 15.0
+"""The load generator ends within this time after it was told to, or is killed."""
+
+
+class LoadProcess:
+    """A running load. :meth:`stop` tells it to end, :meth:`finish` sees that it does."""
+
+    def __init__(self, scenario: Scenario, seed: int, chain_id: str, urls: Sequence[str], folder: Path) -> None:
+        """Start the load against the endpoints. Raises :class:`OSError`."""
+        self._stats_file = (folder / STATS_FILE).absolute()
+        plan_file = (folder / PLAN_FILE).absolute()
+        plan = {
+            "chain_id": chain_id,
+            "seed": seed,
+            "endpoints": list(urls),
+            "load": scenario.load.model_dump(mode="json"),
+            "params": scenario.chain.parameters().to_names(),
+            "run_time_s": min(MAX_RUN_TIME_S, scenario.stop.timeout_s + EXTRA_RUN_TIME_S),
+            "stats_file": str(self._stats_file),
+        }
+        plan_file.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+        log_file = folder / LOG_FILE
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "loadgen.run", "--plan", str(plan_file), "--until-eof"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        with log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        self.was_told_to_stop = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether it ended without being told to."""
+        return not self.was_told_to_stop and self._process.poll() is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def stop(self) -> None:
+        """Tell it to end; returns at once."""
+        if not self.was_told_to_stop:
+            self.was_told_to_stop = True
+            if self._process.poll() is None:
+                self._process.terminate()
+
+    def finish(self) -> LoadRecord:
+        """See that it has ended; returns what it says of itself."""
+        self.stop()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        stats = _read_stats(self._stats_file)
+        return LoadRecord(
+            requests=stats.get("requests", 0),
+            failures=stats.get("failures", 0),
+            transactions_sent=stats.get("transactions_sent", 0),
+            transactions_rejected=stats.get("transactions_rejected", 0),
+            process_exit=self._process.returncode,
+        )
+
+
+def _read_stats(path: Path) -> dict[str, Any]:
+    """The statistics; nothing where the load ended before it could write them."""
+    return json.loads(path.read_bytes()) if path.exists() else {}

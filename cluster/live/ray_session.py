@@ -1,0 +1,234 @@
+"""Ray for one run: started for it and ended with it, or joined where ``RAY_ADDRESS`` names one.
+
+A Ray of our own has a short private folder (Unix sockets' paths are short), a token of its own that leaves the user's
+home alone, no dashboard, no idle workers, and little memory: it carries control and results, not messages. When it is
+closed, its processes are waited for, and killed where they do not end; the folder goes.
+
+A Ray that was joined belongs to somebody else: only our own actors are killed there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cluster.errors import TestnetError
+from cluster.live import processes
+from cluster.live.host import ValidatorHost
+
+ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
+LOCAL_ADDRESS: Final = "local"
+"""As an address: a new Ray on this machine."""
+TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
+TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
+SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+"""Environment of a Ray of our own: nothing is reported to anybody, nothing is said on the terminal."""
+
+LOOPBACK: Final = "127.0.0.1"
+OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
+"""About the least that Ray takes."""
+STARTING_CPUS: Final = 2
+"""As many workers start at a time; hosts themselves ask for no CPU."""
+SYSTEM_CONFIG: Final = {"prestart_worker_first_driver": False}
+"""Each host has an environment of its own, so that workers started ahead would never be used."""
+SPARE_RESTARTS: Final = 3
+"""Restarts of a host besides those that the scenario asks for; a host that keeps crashing ends with them."""
+HOST_CONCURRENCY: Final = 8
+"""Calls that a host answers at a time."""
+CORE_PROCESSES: Final = frozenset({"gcs_server", "raylet"})
+FOLDER_PREFIX: Final = "st-"
+SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
+SHUTDOWN_PATIENCE_S: Final = 5.0
+PROBE_TIMEOUT_S: Final = 5.0
+REMOVAL_ATTEMPTS: Final = 5
+HASH_SEEDS: Final = 2**32
+
+_token = secrets.token_hex(32)
+"""Of every Ray that this process starts: the library reads it once."""
+
+
+class Place(NamedTuple):
+    """Where a host goes: a Ray node and the address to listen on there."""
+
+    node_id: str
+    bind: str
+
+
+class RaySession:
+    """Ray, connected. :meth:`start` makes one, :meth:`close` ends it."""
+
+    def __init__(self, ray: Any, folder: Path | None) -> None:
+        self.ray = ray
+        self._folder = folder
+        """Of a Ray of our own; ``None`` where it was joined."""
+        self._actors: list[Any] = []
+        self._disconnects = True
+        self._core: dict[processes.Process, str] = {}
+        """Processes of a Ray of our own without which it cannot go on, by name."""
+
+    @property
+    def is_ours(self) -> bool:
+        return self._folder is not None
+
+    def check(self) -> None:
+        """Raise :class:`TestnetError` where a Ray of our own broke down; it would take a minute to say so itself."""
+        for process, name in self._core.items():
+            if not process.is_running:
+                raise TestnetError(f"Ray broke down: its {name}, process {process.pid}, ended")
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def start() -> RaySession:
+        """Start or join Ray. Raises :class:`TestnetError`."""
+        import ray
+
+        if ray.is_initialized():
+            session = RaySession(ray, None)
+            session._disconnects = False
+            return session
+        joined = os.environ.get(ADDRESS_VARIABLE)
+        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray)
+
+    def place_hosts(self, count: int) -> list[Place]:
+        """A place for each host, spread over the nodes. On a single node everything stays on the loopback."""
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
+        nodes.sort(key=lambda node: node["NodeID"])
+        single = len(nodes) == 1
+        places = [Place(node["NodeID"], LOOPBACK if single else node["NodeManagerAddress"]) for node in nodes]
+        return [places[host % len(places)] for host in range(count)]
+
+    def start_host(self, place: Place, planned_restarts: int, hash_seed: int, arguments: tuple[Any, ...]) -> Any:
+        """Create a host's actor, which stays on its node for its data's sake; returns its handle at once."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        actor = (
+            self.ray.remote(ValidatorHost)
+            .options(
+                num_cpus=0,
+                max_restarts=planned_restarts + SPARE_RESTARTS,
+                max_concurrency=HOST_CONCURRENCY,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(place.node_id, soft=False),
+                runtime_env={"env_vars": {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}},
+            )
+            .remote(*arguments)
+        )
+        self._actors.append(actor)
+        return actor
+
+    # --- end ----------------------------------------------------------------------------------------------------------
+
+    def close(self, host_pids: list[int]) -> list[str]:
+        """Kill our actors; end a Ray of our own with all its processes and its folder. Returns what went wrong.
+
+        ``host_pids`` are processes of our hosts on this machine, where known; each is gone afterwards.
+        """
+        ours = {process for pid in host_pids if (process := processes.find(pid)) is not None}
+        if self._folder is not None:
+            ours |= processes.with_descendants(processes.using(self._folder))
+        else:
+            for actor in self._actors:
+                self.ray.kill(actor, no_restart=True)
+        if self._disconnects:
+            self.ray.shutdown()
+        stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
+        notices = [] if self._folder is None else _remove(self._folder)
+        return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
+
+    def keep_logs(self, target: Path) -> None:
+        """Copy the logs of a Ray of our own, for whoever has to find out why something did not start."""
+        if self._folder is not None:
+            shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
+
+
+def _remove(folder: Path) -> list[str]:
+    """Remove the folder of a Ray that has ended, and first what was still being started when it was told to."""
+    for _ in range(REMOVAL_ATTEMPTS):
+        processes.end(processes.using(folder), SHUTDOWN_PATIENCE_S)
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return []
+    return [f"{folder} could not be removed"]
+
+
+def _join(ray: Any, address: str) -> RaySession:
+    _probe(address)
+    namespace = f"stampede-{uuid.uuid4().hex}"
+    _connect(ray, f"Ray at {address} cannot be joined", address=address, namespace=namespace)
+    return RaySession(ray, None)
+
+
+def _probe(address: str) -> None:
+    """Raise :class:`TestnetError` where nobody listens at ``host:port``; Ray would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or "://" in address:
+        return
+    try:
+        socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise TestnetError(f"Ray at {address} ({ADDRESS_VARIABLE}) does not answer: {one_line(error)}") from None
+
+
+def _start_own(ray: Any) -> RaySession:
+    parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
+    session = RaySession(ray, folder)
+    with _environment():
+        try:
+            _connect(
+                ray,
+                "Ray cannot be started",
+                address=LOCAL_ADDRESS,
+                num_cpus=STARTING_CPUS,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _node_ip_address=LOOPBACK,
+                _temp_dir=str(folder),
+                _system_config=SYSTEM_CONFIG,
+            )
+        except BaseException:
+            session.close([])
+            raise
+    named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
+    session._core = {process: name for process, name in named.items() if name in CORE_PROCESSES}
+    return session
+
+
+def _connect(ray: Any, failure: str, **options: Any) -> None:
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (RuntimeError, ValueError, OSError, TimeoutError, ray.exceptions.RayError) as error:
+        raise TestnetError(f"{failure}: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of what an error says, or its type's name; for one that an actor raised, what that one said."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, Exception):
+        error = cause
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """What a Ray of our own finds in the environment, taken back afterwards; what the user set stays."""
+    before = set(os.environ)
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if TOKEN_FILE_VARIABLE not in os.environ:
+        os.environ.setdefault(TOKEN_VARIABLE, _token)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - before:
+            del os.environ[name]

@@ -1,0 +1,436 @@
+"""Drives one validator on an asyncio loop: performs its effects, and gives the answers back as events.
+
+====================================  ================================================================================
+``Send``                              to the peers' streams (:mod:`cluster.live.transport`)
+``SetTimer``, ``CancelTimer``         a timer of the loop; setting one again restarts it
+``Run``                               the executor's thread, first in first out; the result comes back as ``Completed``
+``Append``, ``ReplaceJournal``        the journal's thread (:mod:`cluster.live.journal`); back as ``Synced``
+``Reply``                             resolves the HTTP request that submitted the transactions
+everything else                       counted, and noted for whoever watches (:meth:`ValidatorLoop.drain_observations`)
+====================================  ================================================================================
+
+Pages are read on the executor's thread, between its jobs, so they show one state. A bug anywhere (an exception that
+nobody expects) goes to ``on_crash``, which ends the process: a validator that limps on would only hide it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from cluster.live.handshake import Identity
+from cluster.live.http import BlockTriple, NotReady, Page, render_metric
+from cluster.live.journal import JournalWriter
+from cluster.live.transport import PeerAddress, Transport
+from cluster.status import Tally, status_page
+from consensus.keys import Signer, ValidatorSet
+from validator.assembly import Validator, open_validator
+from validator.disk import Disk
+from validator.events import (
+    Append,
+    BlockFinal,
+    BlockNotarized,
+    CancelTimer,
+    Completed,
+    Diverged,
+    Effect,
+    Event,
+    EvidenceFound,
+    Message,
+    PeerFault,
+    ReplaceJournal,
+    Reply,
+    Run,
+    Send,
+    SetTimer,
+    Started,
+    Submit,
+    SubmitResult,
+    Synced,
+    Timeout,
+    TimerName,
+)
+from validator.executor import Build, Built, Execute, Job, JobResult, ReadBlocks
+from validator.genesis import Genesis
+from validator.node import NodeConfig
+from validator.transition import Transition
+from validator.types import HEIGHT_LIMIT, Address, Hash, Height, TimerId
+
+MAX_OBSERVATIONS: Final = 100_000
+"""Observations kept for whoever watches; the oldest go first."""
+MAX_READS_WAITING: Final = 64
+"""Jobs that read blocks for peers; further ones are dropped, and the peers ask somebody else."""
+SUBMIT_TIMEOUT_S: Final = 5.0
+MILLISECONDS_A_SECOND: Final = 1_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorSetup:
+    """Which validator to run. The same for every start of it."""
+
+    name: str
+    index: int
+    genesis: Genesis
+    signer: Signer
+    validators: ValidatorSet
+    config: NodeConfig
+    transition: type[Transition] = Transition
+
+
+class FirstSeen(NamedTuple):
+    """A validator began to build or to execute its first block of a height. Milliseconds since the epoch."""
+
+    height: int
+    at_ms: float
+
+
+class FinalSeen(NamedTuple):
+    """A validator made a block final. Milliseconds since the epoch."""
+
+    at_ms: float
+    block: BlockFinal
+
+
+Observation = FirstSeen | FinalSeen
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    """What a driver asks for all the time."""
+
+    height: int
+    ready: bool
+    """Recovered from its disk."""
+    diverged: bool
+    recovered_height: int
+    messages_sent: int
+    bytes_sent: int
+
+
+class ValidatorLoop:
+    """One validator on the running loop; implements :class:`cluster.live.http.ValidatorPages`.
+
+    :meth:`listen`, :meth:`recover`, :meth:`set_peers`, then it runs until :meth:`close`, or until it is dropped.
+    """
+
+    def __init__(
+        self,
+        setup: ValidatorSetup,
+        disk: Disk,
+        on_crash: Callable[[BaseException], None],
+        tally: Tally | None = None,
+    ) -> None:
+        self.setup = setup
+        self.tally = Tally() if tally is None else tally
+        self._disk = disk
+        self._on_crash = on_crash
+        self._validator: Validator | None = None
+        self._executor_thread = ThreadPoolExecutor(1, thread_name_prefix=f"executor {setup.name}")
+        self._journal = JournalWriter(disk, setup.name, self._on_written, on_crash)
+        identity = Identity(setup.index, setup.signer, setup.validators, setup.genesis.chain_id)
+        self.transport = Transport(identity, self._on_message, self._on_refused, on_crash)
+        self._timers: dict[TimerName, asyncio.TimerHandle] = {}
+        self._replies: dict[int, asyncio.Future[Sequence[SubmitResult]]] = {}
+        self._requests = 0
+        self._jobs_running = 0
+        self._reads_waiting = 0
+        self._frozen = False
+        self._at_rest = asyncio.Event()
+        self._observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
+        self._build_began_ms: dict[int, float] = {}
+        self._highest_seen = 0
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str) -> PeerAddress:
+        """Take a free port for the peers. Raises :class:`OSError`."""
+        return await self.transport.listen(host)
+
+    async def recover(self) -> None:
+        """Recover from the disk, and begin. Raises what :func:`validator.assembly.open_validator` raises."""
+        setup = self.setup
+        self._validator = validator = await self._on_executor_thread(
+            lambda: open_validator(
+                self._disk,
+                setup.genesis,
+                setup.index,
+                setup.signer,
+                setup.validators,
+                setup.config,
+                setup.transition,
+            )
+        )
+        self._highest_seen = validator.node.height
+        self.tally.pending_timers = validator.executor.index.backlog(HEIGHT_LIMIT)
+        self.tally.backlog = validator.executor.index.backlog(validator.node.height)
+        await self.transport.start()
+        self._deliver(Started())
+
+    def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        """Where the other validators listen, by index."""
+        self.transport.set_addresses(addresses)
+
+    async def freeze(self) -> None:
+        """Come to rest: nothing comes in any more, what is under way is finished. Pages are still served.
+
+        Afterwards the final state does not change, so that pages read one by one belong together.
+        """
+        self._frozen = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await self.transport.close()
+        self._note_rest()
+        await self._at_rest.wait()
+
+    async def close(self) -> None:
+        """Freeze, and give up the threads and the executor's files. The disk is its owner's to close."""
+        if self._validator is not None:
+            await self.freeze()
+            await self._on_executor_thread(self._validator.executor.close)
+        await self.transport.close()
+        await self._journal.close()
+        self._executor_thread.shutdown()
+
+    # --- events in ----------------------------------------------------------------------------------------------------
+
+    def _on_message(self, sender: int, payload: bytes) -> None:
+        if not self._frozen:
+            self._deliver(Message(sender, payload))
+
+    def _on_refused(self, reason: str) -> None:
+        self.tally.faults[reason] = self.tally.faults.get(reason, 0) + 1
+
+    def _on_timeout(self, timer: TimerName) -> None:
+        del self._timers[timer]
+        self._deliver(Timeout(timer))
+
+    def _on_written(self, token: int | None) -> None:
+        if token is not None:
+            self._deliver(Synced(token))
+        self._note_rest()
+
+    def _deliver(self, event: Event) -> None:
+        """Give the node an event and perform what follows from it, in order."""
+        assert self._validator is not None
+        try:
+            for effect in self._validator.node.handle(event):
+                self._perform(effect)
+        except Exception as error:
+            self._on_crash(error)
+            raise
+
+    # --- effects out --------------------------------------------------------------------------------------------------
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(recipient, payload):
+                if not self._frozen:
+                    self.transport.send(recipient, payload)
+            case SetTimer(timer, delay_ms):
+                self._set_timer(timer, delay_ms)
+            case CancelTimer(timer):
+                self._cancel_timer(timer)
+            case Run(job):
+                self._run(job)
+            case Append() | ReplaceJournal():
+                self._journal.write(effect)
+            case Reply(request, results):
+                reply = self._replies.pop(request, None)
+                if reply is not None and not reply.done():
+                    reply.set_result(results)
+            case BlockFinal() | PeerFault() | EvidenceFound() | Diverged() | BlockNotarized():
+                self._observe(effect)
+
+    def _observe(self, effect: BlockFinal | PeerFault | EvidenceFound | Diverged | BlockNotarized) -> None:
+        match effect:
+            case BlockFinal():
+                self.tally.note_final(effect)
+                self._observations.append(FinalSeen(_epoch_ms(), effect))
+            case PeerFault():
+                self.tally.note_fault(effect)
+            case EvidenceFound(kind=kind):
+                self._on_refused(f"evidence_{kind}")
+            case Diverged() | BlockNotarized():
+                pass  # the status page tells of a divergence; nobody asks about notarizations
+
+    def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
+        self._cancel_timer(timer)
+        if not self._frozen:
+            loop = asyncio.get_running_loop()
+            self._timers[timer] = loop.call_later(delay_ms / MILLISECONDS_A_SECOND, self._on_timeout, timer)
+
+    def _cancel_timer(self, timer: TimerName) -> None:
+        running = self._timers.pop(timer, None)
+        if running is not None:
+            running.cancel()
+
+    # --- the executor's thread ----------------------------------------------------------------------------------------
+
+    def _run(self, job: Job) -> None:
+        match job:
+            case Build(view=view):
+                if self._frozen:
+                    return  # no answer is allowed: the engine's timeouts cover it
+                self._build_began_ms[view] = _epoch_ms()
+            case Execute(block=block):
+                self._note_seen(block.header.height, _epoch_ms())
+            case ReadBlocks():
+                if self._frozen or self._reads_waiting >= MAX_READS_WAITING:
+                    return
+                self._reads_waiting += 1
+            case _:
+                pass
+        assert self._validator is not None
+        self._jobs_running += 1
+        executor = self._validator.executor
+        running = asyncio.get_running_loop().run_in_executor(self._executor_thread, executor.run, job)
+        running.add_done_callback(lambda done: self._ran(job, done))
+
+    def _ran(self, job: Job, done: asyncio.Future[JobResult]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._on_crash(error)
+            return
+        self._jobs_running -= 1
+        if isinstance(job, ReadBlocks):
+            self._reads_waiting -= 1
+        result = done.result()
+        if isinstance(result, Built):
+            self._note_seen(result.block.header.height, self._build_began_ms.pop(result.view))
+        self._deliver(Completed(result))
+        self._note_rest()
+
+    async def _on_executor_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor_thread, work)
+
+    # --- what watchers see --------------------------------------------------------------------------------------------
+
+    def _note_seen(self, height: int, at_ms: float) -> None:
+        if height > self._highest_seen:
+            self._highest_seen = height
+            self._observations.append(FirstSeen(height, at_ms))
+
+    def _note_rest(self) -> None:
+        if self._frozen and self._jobs_running == 0 and self._journal.idle:
+            self._at_rest.set()
+
+    def drain_observations(self) -> list[Observation]:
+        """What was seen since the last call."""
+        seen = list(self._observations)
+        self._observations.clear()
+        return seen
+
+    def state(self) -> LoopState:
+        validator, counters = self._validator, self.transport.counters
+        return LoopState(
+            height=0 if validator is None else validator.node.height,
+            ready=validator is not None,
+            diverged=validator is not None and validator.node.diverged is not None,
+            recovered_height=0 if validator is None else validator.executor.recovered_height,
+            messages_sent=counters.messages_sent,
+            bytes_sent=counters.bytes_sent,
+        )
+
+    # --- pages --------------------------------------------------------------------------------------------------------
+
+    def _ready(self) -> Validator:
+        if self._validator is None:
+            raise NotReady("still recovering from the disk")
+        return self._validator
+
+    async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
+        """Offer signed transactions to the mempool."""
+        self._ready()
+        if self._frozen:
+            raise NotReady("the validator takes nothing any more")
+        self._requests += 1
+        request = self._requests
+        reply = self._replies[request] = asyncio.get_running_loop().create_future()
+        self._deliver(Submit(request, tuple(transactions)))
+        try:
+            return await asyncio.wait_for(reply, SUBMIT_TIMEOUT_S)
+        except TimeoutError:
+            raise NotReady("the mempool did not answer in time") from None
+        finally:
+            self._replies.pop(request, None)
+
+    async def status(self) -> Page:
+        validator, setup = self._ready(), self.setup
+        process, peers = _process_page(), self.transport.connected
+        return await self._on_executor_thread(
+            lambda: status_page(setup.name, setup.index, validator, self.tally, peers, process)
+        )
+
+    async def block(self, height: Height) -> Page | None:
+        pages = self._ready().executor.pages
+        return await self._on_executor_thread(lambda: pages.block(height))
+
+    async def blocks_raw(self, first: Height, count: int) -> Sequence[BlockTriple]:
+        pages = self._ready().executor.pages
+        return await self._on_executor_thread(lambda: pages.blocks(first, count))
+
+    async def receipt(self, transaction_hash: Hash) -> Page | None:
+        pages = self._ready().executor.pages
+        return await self._on_executor_thread(lambda: pages.receipt(transaction_hash))
+
+    async def account(self, address: Address) -> Page:
+        pages = self._ready().executor.pages
+        return await self._on_executor_thread(lambda: pages.account(address))
+
+    async def timer(self, timer_id: TimerId) -> Page | None:
+        pages = self._ready().executor.pages
+        return await self._on_executor_thread(lambda: pages.timer(timer_id))
+
+    async def metrics(self) -> str:
+        """Prometheus text (``docs/http.md``)."""
+        return render_metrics(self._ready(), self.tally, self.transport)
+
+
+def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> str:
+    """A validator's metrics in Prometheus' text format."""
+    node, newest, counters = validator.node, tally.newest, transport.counters
+    gauges: list[tuple[str, str, int]] = [
+        ("stampede_height", "Newest final height.", node.height),
+        ("stampede_view", "Current consensus view.", node.view),
+        ("stampede_pending_timers", "Live timers.", tally.pending_timers),
+        ("stampede_backlog", "Live timers whose trigger height has passed.", tally.backlog),
+        ("stampede_mempool_transactions", "Transactions that wait for a block.", len(node.mempool)),
+        ("stampede_peers", "Peers connected in both directions.", len(transport.connected)),
+    ]
+    if newest is not None:
+        gauges.append(("stampede_basefee_cycle", "Price of a cycle.", newest.basefee_cycle))
+        gauges.append(("stampede_basefee_lane_timer", "Price of a timer lane cycle.", newest.basefee_lane_timer))
+    totals: list[tuple[str, str, int]] = [
+        ("stampede_fires_total", "Timers fired since the start.", tally.fires),
+        ("stampede_transactions_total", "Transactions executed since the start.", tally.executed_transactions),
+        ("stampede_messages_received_total", "Messages from peers.", counters.messages_received),
+        ("stampede_messages_sent_total", "Messages to peers.", counters.messages_sent),
+    ]
+    faults: list[tuple[Mapping[str, str], int]] = [
+        ({"reason": reason}, count) for reason, count in sorted(tally.faults.items())
+    ]
+    lines = [render_metric(name, "gauge", text, value) for name, text, value in gauges]
+    lines += [render_metric(name, "counter", text, value) for name, text, value in totals]
+    lines.append(
+        render_metric("stampede_peer_faults_total", "counter", "What peers sent that was dropped, by reason.", faults)
+    )
+    return "".join(lines)
+
+
+def _epoch_ms() -> float:
+    """Wall clock, so that what several hosts saw can be put on one axis."""
+    return time.time() * MILLISECONDS_A_SECOND
+
+
+def _process_page() -> dict[str, Any]:
+    """What a status page says of the process."""
+    return {"pid": os.getpid(), "hash_seed": os.environ.get("PYTHONHASHSEED", "random")}

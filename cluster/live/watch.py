@@ -1,0 +1,67 @@
+"""What the validators saw, put together to one picture of the chain while it runs.
+
+Validators tell of the same heights at different times; of each height the first word counts. Times become
+milliseconds since the run began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation
+from cluster.record import Finalization, RunRecord, Sample
+from validator.events import BlockFinal
+
+
+class ChainWatch:
+    """Fills a record's finalizations, proposals and samples."""
+
+    def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
+        self._record = record
+        self._began_epoch_ms = began_epoch_ms
+        self._heights: set[int] = set()
+        self._newest: BlockFinal | None = None
+        self._fires = 0
+        self._transactions = 0
+
+    @property
+    def height(self) -> int:
+        """The highest final height seen anywhere."""
+        return 0 if self._newest is None else self._newest.height
+
+    def take(self, validator: int, observations: Iterable[Observation]) -> None:
+        """Enter what a validator saw."""
+        for seen in observations:
+            at_ms = max(0.0, seen.at_ms - self._began_epoch_ms)
+            match seen:
+                case FirstSeen(height=height):
+                    earliest = self._record.proposals.get(height, at_ms)
+                    self._record.proposals[height] = min(at_ms, earliest)
+                case FinalSeen(block=block):
+                    self._record.finalizations.append(Finalization(at_ms, validator, block.height))
+                    self._count(block)
+
+    def sample(self, at_ms: float, heights: Sequence[int | None]) -> Sample:
+        """Add a look at the network, and return it."""
+        newest = self._newest
+        sample = Sample(
+            at_ms=at_ms,
+            heights=tuple(heights),
+            fires=self._fires,
+            transactions=self._transactions,
+            pending_timers=0 if newest is None else newest.pending_timers,
+            backlog=0 if newest is None else newest.backlog,
+            basefee_cycle=0 if newest is None else newest.basefee_cycle,
+            basefee_lane_timer=0 if newest is None else newest.basefee_lane_timer,
+        )
+        self._record.samples.append(sample)
+        return sample
+
+    def _count(self, block: BlockFinal) -> None:
+        if block.height in self._heights:
+            return
+        self._heights.add(block.height)
+        self._fires += block.fires
+        self._transactions += block.transactions
+        if self._newest is None or block.height > self._newest.height:
+            self._newest = block

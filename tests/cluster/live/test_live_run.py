@@ -1,0 +1,313 @@
+"""Whole runs on Ray: a small scenario with a killed host, Ctrl-C in the middle, a host that dies, somebody else's Ray.
+
+All of them are in this one module, so that they run one after the other: each has a Ray of its own, and four hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import yaml
+
+from cluster import errors
+from cluster.checks import Outcome, check_run
+from cluster.live import processes, ray_session
+from cluster.live.driver import run_live
+from cluster.live.processes import Process
+from cluster.record import RunRecord, Sample
+from cluster.scenario import Scenario
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+WAIT_S = 120.0
+ROOT = Path(__file__).parents[3]
+KILLED = 1
+SCENARIO: dict[str, Any] = {
+    "name": "small",
+    "validators": 4,
+    "consensus": {
+        "block_interval_ms": 120,
+        "leader_timeout_ms": 600,
+        "advance_timeout_ms": 900,
+        "rebroadcast_ms": 400,
+    },
+    "load": {
+        "users": [
+            {"workload": "heartbeat", "count": 2, "interval_ms": 300},
+            {"workload": "flood", "count": 1, "interval_ms": 300, "options": {"timers": 5, "spread_blocks": 3}},
+        ]
+    },
+    "stop": {"height": 25, "drain_blocks": 3, "timeout_s": 90},
+    "success": {"heights_compared": 15, "transactions": 3, "fires": 3},
+}
+FAULTS = [{"kind": "kill", "target": f"validator-{KILLED}", "at_height": 5, "down_ms": 1_500}]
+
+
+def scenario(**changes: Any) -> Scenario:
+    return Scenario.model_validate({**SCENARIO, **changes})
+
+
+@dataclass
+class LiveRun:
+    """A run that has ended, and what it was made of while it lasted."""
+
+    record: RunRecord
+    folder: Path
+    temporary: Path
+    notices: list[str] = field(default_factory=list)
+    seen: set[Process] = field(default_factory=set)
+    """Every process that descended from this one at a sample."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def temporary() -> Iterator[Path]:
+    """A folder with a short path, in which Ray's own are made."""
+    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveRun:
+    """The small scenario with its fault, run once for all tests that look at it."""
+    run_folder = tmp_path_factory.mktemp("live")
+    notices: list[str] = []
+    seen: set[Process] = set()
+
+    def on_sample(sample: Sample) -> None:
+        myself = processes.find(os.getpid())
+        assert myself is not None
+        seen.update(processes.with_descendants([myself]) - {myself})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
+        record = run_live(scenario(faults=FAULTS), 5, "test", run_folder, on_sample, notices.append)
+    return LiveRun(record, run_folder, temporary, notices, seen)
+
+
+# --- a run to its end -------------------------------------------------------------------------------------------------
+
+
+def test_it_passes(live_run: LiveRun) -> None:
+    verdict = check_run(live_run.record)
+    assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+    assert live_run.record.problems == []
+    assert not live_run.record.interrupted
+
+
+def test_the_killed_host_came_back_as_another_process(live_run: LiveRun) -> None:
+    fault = live_run.record.faults[0]
+    assert fault.bit
+    assert fault.begun_ms is not None and fault.ended_ms is not None
+    assert fault.ended_ms - fault.begun_ms >= FAULTS[0]["down_ms"]  # type: ignore[operator]
+    statuses = [validator.status for validator in live_run.record.validators]
+    assert [status and status["starts"] for status in statuses] == [1, 2, 1, 1]
+    killed = statuses[KILLED]
+    assert killed is not None
+    assert killed["recovered_height"] >= 4
+    assert str(killed["pid"]) in fault.evidence
+    assert len({status["hash_seed"] for status in statuses if status is not None}) == 4
+
+
+def test_the_record_is_whole(live_run: LiveRun) -> None:
+    record = live_run.record
+    assert {seen.validator for seen in record.finalizations} == {0, 1, 2, 3}
+    assert all(0 < seen.at_ms <= record.duration_ms for seen in record.finalizations)
+    first_final = {seen.height: seen.at_ms for seen in reversed(record.finalizations)}
+    assert all(record.proposals[height] <= at_ms for height, at_ms in first_final.items())
+    assert any(sample.heights[KILLED] is None for sample in record.samples)
+    assert [sample.fires for sample in record.samples] == sorted(sample.fires for sample in record.samples)
+    assert record.load.process_exit == 0
+    assert record.load.transactions_sent > 0
+    for validator in record.validators:
+        assert len(validator.balances) > 4
+        assert validator.pending_timers
+    assert {"startup_seconds", "messages_sent", "bytes_sent"} <= record.metrics.keys()
+    assert all(value > 0 for value in record.metrics.values())
+
+
+def test_the_folder_holds_data_logs_and_endpoints(live_run: LiveRun) -> None:
+    endpoints = json.loads((live_run.folder / "endpoints.json").read_text(encoding="utf-8"))["validators"]
+    statuses = [validator.status or {} for validator in live_run.record.validators]
+    assert [entry["pid"] for entry in endpoints] == [status["pid"] for status in statuses]
+    for host in range(4):
+        assert "start 1" in (live_run.folder / "logs" / f"host-{host}.log").read_text(encoding="utf-8")
+        assert (live_run.folder / "data" / f"validator-{host}" / "blocks" / "archive").stat().st_size > 0
+    assert (live_run.folder / "logs" / "locust.log").exists()
+    assert any("killed host 1" in notice for notice in live_run.notices)
+    assert any("host 1 is back" in notice for notice in live_run.notices)
+
+
+def test_nothing_is_left(live_run: LiveRun) -> None:
+    pids = {(validator.status or {})["pid"] for validator in live_run.record.validators}
+    assert pids <= {process.pid for process in live_run.seen}
+    assert [process for process in live_run.seen if process.is_running] == []
+    assert list(live_run.temporary.iterdir()) == []
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from cluster.live import ray_session
+from cluster.live.driver import run_live
+from cluster.scenario import load_scenario
+
+ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])
+tell = lambda **facts: print(json.dumps(facts), flush=True)
+record = run_live(
+    load_scenario(Path(sys.argv[1])), 1, "test", Path(sys.argv[2]),
+    lambda sample: tell(height=max(height or 0 for height in sample.heights)),
+    lambda notice: tell(notice=notice),
+)
+tell(interrupted=record.interrupted, problems=record.problems, blocks=[len(v.blocks) for v in record.validators],
+     balances=[len(v.balances) for v in record.validators], samples=len(record.samples))
+"""
+
+
+class Driver:
+    """A driver in a process group of its own, as a terminal would have it."""
+
+    def __init__(self, folder: Path, temporary: Path) -> None:
+        folder.mkdir()
+        scenario_file = folder / "scenario.yaml"
+        scenario_file.write_text(yaml.safe_dump(SCENARIO), encoding="utf-8")
+        command = [sys.executable, "-c", SCRIPT, str(scenario_file), str(folder), str(temporary)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, start_new_session=True, text=True
+        )
+
+    def wait_for(self, is_it: Callable[[dict[str, Any]], bool]) -> None:
+        """Read what it tells until something is told."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if is_it(json.loads(line)):
+                return
+        pytest.fail(f"ended with {self.process.wait()}: {self.process.stderr and self.process.stderr.read()}")
+
+    def family(self) -> set[Process]:
+        myself = processes.find(self.process.pid)
+        assert myself is not None
+        return processes.with_descendants([myself])
+
+    def interrupt(self) -> None:
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> tuple[list[dict[str, Any]], str]:
+        """What else it told, and its standard error."""
+        told, complaints = self.process.communicate(timeout=WAIT_S)
+        return [json.loads(line) for line in told.splitlines()], complaints
+
+
+def test_ctrl_c_leaves_nothing_behind_and_tells_what_is_known(folder: Path, temporary: Path) -> None:
+    driver = Driver(folder, temporary)
+    driver.wait_for(lambda told: told.get("height", 0) >= 3)
+    family = driver.family()
+    assert len(family) > 8
+    driver.interrupt()
+    told, complaints = driver.end()
+    assert (driver.process.returncode, complaints) == (0, "")
+    result = told[-1]
+    assert result["interrupted"]
+    assert result["problems"] == []
+    assert min(result["blocks"]) >= 3
+    assert min(result["balances"]) > 0
+    assert [process for process in family if process.is_running] == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing_behind(folder: Path, temporary: Path) -> None:
+    driver = Driver(folder, temporary)
+    driver.wait_for(lambda told: "starting Ray" in told.get("notice", ""))
+    driver.interrupt()
+    told, complaints = driver.end()
+    assert (driver.process.returncode, complaints) == (0, "")
+    assert told[-1]["interrupted"]
+    assert processes.with_argument(str(temporary)) == set()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_ray_that_does_not_answer_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(errors.TestnetError, match=f"^Ray at {address} .RAY_ADDRESS. does not answer: .*refused"):
+            run_live(scenario(), 8, "test", folder)
+
+
+# --- somebody else's Ray ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def foreign_ray(temporary: Path) -> Iterator[None]:
+    """A Ray that somebody else started."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_TOKEN", ray_session._token)
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=80 * 1024 * 1024,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=str(temporary / "foreign"),
+            _system_config={"prestart_worker_first_driver": False},
+        )
+        yield
+        ray.shutdown()
+        shutil.rmtree(temporary / "foreign")
+
+
+def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder: Path) -> None:
+    killed: list[int] = []
+
+    def kill_once(sample: Sample) -> None:
+        if not killed and min(height or 0 for height in sample.heights) >= 3:
+            entry = json.loads((folder / "endpoints.json").read_text(encoding="utf-8"))["validators"][2]
+            killed.append(entry["pid"])
+            os.kill(entry["pid"], signal.SIGKILL)
+
+    record = run_live(scenario(), 6, "test", folder, kill_once)
+    assert killed
+    assert len(record.problems) == 1
+    assert "host 2 (validator-2) was lost" in record.problems[0]
+    verdict = check_run(record)
+    assert [check.name for check in verdict.checks if check.verdict is not Outcome.PASS] == ["no_problems"]
+    status = record.validators[2].status
+    assert status is not None
+    assert (status["starts"], status["pid"] != killed[0]) == (2, True)
+    assert all(processes.find((validator.status or {})["pid"]) is None for validator in record.validators)
+    assert ray.is_initialized()
+    assert ray.get(ray.remote(num_cpus=0)(lambda: 7).remote()) == 7
+
+
+def test_hosts_that_cannot_start_are_one_line(foreign_ray: None, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "data").write_text("in the way", encoding="utf-8")
+    with pytest.raises(errors.TestnetError, match=r"^host \d cannot be started: .*File exists") as caught:
+        run_live(scenario(), 7, "test", folder)
+    assert "\n" not in str(caught.value)
+    assert ray.is_initialized()

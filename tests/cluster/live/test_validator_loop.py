@@ -1,0 +1,244 @@
+"""Whole validators in one process, over real sockets and real disks: they agree, crash, come back and come to rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cluster.chain import build_genesis, node_config, validator_set, validator_signer
+from cluster.live.disk import DirectoryDisk
+from cluster.live.http import NotReady
+from cluster.live.transport import PeerAddress
+from cluster.live.validator_loop import FinalSeen, FirstSeen, ValidatorLoop, ValidatorSetup
+from cluster.scenario import Scenario
+from cluster.status import Tally
+from consensus.keys import Ed25519Scheme
+from loadgen.workloads import LoadUser, Observation
+from validator.events import BlockFinal
+from validator.types import Hash, Height
+
+WAIT_S = 60.0
+SEED = 3
+SCHEME = Ed25519Scheme()
+SCENARIO = Scenario.model_validate(
+    {
+        "name": "in-one-process",
+        "validators": 4,
+        "consensus": {
+            "block_interval_ms": 20,
+            "leader_timeout_ms": 300,
+            "advance_timeout_ms": 500,
+            "rebroadcast_ms": 200,
+        },
+        "load": {"users": [{"workload": "flood", "count": 2, "options": {"timers": 5, "spread_blocks": 3}}]},
+    }
+)
+VALIDATORS = validator_set(SCHEME, SCENARIO, SEED)
+GENESIS = build_genesis(SCENARIO, SEED, VALIDATORS)
+
+
+class WatchedTally(Tally):
+    """Says when a block became final."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.progress = asyncio.Event()
+
+    def note_final(self, block: BlockFinal) -> None:
+        Tally.note_final(self, block)
+        self.progress.set()
+
+
+class Member:
+    """One validator, its disk, and what crashed it."""
+
+    def __init__(self, root: Path, index: int) -> None:
+        self.index = index
+        self.disk = DirectoryDisk(root / str(index))
+        self.crashes: list[BaseException] = []
+        signer = validator_signer(SCHEME, SEED, index)
+        setup = ValidatorSetup(str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO))
+        self.tally = WatchedTally()
+        self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally)
+
+    async def start(self) -> PeerAddress:
+        self.address = await self.loop.listen("127.0.0.1")
+        await self.loop.recover()
+        return self.address
+
+    async def crash(self) -> None:
+        """What a killed process leaves: streams that end and a disk that nobody writes to any more."""
+        await self.loop.transport.close()
+        self.disk.close()
+
+    async def close(self) -> None:
+        await self.loop.close()
+        self.disk.close()
+
+    async def roots(self, last: int) -> list[bytes]:
+        """The state roots that it computed for heights 1 to ``last``."""
+        return [root for _, _, root in await self.loop.blocks_raw(Height(1), last)]
+
+    async def reaches(self, height: int) -> None:
+        while self.loop.state().height < height:
+            self.tally.progress.clear()
+            await self.tally.progress.wait()
+
+
+def introduce(members: Sequence[Member]) -> None:
+    for member in members:
+        member.loop.set_peers({other.index: other.address for other in members})
+
+
+@asynccontextmanager
+async def network(root: Path) -> AsyncIterator[list[Member]]:
+    members = [Member(root, index) for index in range(4)]
+    for member in members:
+        await member.start()
+    introduce(members)
+    yield members
+    for member in members:
+        await member.close()
+        assert member.crashes == []
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await test()
+
+    asyncio.run(bounded())
+
+
+def users() -> list[LoadUser]:
+    return SCENARIO.load.build_users(SEED, GENESIS.chain_id, GENESIS.parameters)
+
+
+async def submit(member: Member) -> list[Hash]:
+    """One turn of every user; the transactions' hashes."""
+    prices = GENESIS.parameters.initial_basefee
+    look = Observation(0, 0, prices, prices, prices, 0)
+    wires = [wire for user in users() for wire in user.next_transactions(look)]
+    results = await member.loop.submit(wires)
+    assert [result.error for result in results] == [None] * len(wires)
+    return [result.transaction_hash for result in results]
+
+
+def test_validators_agree_and_execute_what_was_submitted(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            hashes = await submit(members[1])
+            for member in members:
+                await member.reaches(8)
+            roots = [await member.roots(8) for member in members]
+            assert roots == [roots[0]] * 4
+            for member in members:
+                receipts = [await member.loop.receipt(each) for each in hashes]
+                assert [receipt and receipt["status"] for receipt in receipts] == ["ok"] * len(hashes)
+            status = await members[2].loop.status()
+            assert (status["name"], status["peers"], status["faults"]) == ("2", [0, 1, 3], {})
+            assert status["fires"] > 0
+            assert members[0].loop.state().messages_sent > 0
+
+    run(test)
+
+
+def test_a_crashed_validator_recovers_from_its_disk_and_catches_up(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await submit(members[0])
+            await members[3].reaches(3)
+            victim = members[3]
+            await victim.crash()
+            left_at = victim.loop.state().height
+            await members[0].reaches(left_at + 3)
+            members[3] = again = Member(tmp_path, 3)
+            await again.start()
+            status = await again.loop.status()
+            assert left_at <= status["recovered_height"] <= members[0].loop.state().height
+            introduce(members)
+            goal = members[0].loop.state().height + 5
+            for member in members:
+                await member.reaches(goal)
+            roots = [await member.roots(goal) for member in members]
+            assert roots == [roots[0]] * 4
+            assert all("the disk was closed" in str(error) for error in victim.crashes)
+
+    run(test)
+
+
+def test_at_rest_the_final_state_stands_still(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await submit(members[0])
+            await members[0].reaches(4)
+            member = members[0]
+            await member.loop.freeze()
+            before = await member.loop.status()
+            await members[1].reaches(before["height"] + 4)
+            after = await member.loop.status()
+            assert {**after, "peers": 0} == {**before, "peers": 0}
+            assert len(await member.roots(1_000)) == before["height"]
+            with pytest.raises(NotReady):
+                await member.loop.submit([b""])
+
+    run(test)
+
+
+def test_what_was_seen_is_told_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(5)
+            seen = members[0].loop.drain_observations()
+            finals = [each for each in seen if isinstance(each, FinalSeen)]
+            assert [final.block.height for final in finals] == list(range(1, len(finals) + 1))
+            firsts = {each.height: each.at_ms for each in seen if isinstance(each, FirstSeen)}
+            assert all(firsts[final.block.height] <= final.at_ms for final in finals)
+            later = members[0].loop.drain_observations()
+            assert not {final.block.height for final in finals} & {
+                each.block.height for each in later if isinstance(each, FinalSeen)
+            }
+
+    run(test)
+
+
+def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(2)
+            text = await members[0].loop.metrics()
+            names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+            documented = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+            assert names
+            assert [name for name in names if f"`{name}" not in documented] == []
+
+    run(test)
+
+
+def test_a_validator_that_has_not_recovered_says_so(tmp_path: Path) -> None:
+    async def test() -> None:
+        member = Member(tmp_path, 0)
+        with pytest.raises(NotReady):
+            await member.loop.status()
+        with pytest.raises(NotReady):
+            await member.loop.submit([b""])
+        assert not member.loop.state().ready
+        await member.close()
+
+    run(test)
+
+
+def test_a_bug_is_a_crash(tmp_path: Path) -> None:
+    async def test() -> None:
+        member = Member(tmp_path, 0)
+        await member.start()
+        with pytest.raises(TypeError):
+            await member.loop.submit([None])  # type: ignore[list-item]
+        assert [type(error) for error in member.crashes] == [TypeError]
+        await member.close()
+
+    run(test)

@@ -1,0 +1,44 @@
+"""A fixed chain's roots: pinned, and the same in every process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.validator import fixed_chain
+from validator.scheduler.fairness import FairnessWeights
+
+ROOT = Path(__file__).resolve().parents[2]
+HASH_SEEDS = ("0", "1", "12345")
+
+
+@pytest.mark.parametrize("seed", HASH_SEEDS)
+def test_another_process_with_another_hash_seed_reaches_the_pinned_roots(seed: str) -> None:
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.validator.fixed_chain"]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(run.stdout) == json.loads(fixed_chain.VECTOR.read_text(encoding="utf-8"))
+
+
+def test_the_chain_shows_what_it_is_for() -> None:
+    blocks = [block for chain in json.loads(fixed_chain.VECTOR.read_text(encoding="utf-8")).values() for block in chain]
+    assert len(blocks) == 2 * fixed_chain.BLOCKS
+    assert len({block["state_root"] for block in blocks}) == len(blocks)
+    reasons = {reason for block in blocks for reason in block["destroyed"] + block["carried"]}
+    assert reasons >= {"expired", "insufficient_funds", "lane_full", "below_basefee"}
+    assert sum(block["fires"] for block in blocks) > 100
+
+
+def test_conservation_holds_at_the_end() -> None:
+    for preset in (None, "hardened"):
+        fixed_chain.build(preset).require_conservation()
+
+
+def test_another_rule_gives_other_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FairnessWeights, "weight", lambda *_: 1)
+    assert fixed_chain.render() != fixed_chain.VECTOR.read_text(encoding="utf-8")

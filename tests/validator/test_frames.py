@@ -1,0 +1,194 @@
+"""Append-only records: torn tails at every byte, flipped bits at every place, and the two files made of them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
+from validator.archive import ARCHIVE_FILE, ArchivedBlock, BlockArchive
+from validator.block import BlockReceipts, Effects, TransactionReceipt
+from validator.codec import encode, tagged_hash
+from validator.disk import DiskError
+from validator.frames import CHECK_BYTES, HEADER_BYTES, LENGTH_BYTES, frame, read_frame, recover, split
+from validator.journal import JOURNAL_FILE, encode_batch, encode_journal, open_journal
+from validator.types import Hash
+
+FILE = "file"
+PAYLOADS = [b"first", b"", b"x" * 300, b"\0" * 40, b"last"]
+
+
+def disk_with(data: bytes, name: str = FILE) -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.replace(name, data)
+    return disk
+
+
+def payloads(disk: MemoryDisk) -> list[bytes]:
+    return [found.payload for found in recover(disk, FILE)]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.binary(max_size=50), max_size=8))
+def test_frames_come_back(given_payloads: list[bytes]) -> None:
+    data = b"".join(map(frame, given_payloads))
+    frames, end = split(data)
+    assert [found.payload for found in frames] == given_payloads
+    assert end == len(data)
+    disk = disk_with(data)
+    assert [read_frame(disk, FILE, found.offset) for found in frames] == given_payloads
+
+
+def test_a_torn_tail_is_cut_at_every_byte() -> None:
+    data = b"".join(map(frame, PAYLOADS))
+    borders = [end for _, end in (split(data[:size]) for size in range(len(data) + 1))]
+    for size in range(len(data) + 1):
+        disk = disk_with(data[:size])
+        whole = [payload for payload, end in zip(PAYLOADS, ends(), strict=True) if end <= size]
+        assert payloads(disk) == whole
+        assert disk.size(FILE) == borders[size] == sum(HEADER_BYTES + len(payload) for payload in whole)
+        disk.append(FILE, frame(b"next"))
+        assert payloads(disk) == [*whole, b"next"], "what is written after the cut is found again"
+
+
+def ends() -> list[int]:
+    found, offset = [], 0
+    for payload in PAYLOADS:
+        offset += HEADER_BYTES + len(payload)
+        found.append(offset)
+    return found
+
+
+def test_a_flipped_bit_is_damage_and_nothing_is_cut() -> None:
+    """Lengths included. Only the last record's content can look like what a crash leaves."""
+    data = b"".join(map(frame, PAYLOADS))
+    last = ends()[-2]
+    for place in range(len(data)):
+        start = max(offset for offset in [0, *ends()] if offset <= place)
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << place % 8
+        disk = disk_with(bytes(flipped))
+        if place >= last + LENGTH_BYTES + CHECK_BYTES:
+            assert payloads(disk) == PAYLOADS[:-1]
+            continue
+        with pytest.raises(DiskError, match=f"{FILE}: record at offset {start} is damaged"):
+            recover(disk, FILE)
+        assert disk.read(FILE) == flipped
+        with pytest.raises(DiskError, match=f"offset {start}"):
+            read_frame(disk, FILE, start)
+
+
+def test_zeros_where_the_last_record_was_to_be_are_a_torn_tail() -> None:
+    data = b"".join(map(frame, PAYLOADS[:-1])) + bytes(len(frame(PAYLOADS[-1])))
+    assert payloads(disk_with(data)) == PAYLOADS[:-1]
+
+
+# --- archive --------------------------------------------------------------------------------------------------------
+
+
+def receipts(height: int) -> BlockReceipts:
+    digest = tagged_hash(b"t", bytes([height]))
+    receipt = TransactionReceipt(digest, bytes(20), True, "", 1, 2, b"", b"", Effects())
+    return BlockReceipts(height, bytes(20), (receipt,) * (height % 3), (), (), 0, b"")
+
+
+def archived(height: int) -> ArchivedBlock:
+    return ArchivedBlock(b"block %d" % height, encode(receipts(height)), b"certificate", bytes([height]) * 32)
+
+
+def filled(disk: MemoryDisk, count: int) -> BlockArchive:
+    archive = BlockArchive(disk)
+    for height in range(archive.height + 1, count + 1):
+        archive.append(archived(height), receipts(height))
+    return archive
+
+
+def require_archive(archive: BlockArchive, height: int) -> None:
+    assert archive.height == height
+    assert [archive.get(at) for at in range(1, height + 1)] == [archived(at) for at in range(1, height + 1)]
+    assert archive.get(0) is archive.get(height + 1) is None
+    places = {at: archive.place_of(Hash(tagged_hash(b"t", bytes([at])))) for at in range(1, height + 1)}
+    assert {at for at, place in places.items() if place is not None} == {at for at in places if at % 3}
+    assert all(place is None or place.height == at for at, place in places.items())
+
+
+def test_an_archive_reopens_as_it_was() -> None:
+    disk = MemoryDisk()
+    require_archive(filled(disk, 5), 5)
+    require_archive(BlockArchive(disk), 5)
+    require_archive(filled(disk, 7), 7)
+    with pytest.raises(AssertionError):
+        BlockArchive(disk).append(archived(9), receipts(9))
+
+
+def test_an_archive_is_torn_at_every_byte_and_goes_on() -> None:
+    whole = MemoryDisk()
+    filled(whole, 4)
+    data = whole.read(ARCHIVE_FILE)
+    complete = [end for end, size in ((split(data[:size])[1], size) for size in range(len(data) + 1)) if end == size]
+    for size in range(complete[-2], len(data) + 1):
+        disk = disk_with(data[:size], ARCHIVE_FILE)
+        require_archive(BlockArchive(disk), 4 if size == len(data) else 3)
+        require_archive(filled(disk, 5), 5)
+
+
+def test_an_appended_block_is_durable() -> None:
+    for seed in range(20):
+        for operation in range(1, 9):
+            disk = MemoryDisk(FaultPlan(operation, crash=True))
+            done = 0
+            with suppress(SimulatedCrash):
+                archive = BlockArchive(disk)
+                for height in range(1, 5):
+                    archive.append(archived(height), receipts(height))
+                    done = height
+            disk.crash(Random(seed))
+            assert done <= BlockArchive(disk).height <= done + 1
+
+
+def test_rot_in_an_archived_block_is_reported_when_it_is_read() -> None:
+    disk = MemoryDisk()
+    archive = filled(disk, 3)
+    data = bytearray(disk.read(ARCHIVE_FILE))
+    data[HEADER_BYTES + 5] ^= 1
+    disk.replace(ARCHIVE_FILE, bytes(data))
+    with pytest.raises(DiskError, match="offset 0 is damaged"):
+        archive.get(1)
+    assert archive.get(2) == archived(2)
+    with pytest.raises(DiskError, match="offset 0 is damaged"):
+        BlockArchive(disk)
+
+
+# --- journal --------------------------------------------------------------------------------------------------------
+
+
+def test_a_journal_gives_back_records_and_bodies_in_order() -> None:
+    disk = MemoryDisk()
+    disk.append(JOURNAL_FILE, encode_batch([b"one", b"two"], [b"body"]))
+    disk.append(JOURNAL_FILE, encode_batch([b"three"], []))
+    disk.append(JOURNAL_FILE, encode_batch([], [b"another", b""]))
+    content = open_journal(disk)
+    assert content.records == (b"one", b"two", b"three")
+    assert content.bodies == (b"body", b"another", b"")
+    assert open_journal(MemoryDisk()) == ((), ())
+    disk.replace(JOURNAL_FILE, encode_journal(content.records, content.bodies))
+    assert open_journal(disk) == content
+
+
+def test_an_append_torn_in_any_way_is_gone_whole_and_nothing_before_it_is() -> None:
+    """Cut short, or with zeros for any stretch of it: a power loss need not keep an append's order."""
+    before, torn = encode_batch([b"earlier"], []), encode_batch([b"vote"], [b"a body of some length"])
+    for first in range(len(torn)):
+        for content in (
+            torn[:first],
+            torn[:first] + bytes(len(torn) - first),
+            torn[:first] + b"\0" + torn[first + 1 :],
+        ):
+            if content == torn or (first < 8 and len(content) == len(torn) and any(content)):
+                continue  # untouched, or a header that rotted: that is damage and says so
+            assert open_journal(disk_with(before + content, JOURNAL_FILE)) == ((b"earlier",), ())
+    assert open_journal(disk_with(before + torn, JOURNAL_FILE)).records == (b"earlier", b"vote")

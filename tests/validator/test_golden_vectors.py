@@ -1,0 +1,140 @@
+"""The vectors of ``docs/protocol.md``: by our code, by MessagePack and hashes alone, and as the page shows them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from blake3 import blake3
+from Crypto.Hash import keccak
+from Crypto.PublicKey import ECC
+from Crypto.Signature import eddsa
+
+from tests.validator import vectors
+from validator import codec
+from validator.block import Block, BlockReceipts, Header
+from validator.codec import decode
+from validator.frames import split
+from validator.messages import BlockRequest, decode_message
+from validator.transactions import parse
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
+PINNED: dict[str, str] = json.loads(vectors.VECTOR.read_text(encoding="utf-8"))
+
+
+def pinned(name: str) -> bytes:
+    return bytes.fromhex(PINNED[name])
+
+
+def test_our_code_makes_the_vectors() -> None:
+    assert vectors.vectors() == PINNED
+
+
+def test_our_code_reads_the_vectors() -> None:
+    assert parse(pinned("transaction"), vectors.CHAIN) == vectors.transaction()
+    header = decode(pinned("header"), Header)
+    assert decode(pinned("block"), Block) == Block(header, (pinned("transaction"),))
+    assert decode(pinned("receipts"), BlockReceipts).height == header.height == 3
+    assert decode_message(pinned("block_request")) == BlockRequest(pinned("header_hash"))
+    assert split(pinned("frame"))[0][0].payload == b"stampede"
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_page_holds_every_vector(name: str) -> None:
+    text = "".join(PAGE.read_text(encoding="utf-8").split())
+    assert PINNED[name] in text
+
+
+def test_a_drift_of_the_code_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "keccak256", lambda data: codec.tagged_hash(b"", data))
+    monkeypatch.setattr("validator.transactions.keccak256", codec.keccak256)
+    assert vectors.vectors() != PINNED
+
+
+# --- independently ----------------------------------------------------------------------------------------------------
+
+
+def keccak256(data: bytes) -> bytes:
+    return keccak.new(digest_bits=256, data=data).digest()
+
+
+def tagged(tag: str, data: bytes) -> bytes:
+    return blake3(bytes([len(tag)]) + tag.encode() + data).digest()
+
+
+def uint(value: int) -> bytes:
+    """Big-endian, without leading zeros."""
+    return value.to_bytes((value.bit_length() + 7) // 8, "big")
+
+
+def packed(value: Any) -> bytes:
+    return bytes(msgpack.packb(value, use_bin_type=True))
+
+
+def root(name: str, leaves: list[bytes]) -> bytes:
+    level = [tagged(f"{name}/leaf", leaf) for leaf in leaves]
+    while len(level) > 1:
+        above = [tagged(f"{name}/node", a + b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = above + (level[-1:] if len(level) % 2 else [])
+    return tagged(f"{name}/root", len(leaves).to_bytes(8, "big") + b"".join(level))
+
+
+def body() -> bytes:
+    script = b'[["schedule",{"in":5,"payload":""}]]'
+    fees = [uint(2_000_000), uint(0), uint(10**24)]
+    action = ["call", b"\xaa" * 20, "run", script]
+    return packed(["stampede-vectors-1", 7, 50_000, 1_000, *fees, uint(1), uint(0), action])
+
+
+def test_a_signed_transaction_from_the_page_alone() -> None:
+    key = ECC.construct(curve="Ed25519", seed=bytes(range(32)))
+    public = key.public_key().export_key(format="raw")
+    signature = eddsa.new(key, "rfc8032").sign(b"stampede/transaction/v1" + body())
+    wire = packed([public, signature, body()])
+    assert public == pinned("public_key")
+    assert wire == pinned("transaction")
+    assert tagged("transaction", wire) == pinned("transaction_hash")
+    assert tagged("transaction", b"") == pinned("empty_tagged_hash")
+    assert keccak256(public)[-20:] == pinned("sender")
+    assert keccak256(keccak256(public)[-20:] + (7).to_bytes(8, "big"))[-20:] == pinned("deployed_address")
+
+
+def test_a_timer_id_from_the_page_alone() -> None:
+    data = b"\xaa" * 20 + (8).to_bytes(8, "big") + b"" + (0).to_bytes(8, "big")
+    assert keccak256(data) == pinned("timer_id")
+
+
+def plain_receipts() -> tuple[list[Any], bytes]:
+    """The receipts as plain data, and their root."""
+    effects: list[Any] = [[], [], [], []]
+    receipt = [pinned("transaction_hash"), pinned("sender"), True, "", 2_000, 36, uint(1), uint(0), effects, b""]
+    plain = [3, b"\x03" * 20, [receipt], [], [], 0, uint(0)]
+    summary = [3, b"\x03" * 20, 0, uint(0), 1, 0, 0]
+    return plain, root("receipts", [tagged("receipt", packed(item)) for item in (summary, receipt)])
+
+
+def test_receipts_header_and_block_from_the_page_alone() -> None:
+    plain, receipts_root = plain_receipts()
+    assert packed(plain) == pinned("receipts")
+    assert receipts_root == pinned("receipts_root")
+    roots = [root("transactions", [pinned("transaction_hash")]), receipts_root, b"\x02" * 32]
+    fees = [uint(1_000_000), uint(10_000), uint(10**24)]
+    header = ["stampede-vectors-1", 3, 5, b"\x01" * 32, 2, *roots, *fees, 0, 0, 2_000, 36]
+    assert packed(header) == pinned("header")
+    assert tagged("header", packed(header)) == pinned("header_hash")
+    assert packed([header, [pinned("transaction")]]) == pinned("block")
+
+
+def test_merkle_roots_from_the_page_alone() -> None:
+    assert root("transactions", []) == pinned("transactions_root_of_none")
+    assert root("transactions", [bytes([i]) * 32 for i in range(3)]) == pinned("transactions_root_of_three")
+
+
+def test_peer_message_and_frame_from_the_page_alone() -> None:
+    assert packed([[3, pinned("header_hash")]]) == pinned("block_request")
+    payload = b"stampede"
+    length = len(payload).to_bytes(4, "big")
+    assert length + blake3(length).digest()[:4] + blake3(payload).digest()[:8] + payload == pinned("frame")
