@@ -21,6 +21,7 @@ from validator.records import OVERFLOW, TIMER
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.scheduling import ScheduleRequest, SchedulingTerms, schedule
 from validator.state import LogStateStore
+from validator.state.packed import PackedEngine
 from validator.transactions import Call, Transaction
 from validator.transition import BlockContext, Outcome, PreparedTransaction, Transition
 from validator.types import Address, Hash, Height
@@ -30,7 +31,7 @@ VALIDATOR = bytes(32)
 PROPOSER = Address(b"\x22" * 20)
 DEPLOYER = Address(b"\x11" * 20)
 RICH = 10**30
-SCHEDULED_A_STEP = 50_000
+SCHEDULED_A_STEP = 2_000
 
 
 def actor_address(number: int, kind: int = 0) -> Address:
@@ -63,7 +64,7 @@ class BenchmarkChain:
             "benchmark", (VALIDATOR,), parameters=self.parameters, accounts=self.accounts, actors=self.actors
         )
         self.disk = DirectoryDisk(self.folder)
-        self.store = LogStateStore.open(self.disk)
+        self.store = LogStateStore.open(self.disk, engine=PackedEngine())
         self.store.commit(self.store.final.derive(Height(0), genesis_batch(self.genesis)))
         self.index = SchedulerIndex.rebuild(self.genesis, self.store.final)
 

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.state_tools import add_commands as add_state_commands
 
 MAX_SEED = 2**64 - 1
 
@@ -73,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     t8n.add_argument("--blocks", type=Path, required=True, metavar="B.json")
     t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
     t8n.set_defaults(command=_t8n)
+
+    add_state_commands(commands)
     return parser
 
 

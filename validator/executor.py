@@ -21,11 +21,13 @@ from validator.codec import decode, encode, pack_uint
 from validator.disk import Disk
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch, genesis_header
-from validator.messages import MAX_LINKS
+from validator.messages import MAX_LINKS, ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
 from validator.pages import StatePages
-from validator.records import GLOBALS
+from validator.records import GLOBALS, Globals, decode_record
 from validator.scheduler.index import SchedulerIndex
+from validator.snapshot_service import read_snapshot
 from validator.state import LogStateStore, View
+from validator.state.plain import PlainEngine
 from validator.transactions import TransactionError, address_of, parse, transaction_hash
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import Address, Hash, Height, ValidatorError
@@ -134,8 +136,22 @@ class BlocksRead:
     certificate: bytes
 
 
-Job = Build | Execute | Finalize | ReadBlocks
-JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead
+@dataclass(frozen=True, slots=True)
+class ReadSnapshot:
+    """Read for a peer that joins: what snapshot is offered, or a chunk of one."""
+
+    peer: int
+    request: SnapshotRequest | ChunkRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRead:
+    peer: int
+    response: SnapshotOffer | ChunkResponse | None
+
+
+Job = Build | Execute | Finalize | ReadBlocks | ReadSnapshot
+JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead | SnapshotRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +226,14 @@ class Executor:
         """The scheduler's index, standing wherever the last job left it."""
         return self._index
 
+    @property
+    def pending_timers(self) -> int:
+        """Live timers of the last final state."""
+        data = self._store.final.get(GLOBALS)
+        assert data is not None, "every state has the chain's counters"
+        counters: Globals = decode_record(GLOBALS, data)
+        return counters.live_timers
+
     def close(self) -> None:
         self._store.close()
 
@@ -226,6 +250,8 @@ class Executor:
                 return self._finalize(job)
             case ReadBlocks():
                 return self._read_blocks(job)
+            case ReadSnapshot():
+                return SnapshotRead(job.peer, read_snapshot(self._store, self._archive, job.request))
 
     def _build(self, job: Build) -> Built:
         parent = self._header_of(job.parent)
@@ -319,6 +345,8 @@ class Executor:
         bodies: list[bytes] = []
         links: list[Header] = []
         size, certified, certificate = 0, 0, b""
+        if job.first <= self._archive.first_height:
+            return BlocksRead(job.peer, (), (), b"")
         for height in range(job.first, min(job.first + job.most + MAX_LINKS, self._archive.height + 1)):
             archived = self._archive.get(height)
             assert archived is not None, "the archive has no gaps"
@@ -431,13 +459,19 @@ class Executor:
             self._store.commit(self._store.final.derive(Height(0), genesis_batch(self._genesis)))
         stored = disk.read(GENESIS_FILE)
         if not stored:
-            header = genesis_header(self._genesis, self._store.final.root)
+            header = genesis_header(self._genesis, self._genesis_root())
             disk.replace(GENESIS_FILE, encode(header))
             return header
         header = decode(stored, Header)
         if header != genesis_header(self._genesis, header.state_root):
             raise RecoveryError("the data folder belongs to a chain with another genesis")
         return header
+
+    def _genesis_root(self) -> Hash:
+        """The root of the genesis state; whoever joined by a snapshot makes that state once, in memory."""
+        if not self._store.final.height:
+            return self._store.final.root
+        return PlainEngine().apply(Height(0), genesis_batch(self._genesis)).root
 
     def _header_at(self, height: int) -> Header:
         if height == 0:

@@ -415,9 +415,9 @@ def test_an_archived_block_that_does_not_execute_is_said() -> None:
     """The state was lost, and the code is not the one that made the blocks."""
     disk = MemoryDisk()
     apply_line(disk)
-    disk.remove("state/log")
+    disk.remove("state/log-000001")
     assert Executor(disk, make_genesis()).replayed_blocks == COUNT
-    disk.remove("state/log")
+    disk.remove("state/log-000001")
     with pytest.raises(RecoveryError, match="archived block 1 does not execute: execution gives another state_root"):
         Executor(disk, make_genesis(), Generous)
 
