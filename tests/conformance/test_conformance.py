@@ -18,8 +18,11 @@ from tests.conformance.generate import case, corpus_case
 from tests.conformance.mutants import MUTANTS, mutated
 from validator import transition
 from validator.params import TieBreak
-from validator.scheduler.fairness import FairnessWeights
+from validator.records import Timer
+from validator.scheduler.fairness import FireCounts
+from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.lane import Candidate, TimerPhase
+from validator.scheduler.rows import timer_id_of_row
 from validator.transition import Transition
 
 SEEDS = 250
@@ -109,38 +112,45 @@ def test_a_broken_rule_changes_a_default_case(name: str, old: str, new: str) -> 
 
 
 def wrong_tie_break(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_the_other(self: TimerPhase, candidates: list[Candidate]) -> list[Candidate]:
-        if self.parameters.tie_break is TieBreak.AGED:
-            return sorted(candidates, key=lambda c: (-c.score, c.timer.timer_id))
-        return sorted(candidates, key=lambda c: (-c.score, c.timer.trigger_height, c.timer.sequence))
+    kernel_prices = TimerPhase._kernel_prices
 
-    monkeypatch.setattr(TimerPhase, "sort", by_the_other)
+    def of_the_other(self: TimerPhase) -> Any:
+        prices = kernel_prices(self)
+        prices["by_id"] = self.parameters.tie_break is TieBreak.AGED
+        return prices
+
+    monkeypatch.setattr(TimerPhase, "_kernel_prices", of_the_other)
 
 
 def refund_at_the_wrong_price(monkeypatch: pytest.MonkeyPatch) -> None:
     settle = TimerPhase.settle
 
-    def without_tip(self: TimerPhase, candidate: Candidate, meter: Any, max_cost: int) -> tuple[int, int]:
+    def without_tip(self: TimerPhase, timer: Timer, candidate: Candidate, meter: Any, max_cost: int) -> tuple[int, int]:
         unused = meter.cycles_limit - meter.cycles_used
-        return settle(self, candidate, meter, max_cost - unused * candidate.tip)
+        return settle(self, timer, candidate, meter, max_cost - unused * candidate.tip)
 
     monkeypatch.setattr(TimerPhase, "settle", without_tip)
 
 
 def weight_from_the_wrong_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    def from_the_highest(recent: Any) -> FairnessWeights:
-        return FairnessWeights(recent, max(2, 2 * max(recent.values(), default=0)))
+    def from_the_highest(self: FireCounts) -> int:
+        return max(2, 2 * max(self.by_actor.values(), default=0))
 
-    monkeypatch.setattr(FairnessWeights, "over", staticmethod(from_the_highest))
+    monkeypatch.setattr(FireCounts, "divisor", from_the_highest)
 
 
 def no_fee_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = TimerPhase.gate
+    """Whatever bids less than the lane price is taken to bid just that."""
+    best_first = TimerPhase.best_first
 
-    def open_gate(self: TimerPhase, priced: list[tuple[Any, int, int]]) -> list[Candidate]:
-        return gate(self, [(timer, max(fee, self.prices.lane_price), priority) for timer, fee, priority in priced])
+    def open_gate(self: TimerPhase) -> Any:
+        yield from best_first(self)
+        for row in self.index.pool.living():
+            timer = self.world.timer(timer_id_of_row(row))
+            if timer is not None and self.price(timer)[0] < self.prices.lane_price:
+                yield Candidate(timer.timer_id, self._gas_limit(timer), 0)
 
-    monkeypatch.setattr(TimerPhase, "gate", open_gate)
+    monkeypatch.setattr(TimerPhase, "best_first", open_gate)
 
 
 def median_not_wired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,12 +158,14 @@ def median_not_wired(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def carried_timers_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    due_timers = Transition.due_timers
+    begin = SchedulerIndex.begin
 
-    def only_new(self: Transition) -> list[Any]:
-        return [timer for timer in due_timers(self) if timer.trigger_height == self.context.height]
+    def only_new(self: SchedulerIndex, height: int, dropped: Any) -> None:
+        begin(self, height, dropped)
+        new = self.pool.rows["trigger"][: self.pool.count] == height
+        self.pool.rows["gas_limit"][: self.pool.count][~new] = 2**32 - 1  # over every cap
 
-    monkeypatch.setattr(Transition, "due_timers", only_new)
+    monkeypatch.setattr(SchedulerIndex, "begin", only_new)
 
 
 def messages_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +174,7 @@ def messages_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expiry_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TimerPhase, "expire", lambda _self, due: due)
+    monkeypatch.setattr(TimerPhase, "expire", lambda _self: None)
 
 
 FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
