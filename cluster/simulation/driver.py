@@ -52,8 +52,10 @@ class Simulation:
         on_sample: Callable[[Sample], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
         scheme: SignatureScheme | None = None,
+        checkpoint: Callable[[], None] | None = None,
     ) -> None:
         self.scenario = scenario
+        self._checkpoint = checkpoint or (lambda: None)
         self.clock = VirtualClock()
         self.random = Random(seed)
         self.links = Links(scenario.links, self.random)
@@ -81,7 +83,7 @@ class Simulation:
         limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
         try:
             while not self._is_over() and self.clock.now_us < limit_us and self.clock.step():
-                pass
+                self._checkpoint()
         except KeyboardInterrupt:
             self.record.interrupted = True
         self._collect()
@@ -289,6 +291,10 @@ def simulate(
     commit: str = "unknown",
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
+    checkpoint: Callable[[], None] | None = None,
 ) -> RunRecord:
-    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests."""
-    return Simulation(scenario, seed, commit, on_sample, on_notice).run()
+    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
+
+    ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early.
+    """
+    return Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint).run()
