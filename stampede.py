@@ -17,8 +17,10 @@ from pathlib import Path
 
 from cluster.checks import Check, Verdict, check_run
 from cluster.errors import BadInput, HarnessError
+from cluster.interrupts import Interrupts
 from cluster.record import RunRecord
-from cluster.results import checkout_commit, claim_run_folder, finish_run, new_run_folder
+from cluster.results import checkout_commit, claim_run_folder, new_run_folder
+from cluster.running import finish
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate as _simulate
 
@@ -58,8 +60,9 @@ def run(scenario: Scenario | Path | str, seed: int | None = None, out: Path | st
     scenario = _scenario(scenario)
     folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(Path(out))
     chosen = scenario.seed if seed is None else seed
-    record = run_live(scenario, chosen, checkout_commit(), folder, lambda _sample: None, lambda _notice: None)
-    return Outcome(record, finish_run(record, folder), folder)
+    with Interrupts() as interrupts:
+        record = run_live(scenario, chosen, checkout_commit(), folder, interrupts=interrupts)
+        return Outcome(record, finish(record, folder, interrupts), folder)
 
 
 def _scenario(given: Scenario | Path | str) -> Scenario:

@@ -1,7 +1,8 @@
 """End to end: blocks/s, fires/s and finality latency of four validators, live on Ray and in the simulator.
 
 The live testnet runs twice: idle at full speed (no load, no block interval), and under a timer flood. The simulator
-runs the flood scenario in virtual time; what it reports a second is a second of the wall clock.
+runs the flood scenario in virtual time; what it reports a second is a second of the wall clock. Every run is checked
+like any other, and figures of one that does not pass are not shown.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from reporting import Metric, run_benchmark
 
 from cluster.books import keep_books
+from cluster.checks import Outcome, check_run
 from cluster.live.driver import run_live
 from cluster.measures import metrics as run_metrics
 from cluster.record import RunRecord
@@ -41,7 +43,7 @@ def measure(quick: bool) -> list[Metric]:
     began = time.perf_counter()
     simulated_record = simulate(flood, SEED, COMMIT)
     wall_seconds = time.perf_counter() - began
-    simulated = run_metrics(keep_books(simulated_record))
+    simulated = _figures(simulated_record)
     return [
         Metric("blocks_per_second", idle["blocks_per_second"], "blocks/s, live, idle", goal=20),
         Metric("finality_latency_ms", idle["finality_latency_p50_ms"], "ms p50, live, idle"),
@@ -64,6 +66,7 @@ def _scenario(name: str, height: int, interval_ms: int, users: list[dict[str, An
             "consensus": {"block_interval_ms": interval_ms},
             "load": {"users": users},
             "stop": {"height": height, "drain_blocks": 2, "timeout_s": 300},
+            "success": {"transactions": 50, "fires": 50} if users else {"transactions": 0, "fires": 0},
         }
     )
 
@@ -74,7 +77,18 @@ def _live(scenario: Scenario) -> dict[str, float]:
         record: RunRecord = run_live(scenario, SEED, COMMIT, folder, lambda _sample: None, print)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return run_metrics(keep_books(record))
+    return _figures(record)
+
+
+def _figures(record: RunRecord) -> dict[str, float]:
+    """A run's figures. Ends the benchmark where the run did not pass its checks."""
+    books = keep_books(record)
+    verdict = check_run(record, books)
+    if verdict.outcome is not Outcome.PASS:
+        wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+        reasons = "; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong)
+        raise SystemExit(f"the {record.backend} run {record.scenario.name!r} did not pass: {reasons}")
+    return run_metrics(books)
 
 
 if __name__ == "__main__":

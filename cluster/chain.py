@@ -9,10 +9,11 @@ from blake3 import blake3
 from cluster.mutants import MUTANTS
 from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario
-from consensus.keys import SignatureScheme, Signer, ValidatorSet
+from consensus.keys import Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
 from consensus.simplex import SimplexConfig
 from validator.block import MAX_BLOCK_BYTES
 from validator.genesis import Genesis
+from validator.genesis_block import genesis_batch
 from validator.node import NodeConfig
 from validator.transition import Transition
 
@@ -46,6 +47,12 @@ def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Ge
         accounts=scenario.load.genesis_accounts(seed),
         actors=scenario.load.genesis_actors(seed),
     )
+
+
+def check_genesis(scenario: Scenario) -> None:
+    """Raise :class:`~validator.genesis_block.GenesisError` where no validator could start from its genesis."""
+    seed = scenario.seed
+    genesis_batch(build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed)))
 
 
 def node_config(scenario: Scenario) -> NodeConfig:

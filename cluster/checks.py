@@ -140,7 +140,8 @@ def check_timers(books: Books) -> Check:
     """Every scheduled timer fired, ended or is pending, exactly once, never early, and none is forgotten."""
     problems = _finding_texts(books, TIMERS)
     answers = 0
-    for validator, view in _comparable(books):
+    comparable, mismatches = _comparable(books)
+    for validator, view in comparable:
         answers += len(view.pending)
         for text, pending in view.pending.items():
             if validator.pending_timers[text] != pending:
@@ -155,6 +156,8 @@ def check_timers(books: Books) -> Check:
     if problems:
         return Check("timers", Outcome.FAIL, _examples(problems))
     detail = f"{_timer_words(books)}; {answers:,} answers about single timers agree"
+    if mismatches:
+        return Check("timers", Outcome.INCONCLUSIVE, f"{_examples(mismatches)}; {detail}")
     if not answers and books.ledger.timers:
         return Check("timers", Outcome.INCONCLUSIVE, f"no validator was asked about a timer at its tip; {detail}")
     return _unless_vacuous(books, "timers", detail)
@@ -167,7 +170,8 @@ def check_conservation(books: Books) -> Check:
     if ledger.minted != ledger.held() + ledger.burned:
         problems.append(f"minted {ledger.minted} is not balances {ledger.held()} + burned {ledger.burned}")
     answers = 0
-    for validator, view in _comparable(books):
+    comparable, mismatches = _comparable(books)
+    for validator, view in comparable:
         answers += len(view.balances)
         for text, expected in view.balances.items():
             served = validator.balances[text]
@@ -182,6 +186,8 @@ def check_conservation(books: Books) -> Check:
         f"minted {ledger.minted} = balances {ledger.held()} + burned {ledger.burned};"
         f" {answers:,} served balances equal the books'"
     )
+    if mismatches:
+        return Check("conservation", Outcome.INCONCLUSIVE, f"{_examples(mismatches)}; {detail}")
     if not answers:
         return Check(
             "conservation", Outcome.INCONCLUSIVE, f"no validator was asked about a balance at its tip; {detail}"
@@ -193,7 +199,7 @@ def check_conservation(books: Books) -> Check:
 
 
 def check_progress(books: Books) -> Check:
-    """The target height was reached, enough heights were finalised, and no stall was too long."""
+    """Everybody reached the target height, enough heights were finalised, and no stall was too long."""
     record = books.record
     success, target = record.scenario.success, record.scenario.stop.height
     least, limit = success.heights_compared, success.stall_ms
@@ -203,9 +209,13 @@ def check_progress(books: Books) -> Check:
             f"{stall.length_ms:,.0f} ms without a final block after height {stall.after_height}, allowed {limit:,} ms"
         )
         return Check("progress", Outcome.FAIL, what)
+    unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     if height < target:
-        verdict = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
-        return Check("progress", verdict, f"{height} heights finalised, target {target} not reached")
+        return Check("progress", unfinished, f"{height} heights finalised, target {target} not reached")
+    stuck = _stuck_below(books, target)
+    if stuck:
+        what = f"{_examples(stuck)}, target {target}; the highest validator reached {height}"
+        return Check("progress", unfinished, what)
     if height < least:
         return Check("progress", Outcome.INCONCLUSIVE, f"{height} heights finalised, {least} needed")
     if stall is None:
@@ -349,15 +359,35 @@ def _unless_vacuous(books: Books, name: str, detail: str) -> Check:
     return Check(name, Outcome.PASS, detail)
 
 
-def _comparable(books: Books) -> list[tuple[ValidatorRecord, TipView]]:
-    """Validators whose answers are about the last block that was collected from them."""
-    found = []
+def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:
+    """Validators whose answers are about the last block that was collected from them; in words, the other ones.
+
+    Nothing can be said of the others' answers: they may have withheld blocks, or were still going on.
+    """
+    found, mismatches = [], []
     for validator in books.record.validators:
         view = books.tips.get(validator.name)
-        if view is None or (validator.status is not None and validator.status.get("height") != view.height):
-            continue
-        found.append((validator, view))
-    return found
+        if view is None:
+            continue  # its chain cannot be followed, which the chain check tells
+        height = view.height if validator.status is None else validator.status.get("height")
+        if height == view.height:
+            found.append((validator, view))
+        else:
+            mismatches.append(f"{validator.name} says height {height} of itself, but served {view.height} blocks")
+    return found, mismatches
+
+
+def _stuck_below(books: Books, target: int) -> list[str]:
+    """In words, the validators that answered and are below a height, without a divergence or a mutant to explain it."""
+    diverged = {told.validator for told in books.divergences}
+    return [
+        f"{validator.name} stopped at height {len(books.seals[validator.name])}"
+        for validator in books.record.validators
+        if len(books.seals[validator.name]) < target
+        and (validator.status is not None or validator.blocks)
+        and validator.name not in diverged
+        and validator.mutant is None
+    ]
 
 
 def _finding_texts(books: Books, check: str) -> list[str]:

@@ -10,11 +10,13 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.state_tools import add_commands as add_state_commands
 
 MAX_SEED = 2**64 - 1
@@ -28,27 +30,43 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry of the console command; returns the exit code."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    """Entry of the console command; returns the exit code.
+
+    Without ``arguments`` they are the process's own, and it is about to end: nothing interrupts that any more.
+    """
+    for number in SIGNALS:
+        if not is_unwanted(number):
+            signal.signal(number, _as_interrupt)
+    try:
+        return _perform(arguments)
+    finally:
+        if arguments is None:
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
+
+
+def _perform(arguments: Sequence[str] | None) -> int:
     try:
         options = _parser().parse_args(arguments)
         code: int = options.command(options)
     except HarnessError as error:
-        print(f"stampede: {_one_line(str(error))}", file=sys.stderr)
+        _complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        print("stampede: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return ExitCode.INCONCLUSIVE
     return code
 
 
-def _one_line(message: str) -> str:
-    """A message that may quote what the user gave, fit for a terminal."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(message.split()))
+def _complain(text: str) -> None:
+    """One line, fit for a terminal even where it quotes what the user gave."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+    with suppress(OSError):  # a terminal that was closed
+        print(f"stampede: {line}", file=sys.stderr, flush=True)
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """A polite kill ends a run like Ctrl-C: nothing is left behind, and what is known is written."""
+    """Every signal is like Ctrl-C. While a run goes on, :class:`~cluster.interrupts.Interrupts` has them instead."""
     raise KeyboardInterrupt
 
 

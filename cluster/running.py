@@ -1,15 +1,23 @@
-"""One run from scenario to verdict, on either backend."""
+"""One run from scenario to verdict, on either backend.
+
+Signals are held back from the moment at which there is a folder to the one at which everything is in it: they end what
+runs or is collected (:class:`~cluster.interrupts.Interrupts`), never what judges, writes or cleans up.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO, cast
 
 from rich.console import Console
 
 from cluster.checks import Verdict
+from cluster.errors import BadInput, HarnessError
+from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
     REPORT_FILE,
@@ -21,7 +29,9 @@ from cluster.results import (
     reproduce_command,
 )
 from cluster.scenario import Scenario, load_scenario
-from cluster.terminal import Progress, print_verdict
+from cluster.terminal import LastingOutput, Progress, print_verdict
+from validator.genesis_block import GenesisError
+from validator.types import ValidatorError
 
 OnSample = Callable[[Sample], None]
 OnNotice = Callable[[str], None]
@@ -37,32 +47,69 @@ def run_scenario(
     """
     scenario = load_scenario(scenario_path)
     seed = scenario.seed if seed is None else seed
-    folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
-    console = Console(soft_wrap=False)
-    progress = Progress(console, scenario.stop.height, backend)
-    try:
-        record = drive(scenario, backend, seed, folder, progress.update, progress.notice)
-    finally:
-        progress.close()
-    verdict = finish_run(record, folder, scenario_path)
-    try:
-        point_latest(folder)
-    except OSError as error:
-        console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
-    print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, scenario_path))
-    sys.stdout.flush()
+    with Interrupts() as interrupts:
+        is_users = out is not None and out.exists()
+        folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
+        console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
+        progress = Progress(console, scenario.stop.height, backend)
+        with _one_line_failures(folder, is_users):
+            try:
+                record = drive(scenario, backend, seed, folder, progress.update, progress.notice, interrupts)
+            finally:
+                progress.close()
+            verdict = finish(record, folder, interrupts, scenario_path)
+        try:
+            point_latest(folder)
+        except OSError as error:
+            console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
+        print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, scenario_path))
     return verdict, folder
 
 
 def drive(
-    scenario: Scenario, backend: Backend, seed: int, folder: Path, on_sample: OnSample, on_notice: OnNotice
+    scenario: Scenario,
+    backend: Backend,
+    seed: int,
+    folder: Path,
+    on_sample: OnSample,
+    on_notice: OnNotice,
+    interrupts: Interrupts,
 ) -> RunRecord:
     """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data."""
     commit = checkout_commit()
     if backend == "sim":
         from cluster.simulation.driver import simulate
 
-        return simulate(scenario, seed, commit, on_sample, on_notice)
+        return simulate(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint)
     from cluster.live.driver import run_live
 
-    return run_live(scenario, seed, commit, folder, on_sample, on_notice)
+    return run_live(scenario, seed, commit, folder, on_sample, on_notice, interrupts)
+
+
+def finish(record: RunRecord, folder: Path, interrupts: Interrupts, scenario_path: Path | None = None) -> Verdict:
+    """Judge and write a run. Where a signal came, and be it meanwhile, the run counts as interrupted.
+
+    In the latter case everything is written once more, so that the files say what the exit code does.
+    """
+    while True:
+        record.interrupted = record.interrupted or interrupts.seen
+        verdict = finish_run(record, folder, scenario_path)
+        if record.interrupted or not interrupts.seen:
+            return verdict
+
+
+@contextmanager
+def _one_line_failures(folder: Path, is_users: bool) -> Iterator[None]:
+    """Expected failures become the harness's own; a folder that holds nothing goes, but one that the user made."""
+    try:
+        yield
+    except GenesisError as error:
+        raise BadInput(f"the genesis cannot be built: {error}") from error
+    except ValidatorError as error:
+        raise HarnessError(f"the run broke off: {type(error).__name__}: {error}") from error
+    except OSError as error:
+        raise HarnessError(f"{error.filename or folder}: {error.strerror or error}") from error
+    finally:
+        if not is_users:
+            with suppress(OSError):
+                folder.rmdir()

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from cluster.errors import BadInput
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
+from validator.genesis_block import GenesisError
 from validator.params import ParameterError, Parameters
 
 Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
@@ -209,6 +210,16 @@ class Scenario(Section):
                 raise ValueError(
                     f"faults[{position}].at_height: {fault.at_height} is not below stop.height ({self.stop.height})"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _genesis_can_be_built(self) -> Scenario:
+        from cluster.chain import check_genesis
+
+        try:
+            check_genesis(self)
+        except GenesisError as error:
+            raise ValueError(f"chain: {error}") from None
         return self
 
 

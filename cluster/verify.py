@@ -1,9 +1,9 @@
 """Re-execution of a run's blocks from its genesis, in a process of its own.
 
 ``python -m cluster.verify RUN`` executes every block that the run kept on a fresh validator's executor and compares
-what comes out, block by block: header, receipts, state root. :func:`verify_run` starts it with another hash seed than
-the caller's, so that an order that depends on hashing would show as a difference. It knows nothing of mutants: a run
-that a planted bug got into does not verify.
+what comes out, block by block: header, receipts, state root; then that these are the blocks that ``result.json``
+speaks of. :func:`verify_run` starts it with another hash seed than the caller's, so that an order that depends on
+hashing would show as a difference. It knows nothing of mutants: a run that a planted bug got into does not verify.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.record import BlockRecord
-from cluster.results import ArchivedRun, read_run
+from cluster.results import RESULT_FILE, ArchivedRun, read_run
 from cluster.simulation.disk import MemoryDisk
 from validator.block import Block, header_hash
 from validator.codec import CodecError, decode
@@ -68,7 +68,8 @@ def verify_run(folder: Path) -> ExitCode:
 
 
 def reexecute(run: ArchivedRun) -> Reexecution:
-    """Execute a run's blocks from its genesis."""
+    """Execute a run's blocks from its genesis, and hold them against its result. Raises :class:`BadInput`."""
+    tips = _recorded_tips(run)
     try:
         executor = Executor(MemoryDisk(), run.genesis)
     except ValidatorError as error:
@@ -77,7 +78,32 @@ def reexecute(run: ArchivedRun) -> Reexecution:
         difference = _execute(executor, record)
         if difference is not None:
             return Reexecution(position, executor.final_view.root.hex(), f"height {position + 1}: {difference}")
-    return Reexecution(len(run.blocks), executor.final_view.root.hex(), None)
+    return Reexecution(len(run.blocks), executor.final_view.root.hex(), _difference_from(tips, run))
+
+
+def _recorded_tips(run: ArchivedRun) -> list[tuple[int, str | None]]:
+    """Height and state root of each validator in ``result.json``. Raises :class:`BadInput`."""
+    try:
+        tips = [(tip["height"], tip["state_root"]) for tip in run.result["validators"]]
+    except (KeyError, TypeError):
+        tips = [(None, None)]
+    if not all(isinstance(height, int) and isinstance(root, str | None) for height, root in tips):
+        raise BadInput(f"{RESULT_FILE}: validators: expected a list of objects with height and state_root")
+    return tips
+
+
+def _difference_from(tips: list[tuple[int, str | None]], run: ArchivedRun) -> str | None:
+    """How the archive differs from the longest validators of the result, or ``None``."""
+    recorded, held = max((height for height, _ in tips), default=0), len(run.blocks)
+    if recorded != held:
+        return f"recorded {recorded} heights, the archive holds {held}"
+    roots = sorted({root or "none" for height, root in tips if height == recorded})
+    if held and run.blocks[-1].computed_root.hex() not in roots:
+        return (
+            f"recorded state root {' and '.join(roots)} at height {held},"
+            f" the archive holds {run.blocks[-1].computed_root.hex()}"
+        )
+    return None
 
 
 def _execute(executor: Executor, record: BlockRecord) -> str | None:

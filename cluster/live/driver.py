@@ -1,8 +1,8 @@
 """Runs a scenario on the live testnet: Ray, hosts, load, faults, and what was seen of it all in one record.
 
 The driver decides nothing about right or wrong; it starts, watches, kills, stops, asks, and cleans up. Whatever ends
-a run early (Ctrl-C, SIGTERM, a failure of its own), what is known until then is collected, and nothing that was
-started is left behind.
+a run early (a signal, a failure of its own), what is known until then is collected, and nothing that was started is
+left behind.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.chain import build_genesis, validator_set
 from cluster.errors import HarnessError, TestnetError
+from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase
-from cluster.live.interrupts import Interrupts
 from cluster.live.load_process import LOG_FILE, LoadProcess
 from cluster.live.ray_session import RaySession, one_line
 from cluster.live.watch import ChainWatch
@@ -42,15 +43,17 @@ def run_live(
     folder: Path,
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
+    interrupts: Interrupts | None = None,
 ) -> RunRecord:
     """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; returns its record.
 
-    Samples and notices (one line each) come while it runs. Ctrl-C or SIGTERM ends it early: the record says so and
-    holds what is known. Raises :class:`TestnetError` where the testnet cannot be started, :class:`OSError` where the
-    folder cannot be written. Nothing that was started runs on afterwards, whichever way it ends.
+    Samples and notices (one line each) come while it runs. Ctrl-C, SIGTERM or SIGHUP ends it early: the record says so
+    and holds what is known. ``interrupts`` are the caller's, where it goes on to guard what it does with the record.
+    Raises :class:`TestnetError` where the testnet cannot be started, :class:`OSError` where the folder cannot be
+    written. Nothing that was started runs on afterwards, whichever way it ends.
     """
-    with Interrupts() as interrupts:
-        run = _LiveRun(scenario, seed, commit, folder, interrupts)
+    with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
+        run = _LiveRun(scenario, seed, commit, folder, active)
         run.on_sample = on_sample or run.on_sample
         run.on_notice = on_notice or run.on_notice
         try:
@@ -120,26 +123,37 @@ class _LiveRun:
         except (HarnessError, OSError) as error:
             if self._watch.height == 0:
                 raise
-            self.record.interrupted = True
-            self.record.problems.append(f"the driver failed: {one_line(error)}")
-            self.on_notice(self.record.problems[-1])
+            self._note_failure(error)
         try:
             self._end()
         except KeyboardInterrupt:
             self.record.interrupted = True
             self.record.problems.append("interrupted again: not everything was collected")
+            self.on_notice("interrupted again: ending without the rest")
+        except (HarnessError, OSError) as error:
+            self._note_failure(error)
 
     def close(self) -> None:
-        """End everything that was started."""
-        if self._load is not None:
-            self.record.load = self._load.finish()
-        pids: list[int] = []
-        if self._hosts is not None:
-            self._hosts.ask_each("stop", STOP_TIMEOUT_S, lambda: None)
-            pids = self._hosts.pids
-        if self._session is not None:
-            for notice in self._session.close(pids):
-                self.on_notice(notice)
+        """End everything that was started: each of it, whatever becomes of the rest. Nothing interrupts this."""
+        with ExitStack() as last_to_first:
+            if self._session is not None:
+                last_to_first.callback(self._close_session, self._session)
+            if self._hosts is not None:
+                last_to_first.callback(self._hosts.ask_each, "stop", STOP_TIMEOUT_S, lambda: None)
+            if self._load is not None:
+                last_to_first.callback(self._finish_load, self._load, lambda: None)
+
+    def _close_session(self, session: RaySession) -> None:
+        for notice in session.close([] if self._hosts is None else self._hosts.pids):
+            self.on_notice(notice)
+
+    def _finish_load(self, load: LoadProcess, checkpoint: Callable[[], None]) -> None:
+        self.record.load = load.finish(checkpoint)
+
+    def _note_failure(self, error: Exception) -> None:
+        self.record.interrupted = True
+        self.record.problems.append(f"the driver failed: {one_line(error)}")
+        self.on_notice(self.record.problems[-1])
 
     @property
     def _now_ms(self) -> float:
@@ -149,7 +163,10 @@ class _LiveRun:
 
     def _start(self) -> None:
         self.on_notice("starting Ray and the validator hosts")
-        self._session = RaySession.start()
+        try:
+            self._session = RaySession.start()
+        except SystemExit:
+            raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
         self._interrupts.checkpoint()
         self._hosts = hosts = Hosts(self._session, self._take_view, self._host_is_up, self._host_was_lost)
@@ -307,7 +324,7 @@ class _LiveRun:
         """Stop the load, bring the validators to rest, and ask them for everything."""
         self.record.duration_ms = self._now_ms
         if self._load is not None:
-            self.record.load = self._load.finish()
+            self._finish_load(self._load, self._interrupts.checkpoint)
         if self._hosts is not None:
             self._freeze_and_collect(self._hosts)
 

@@ -41,7 +41,7 @@ class Refused(Exception):
         self.reason = reason
 
 
-class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
     version: int
     chain_id: str
     dialer: int
@@ -50,21 +50,21 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     nonce: bytes
 
 
-class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Welcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
     listener_key: bytes
     nonce: bytes
     signature: bytes
 
 
-class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class Proof(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
     signature: bytes
 
 
-class Accepted(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class Accepted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
     pass
 
 
-class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
     reason: str
 
 
@@ -94,7 +94,8 @@ def decode_handshake(frame: bytes) -> HandshakeMessage:
     """The message of a frame. Raises :class:`Refused`, also where the message is the peer's refusal."""
     try:
         message = _decoder.decode(frame)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # Text that is no UTF-8 is a ValueError to msgspec, and nesting without end a RecursionError.
         raise Refused("bad_handshake") from None
     if isinstance(message, Refusal):
         raise Refused(message.reason if message.reason in REASONS else "refused")

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from cluster.chain import build_genesis, node_config, transition_of, validator_set, validator_signer
+from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
 from cluster.live.http import HttpServer, build_app, serve
 from cluster.live.transport import PeerAddress
@@ -218,7 +219,7 @@ async def _recover(validator: ValidatorLoop) -> None:
         _crash(error)
         raise
     state, name = validator.state(), validator.setup.name
-    log.info("%s: recovered at height %d", name, state.height)
+    log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, tame_collector())
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:

@@ -9,7 +9,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ LOG_FILE: Final = "logs/locust.log"
 EXTRA_RUN_TIME_S: Final = 60
 """How much longer than the scenario the load would go on by itself."""
 MAX_RUN_TIME_S: Final = 86_400
+POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 15.0
 """The load generator ends within this time after it was told to, or is killed."""
 
@@ -78,14 +80,15 @@ class LoadProcess:
             if self._process.poll() is None:
                 self._process.terminate()
 
-    def finish(self) -> LoadRecord:
-        """See that it has ended; returns what it says of itself."""
+    def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
+        """See that it has ended; returns what it says of itself. ``checkpoint`` may raise to end the waiting."""
         self.stop()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self._is_running(POLL_S):
+            checkpoint()
+            if time.monotonic() > deadline:
+                self._process.kill()
+                self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
         stats = _read_stats(self._stats_file)
@@ -96,6 +99,13 @@ class LoadProcess:
             transactions_rejected=stats.get("transactions_rejected", 0),
             process_exit=self._process.returncode,
         )
+
+    def _is_running(self, patience_s: float) -> bool:
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
 
 def _read_stats(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
 import uuid
@@ -138,10 +139,12 @@ class RaySession:
         else:
             for actor in self._actors:
                 self.ray.kill(actor, no_restart=True)
-        if self._disconnects:
-            self.ray.shutdown()
-        stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
-        notices = [] if self._folder is None else _remove(self._folder)
+        try:
+            if self._disconnects:
+                self.ray.shutdown()
+        finally:
+            stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
+            notices = [] if self._folder is None else _remove(self._folder)
         return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
 
     def keep_logs(self, target: Path) -> None:
@@ -182,7 +185,7 @@ def _start_own(ray: Any) -> RaySession:
     parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     session = RaySession(ray, folder)
-    with _environment():
+    with _environment(), _hang_ups_held_back():
         try:
             _connect(
                 ray,
@@ -193,7 +196,7 @@ def _start_own(ray: Any) -> RaySession:
                 object_store_memory=OBJECT_STORE_BYTES,
                 _node_ip_address=LOOPBACK,
                 _temp_dir=str(folder),
-                _system_config=SYSTEM_CONFIG,
+                _system_config=dict(SYSTEM_CONFIG),  # Ray writes into it, this session's folder too
             )
         except BaseException:
             session.close([])
@@ -201,6 +204,19 @@ def _start_own(ray: Any) -> RaySession:
     named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
     session._core = {process: name for process, name in named.items() if name in CORE_PROCESSES}
     return session
+
+
+@contextmanager
+def _hang_ups_held_back() -> Iterator[None]:
+    """Processes that are started meanwhile never get SIGHUP, which a terminal that is closed sends to all of its group.
+
+    They are to answer and to be ended by us. One that comes to us meanwhile is delivered afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _connect(ray: Any, failure: str, **options: Any) -> None:

@@ -54,9 +54,11 @@ class Simulation:
         on_notice: Callable[[str], None] | None = None,
         scheme: SignatureScheme | None = None,
         late: Mapping[int, int] | None = None,
+        checkpoint: Callable[[], None] | None = None,
     ) -> None:
         """``late``: validators that begin without state, by a snapshot, each once a height is final."""
         self.scenario = scenario
+        self._checkpoint = checkpoint or (lambda: None)
         self.clock = VirtualClock()
         self.random = Random(seed)
         self.links = Links(scenario.links, self.random)
@@ -86,7 +88,7 @@ class Simulation:
         limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
         try:
             while not self._is_over() and self.clock.now_us < limit_us and self.clock.step():
-                pass
+                self._checkpoint()
         except KeyboardInterrupt:
             self.record.interrupted = True
         self._collect()
@@ -306,6 +308,10 @@ def simulate(
     commit: str = "unknown",
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
+    checkpoint: Callable[[], None] | None = None,
 ) -> RunRecord:
-    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests."""
-    return Simulation(scenario, seed, commit, on_sample, on_notice).run()
+    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
+
+    ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early.
+    """
+    return Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint).run()

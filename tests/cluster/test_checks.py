@@ -252,15 +252,18 @@ def test_timers_nobody_was_asked_about_are_inconclusive() -> None:
     assert run_check(record, "timers").verdict is INCONCLUSIVE
 
 
-def test_answers_of_another_height_are_not_compared() -> None:
+@pytest.mark.parametrize("indices", [[0, 1, 2, 3], [2]])
+@pytest.mark.parametrize("name", ["timers", "conservation"])
+def test_answers_of_another_height_are_not_compared_and_never_pass(name: str, indices: list[int]) -> None:
     record = make_record()
-    for validator in record.validators:
+    for index in indices:
+        validator = record.validators[index]
         validator.balances = dict.fromkeys(validator.balances, 1)
         validator.pending_timers = dict.fromkeys(validator.pending_timers, False)
-        assert validator.status is not None
-        validator.status["height"] += 1
-    assert run_check(record, "timers").verdict is INCONCLUSIVE
-    assert run_check(record, "conservation").verdict is INCONCLUSIVE
+        status_of(record, index)["height"] += 1
+    check = run_check(record, name)
+    assert check.verdict is INCONCLUSIVE
+    assert f"validator-{indices[0]} says height 13 of itself, but served 12 blocks" in check.detail
 
 
 # --- conservation -----------------------------------------------------------------------------------------------------
@@ -305,10 +308,12 @@ def test_balances_nobody_was_asked_about_are_inconclusive() -> None:
 
 
 def test_a_validator_that_lags_is_compared_at_its_own_tip() -> None:
-    record = make_record()
+    record = make_record(scenario=make_scenario(stop={"height": 10}))
     record.validators[3].blocks = record.validators[3].blocks[:10]
     answer(record)
     assert check_run(record).outcome is PASS
+    record.validators[3].balances[next(iter(record.validators[3].balances))] += 1
+    assert "validator-3 serves" in run_check(record, "conservation").detail
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -335,6 +340,43 @@ def test_a_target_that_was_not_reached_fails_unless_the_run_was_interrupted() ->
     assert run_check(record, "progress").verdict is FAIL
     record.interrupted = True
     assert run_check(record, "progress").verdict is INCONCLUSIVE
+
+
+def stuck(record: RunRecord, height: int) -> None:
+    record.validators[3].blocks = record.validators[3].blocks[:height]
+    answer(record)
+
+
+@pytest.mark.parametrize("height", [0, 11])
+def test_a_validator_that_is_stuck_below_the_target_fails_by_name(height: int) -> None:
+    record = make_record()
+    stuck(record, height)
+    check = run_check(record, "progress")
+    assert check.verdict is FAIL
+    assert check.detail == f"validator-3 stopped at height {height}, target 12; the highest validator reached 12"
+    record.interrupted = True
+    assert run_check(record, "progress").verdict is INCONCLUSIVE
+
+
+def diverged(record: RunRecord) -> None:
+    status_of(record, 3)["diverged"] = {"height": 11, "reason": "state_root"}
+
+
+def mutated(record: RunRecord) -> None:
+    record.validators[3].mutant = "planted"
+
+
+def never_answered(record: RunRecord) -> None:
+    record.validators[3].blocks, record.validators[3].status = [], None
+
+
+@pytest.mark.parametrize("plant", [diverged, mutated, never_answered])
+def test_a_validator_whose_end_has_another_reason_is_not_blamed_for_it(plant: Callable[[RunRecord], None]) -> None:
+    record = make_record()
+    stuck(record, 10)
+    plant(record)
+    assert run_check(record, "progress").verdict is PASS
+    assert check_run(record).outcome is not PASS or record.validators[3].mutant
 
 
 def test_progress_needs_enough_heights_and_times() -> None:

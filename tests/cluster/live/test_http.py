@@ -15,7 +15,10 @@ import msgspec
 import pytest
 import urllib3
 import uvicorn.config
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from nacl.signing import SigningKey
+from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cluster.live import http
@@ -212,6 +215,23 @@ def test_bad_bodies(validator: ServerThread, headers: dict[str, str], body: byte
     status, page, _ = request(validator, "POST", "/transactions", body, headers)
     assert_error(status, page, 400, words)
     assert request(validator, "GET", "/status")[0] == 200
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["application/msgpack", "application/json"]), st.binary(max_size=200))
+@example("application/msgpack", b"\xa2\xff\xfe")
+@example("application/msgpack", b"\x91" * 5_000)
+@example("application/json", b"[" * 5_000)
+@example("application/json", b'"\xff\xfe"')
+@example("application/json", b'"\\ud800"')
+@example("application/json", '"²0"'.encode())
+def test_no_body_is_a_bug(content_type: str, body: bytes) -> None:
+    try:
+        wires, status = http._body_decoder(content_type)(body), 200
+    except HTTPException as refusal:
+        wires, status = [], refusal.status_code
+    assert status in (200, 400)
+    assert all(isinstance(wire, bytes) for wire in wires)
 
 
 def test_content_type_parameters_are_ignored(validator: ServerThread) -> None:

@@ -1,4 +1,4 @@
-"""Whole runs on Ray: a small scenario with a killed host, Ctrl-C in the middle, a host that dies, somebody else's Ray.
+"""Whole runs on Ray: a small scenario with a killed host, signals at any moment, a host that dies, somebody else's Ray.
 
 All of them are in this one module, so that they run one after the other: each has a Ray of its own, and four hosts.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pty
+import re
+import select
 import shutil
 import signal
 import socket
@@ -150,7 +153,9 @@ def test_the_folder_holds_data_logs_and_endpoints(live_run: LiveRun) -> None:
     statuses = [validator.status or {} for validator in live_run.record.validators]
     assert [entry["pid"] for entry in endpoints] == [status["pid"] for status in statuses]
     for host in range(4):
-        assert "start 1" in (live_run.folder / "logs" / f"host-{host}.log").read_text(encoding="utf-8")
+        log = (live_run.folder / "logs" / f"host-{host}.log").read_text(encoding="utf-8")
+        assert "start 1" in log
+        assert re.search(r"recovered at height 0; \d{5,} objects are set apart", log)
         assert (live_run.folder / "data" / f"validator-{host}" / "blocks" / "archive").stat().st_size > 0
     assert (live_run.folder / "logs" / "locust.log").exists()
     assert any("killed host 1" in notice for notice in live_run.notices)
@@ -245,6 +250,185 @@ def test_ctrl_c_while_it_starts_leaves_nothing_behind(folder: Path, temporary: P
     assert told[-1]["interrupted"]
     assert processes.with_argument(str(temporary)) == set()
     assert list(temporary.iterdir()) == []
+
+
+# --- signals to the command -------------------------------------------------------------------------------------------
+
+COMMAND = """
+import os, signal, sys
+from pathlib import Path
+from cluster import results
+from cluster.cli import main
+from cluster.live import ray_session
+
+ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))
+late = sys.argv.pop(1) == "late"
+check_run = results.check_run
+
+def interrupted_check_run(*arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+    return check_run(*arguments)
+
+if late:
+    results.check_run = interrupted_check_run
+sys.exit(main())
+"""
+
+
+class Command:
+    """``stampede run`` at a terminal of its own, whose foreground it is."""
+
+    def __init__(self, folder: Path, temporary: Path, moment: str = "", height: int = 99) -> None:
+        self.folder, self.temporary, self.family = folder, temporary, set[Process]()
+        scenario_file = folder.with_suffix(".yaml")
+        scenario_file.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": height}}))
+        command = [sys.executable, "-c", COMMAND, str(temporary), moment, "run", str(scenario_file)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        pid, self.terminal = pty.fork()
+        if pid == 0:  # the child, which is about to be another program
+            os.chdir(folder.parent)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            os.execvpe(sys.executable, [*command, "--out", str(folder)], environment)
+        self.pid, self.said = pid, b""
+        self.code: int | None = None
+
+    def read(self, patience_s: float = WAIT_S) -> bool:
+        """Read what the terminal says next; false at its end, or where it says nothing for so long."""
+        if not select.select([self.terminal], [], [], patience_s)[0]:
+            return False
+        try:
+            said = os.read(self.terminal, 65_536)
+        except OSError:  # what Linux gives at the end of a terminal
+            said = b""
+        self.said += said
+        return bool(said)
+
+    def wait_for(self, pattern: bytes) -> None:
+        """Read until something is said."""
+        while not re.search(pattern, self.said):
+            assert self.read(), self.said.decode()
+        myself = processes.find(self.pid)
+        assert myself is not None
+        self.family = processes.with_descendants([myself])
+        assert len(self.family) > 8
+
+    def read_to_the_end(self) -> None:
+        while self.read():
+            pass
+        self.close_terminal()
+
+    def close_terminal(self) -> None:
+        if self.terminal >= 0:
+            os.close(self.terminal)
+            self.terminal = -1
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        if self.code is None:
+            self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.code
+
+    def check_end(self) -> dict[str, Any]:
+        """It ended as an interrupted run does, and left nothing behind; returns its result."""
+        assert self.wait() == errors.ExitCode.INCONCLUSIVE, self.said.decode()
+        assert [process for process in self.family if process.is_running] == []
+        assert processes.with_argument(str(self.temporary)) == set()
+        assert list(self.temporary.iterdir()) == []
+        result: dict[str, Any] = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
+        assert result["verdict"] == "inconclusive"
+        assert (self.folder / "report.html").exists()
+        return result
+
+
+@pytest.fixture
+def run_command(folder: Path, temporary: Path) -> Iterator[Callable[..., Command]]:
+    """Starts the command; where a test fails in its middle, it is ended here."""
+    started: list[Command] = []
+
+    def start(**options: Any) -> Command:
+        started.append(Command(folder, temporary, **options))
+        return started[-1]
+
+    yield start
+    for command in started:
+        command.close_terminal()  # which hangs up
+        command.wait()
+
+
+def test_a_signal_after_the_collection_loses_nothing(run_command: Callable[..., Command]) -> None:
+    command = run_command(moment="late", height=5)
+    command.wait_for(b"hosts are up")
+    command.read_to_the_end()
+    result = command.check_end()
+    assert all(tip["height"] >= 5 for tip in result["validators"])
+    assert "interrupted" in {check["detail"] for check in result["checks"]}
+
+
+def test_many_signals_force_nothing(run_command: Callable[..., Command]) -> None:
+    command = run_command()
+    command.wait_for(rb" height [1-9]\d*/")
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGINT):
+        os.kill(command.pid, number)
+        command.read(patience_s=0.15)
+    command.read_to_the_end()
+    command.check_end()
+
+
+def blocks(pid: int, number: int) -> bool:
+    status = (processes.PROC / str(pid) / "status").read_text(encoding="utf-8")
+    return bool(int(re.findall(r"SigBlk:\s*(\w+)", status)[0], 16) >> number - 1 & 1)
+
+
+def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(run_command: Callable[..., Command]) -> None:
+    command = run_command()
+    command.wait_for(rb" height [1-9]\d*/")
+    group = [one.pid for one in command.family if one.pid != command.pid and os.getpgid(one.pid) == command.pid]
+    assert group
+    assert all(blocks(pid, signal.SIGHUP) for pid in group), "Ray would go before the hosts were asked"
+    command.close_terminal()
+    os.killpg(command.pid, signal.SIGHUP)  # what a shell does
+    result = command.check_end()
+    assert max(tip["height"] for tip in result["validators"]) >= 1, "the hosts were still there to be asked"
+    assert "no_problems: inconclusive: interrupted" in {
+        f"{check['name']}: {check['verdict']}: {check['detail']}" for check in result["checks"]
+    }
+
+
+TWICE = """
+import sys
+from pathlib import Path
+from cluster.live import ray_session
+from cluster.live.driver import run_live
+from cluster.scenario import load_scenario
+
+ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])
+for number in range(2):
+    record = run_live(load_scenario(Path(sys.argv[1])), 1, "test", Path(sys.argv[2]) / str(number))
+    assert min(len(validator.blocks) for validator in record.validators) >= 3, record.problems
+    assert list(Path(sys.argv[3]).iterdir()) == []
+"""
+
+
+def test_two_runs_in_one_process_leave_no_folder(folder: Path, temporary: Path) -> None:
+    folder.mkdir()
+    scenario_file = folder / "scenario.yaml"
+    tiny = {"name": "tiny", "consensus": {"block_interval_ms": 50}, "stop": {"height": 3, "drain_blocks": 0}}
+    scenario_file.write_text(yaml.safe_dump(tiny), encoding="utf-8")
+    command = [sys.executable, "-c", TWICE, str(scenario_file), str(folder), str(temporary)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_ray_does_about_a_signal_while_it_starts_is_an_interrupt(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends_the_process(ray: Any) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_session, "_start_own", ends_the_process)
+    assert run_live(scenario(), 8, "test", folder).interrupted
 
 
 def test_a_ray_that_does_not_answer_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

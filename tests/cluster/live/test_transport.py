@@ -8,17 +8,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cluster.live import transport as transport_module
 from cluster.live.handshake import (
+    Accepted,
     DialerHandshake,
     HandshakeMessage,
     Hello,
     Identity,
     ListenerHandshake,
     Proof,
+    Refusal,
     Refused,
     Welcome,
     decode_handshake,
@@ -403,6 +405,8 @@ def test_an_answer_cannot_be_sent_back_in_the_other_direction() -> None:
         b"\x00\x00\x00\x06GET / ",
         b"\x00\x00\x00\x02\x91\x04",
         b"\x00\x00\x00\x0b" + b"\x92\x05\xa8whatever"[:11],
+        b"\x00\x00\x00\x05\x92\x05\xa2\xff\xfe",
+        b"\x00\x00\x03\xff\x92\x04" + b"\x91" * 1_020 + b"\xc0",
     ],
 )
 def test_garbage_is_turned_away(garbage: bytes) -> None:
@@ -416,6 +420,83 @@ def test_garbage_is_turned_away(garbage: bytes) -> None:
             peer.writer.close()
 
     run(test)
+
+
+FIELDS = st.sampled_from(
+    [
+        b"\xc0",
+        b"\x01",
+        b"\xff",
+        b"\xcf" + b"\xff" * 8,
+        b"\xa2\xff\xfe",
+        b"\xd9\xff",
+        b"\xa5chain",
+        b"\xc4\x20" + bytes(32),
+        b"\xc6\xff\xff\xff\xff",
+        b"\x91" * 900 + b"\xc0",
+        b"\x81" * 900,
+        b"\x81\xa2\xff\xfe\x01",
+        b"\xd6\xff\x00\x00\x00\x01",
+    ]
+)
+"""Values that a decoder may stumble over, and some that it takes."""
+FRAMES = st.one_of(
+    st.binary(max_size=transport_module.MAX_HANDSHAKE_FRAME_BYTES),
+    st.builds(
+        lambda tag, fields: (bytes((0x91 + len(fields), tag)) + b"".join(fields))[:1_024],
+        st.integers(0, 6),
+        st.lists(FIELDS, max_size=8),
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), FRAMES), min_size=1, max_size=8))
+@example([(False, b"\x92\x05\xa2\xff\xfe"), (True, b"\x92\x04" + b"\x91" * 1_020 + b"\xc0")])
+def test_no_bytes_crash_a_transport(peers: list[tuple[bool, bytes]]) -> None:
+    """Whatever comes, first of all or after a right hello, is counted as refused, and the transport goes on."""
+
+    async def test() -> None:
+        node = Node(identity(1))
+        async with running(node):
+            for says_hello, frame in peers:
+                peer = await RawPeer.connect(node.address)
+                if says_hello:
+                    peer.write(DialerHandshake(identity(0), 1).hello())
+                peer.write_frame(frame)
+                peer.writer.write_eof()
+                await peer.rest()
+                assert await node.refusal()
+                peer.writer.close()
+            assert node.received.empty()
+            honest = await RawPeer.connect(node.address)
+            await honest.prove(identity(0), 1)
+            honest.write_frame(b"well")
+            assert await node.next() == (0, b"well")
+            honest.writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("frame", [b"\x92\x05\xa2\xff\xfe", b"\x92\x04" + b"\x91" * 1_020 + b"\xc0"])
+def test_no_bytes_crash_a_dialer(frame: bytes) -> None:
+    async def test() -> None:
+        dialer = Node(identity(0))
+        answering = await asyncio.start_server(lambda _r, w: RawPeer(_r, w).write_frame(frame), HOST)
+        async with running(dialer):
+            dialer.transport.set_addresses({1: PeerAddress(HOST, answering.sockets[0].getsockname()[1])})
+            assert await dialer.refusal() in ("bad_handshake", "refused")
+        answering.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("message", [Welcome(b"k", b"n", b"s"), Proof(b"s"), Accepted(), Refusal("wrong_key")])
+def test_a_field_too_many_is_a_bad_handshake(message: HandshakeMessage) -> None:
+    frame = encode_handshake(message)
+    longer = bytes((frame[0] + 1,)) + frame[1:] + b"\xc0"
+    with pytest.raises(Refused, match="bad_handshake"):
+        decode_handshake(longer)
 
 
 def test_a_connection_that_ends_in_the_handshake_is_counted() -> None:

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM, delivered only where the driver can take them.
+"""Ctrl-C, SIGTERM and a terminal that was closed, delivered only where they can be taken.
 
-A signal that interrupts a library in the middle (Ray while it starts its processes, say) leaves behind what nobody
-knows of. So while :class:`Interrupts` is entered, a signal is only noted, and becomes a :class:`KeyboardInterrupt` at
-the next :meth:`Interrupts.checkpoint` or :meth:`Interrupts.wait`. Everything between two of these is bounded in time.
-Whoever is out of patience and interrupts :data:`SIGNALS_TO_FORCE` times gets the exception at once.
+A signal that breaks into something (Ray while it starts its processes, a file while it is written, the clean-up) leaves
+behind what nobody knows of. So while :class:`Interrupts` is entered, a signal is only noted, and becomes a
+:class:`KeyboardInterrupt` at the next :meth:`Interrupts.checkpoint` or :meth:`Interrupts.wait`. However many come, none
+forces its way in: what waits or collects has checkpoints, what writes or cleans up has none and is bounded in time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import time
 from types import FrameType
 from typing import Any, Final
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-SIGNALS_TO_FORCE: Final = 3
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SLICE_S: Final = 0.05
 
 
@@ -29,13 +28,18 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.getsignal(number) for number in SIGNALS}
+            self._before = {number: signal.getsignal(number) for number in SIGNALS if not is_unwanted(number)}
             self.install()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    @property
+    def seen(self) -> bool:
+        """Whether any signal came, taken or not."""
+        return self._seen > 0
 
     def install(self) -> None:
         """Take the signals; again, after a library took them away."""
@@ -58,6 +62,8 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._seen += 1
-        if self._seen >= SIGNALS_TO_FORCE:
-            self._taken = self._seen
-            raise KeyboardInterrupt
+
+
+def is_unwanted(number: int) -> bool:
+    """Whether a signal is to go on being ignored: the hang-up of a terminal, under ``nohup``."""
+    return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

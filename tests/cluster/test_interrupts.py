@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from cluster.live.interrupts import SIGNALS, Interrupts
+from cluster.interrupts import SIGNALS, Interrupts
+
+
+@pytest.fixture(autouse=True)
+def no_nohup() -> Iterator[None]:
+    """These tests themselves may run under ``nohup``."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def interrupt(number: int = signal.SIGINT) -> None:
@@ -34,12 +43,25 @@ def test_a_signal_ends_a_wait() -> None:
         timer.join()
 
 
-def test_impatience_is_answered_at_once() -> None:
-    with Interrupts():
-        interrupt()
-        interrupt()
+def test_however_many_come_none_forces_its_way_in() -> None:
+    with Interrupts() as interrupts:
+        assert not interrupts.seen
+        for number in (*SIGNALS, *SIGNALS):
+            interrupt(number)
+        assert interrupts.seen
         with pytest.raises(KeyboardInterrupt):
-            interrupt()
+            interrupts.checkpoint()
+        interrupts.checkpoint()
+        assert interrupts.seen
+
+
+def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupts() as interrupts:
+        interrupt(signal.SIGHUP)
+        interrupts.checkpoint()
+        interrupts.install()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_handlers_are_taken_back_and_given_back() -> None:
