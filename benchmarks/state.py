@@ -7,6 +7,7 @@ batch one block that is derived and committed with its fsync. The baselines are
 - ``lmdb``: LMDB with a transaction and an fsync a batch, and no Merkle tree at all;
 - ``plain``: the plain engine of the store, which hashes one node a call.
 
+The goal for memory is one for a million keys: in a ``--quick`` run what a batch takes weighs too much.
 ``--full`` adds a store of 10 million keys, which takes some minutes and about 3 GB on the disk.
 """
 
@@ -256,7 +257,7 @@ def measure(is_quick: bool, is_full: bool) -> list[Metric]:
         Metric("updates_per_second", ours, "1/s", 300_000),
         Metric("inserts_per_second", large["inserts"], "1/s", 100_000),
         Metric("commit_cost_ratio", ratio, "", 2, at_least=False),
-        Metric("ram_bytes_per_key", large["ram"], "bytes", 64, at_least=False),
+        Metric("ram_bytes_per_key", large["ram"], "bytes", None if is_quick else 64, at_least=False),
         Metric("disk_bytes_per_key", large["disk"], "bytes"),
         *(Metric(f"updates_per_second_batch_{size}", large[f"updates_{size}"], "1/s") for size in BATCHES),
         *(

@@ -16,7 +16,8 @@ for, and never with a gap between that place and the key. So it is found like in
 its neighbours in the ring are its neighbours in the array. Keys whose 8 bytes are equal are ordered by the whole hash.
 
 *Records.* Each live key has a slot, and each slot a record in the arena, in units of 8 bytes: position (48 bits),
-length of the key (16), length of the value (32), key, value. Freed records are kept in lists by size.
+length of the key (16), length of the value (32), key, value, numbers in the order of a little-endian machine. Freed
+records are kept in lists by size.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -38,6 +39,9 @@ SLOTS: Final = 2
 FRAMES_OFFSET: Final = SLOTS * SLOT_BYTES
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
 """Size from which on a segment takes no further frame."""
+
+REMEMBERED_FRAMES: Final = 512
+"""Frames of which it is remembered where their entries begin, once these were read."""
 
 CHECKSUM_BYTES: Final = 32
 NO_CHECKSUM: Final = bytes(CHECKSUM_BYTES)
@@ -226,6 +230,7 @@ class StateLog:
         self._number = number
         self._meta = recovery.meta
         self._segments: list[_Segment] = []
+        self._starts: OrderedDict[tuple[int, int], array[int]] = OrderedDict()
         self._usable = True
 
     @classmethod
@@ -393,17 +398,40 @@ class StateLog:
     # --- reading back -------------------------------------------------------------------------------------------------
 
     def entries(self, first: int, after: int) -> Iterator[tuple[int, bytes]]:
-        """The encoded entries of positions ``first`` to ``after``. Raises :class:`DiskError`."""
-        for index in range(self._segment_of(first), len(self._segments)):
-            segment = self._segments[index]
-            start = max(bisect_right(segment.positions, first) - 1, 0)
-            for frame in range(start, len(segment.offsets)):
-                if segment.positions[frame] >= after:
+        """The encoded entries of positions ``first`` to ``after``, not checked again. Raises :class:`DiskError`."""
+        for segment in self._segments[self._segment_of(first) :]:
+            for frame in range(max(bisect_right(segment.positions, first) - 1, 0), len(segment.offsets)):
+                base = segment.positions[frame]
+                if base >= after:
                     return
-                for section in self._read(segment, frame):
-                    for position, entry in section.entries():
-                        if first <= position < after:
-                            yield position, entry
+                starts = self._entry_starts(segment, frame)
+                low, high = max(first - base, 0), min(after - base, len(starts) - 1)
+                if low < high:
+                    name = segment_name(self.folder, segment.number)
+                    data = self.disk.read(name, starts[low], starts[high] - starts[low])
+                    for number in range(low, high):
+                        start = starts[number] - starts[low]
+                        yield base + number, data[start : start + entry_bytes(data, start)]
+
+    def _entry_starts(self, segment: _Segment, frame: int) -> array[int]:
+        """Where in the segment's file a frame's entries begin, and the last one ends; of the last frames asked for."""
+        key = (segment.number, segment.offsets[frame])
+        starts = self._starts.pop(key, None)
+        if starts is None:
+            starts, end = array("Q"), 0
+            payload = segment.offsets[frame] + FRAME_HEADER_BYTES
+            for section in self._read(segment, frame):
+                cursor = payload + SECTION_HEAD.size
+                end = cursor
+                for _, encoded in section.entries():
+                    starts.append(end)
+                    end += len(encoded)
+                payload += len(section.data)
+            starts.append(end)
+        self._starts[key] = starts
+        if len(self._starts) > REMEMBERED_FRAMES:
+            self._starts.popitem(last=False)
+        return starts
 
     def sections_above(self, height: Height) -> Iterator[Section]:
         """The blocks above a height, newest commit first. Raises :class:`DiskError`."""

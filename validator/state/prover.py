@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
+from validator.disk import DiskError
 from validator.state.engine import Engine
 from validator.state.hashing import (
     ABSENT_UPPER_NODES,
@@ -170,6 +171,9 @@ class Prover:
         twig = self._twigs.pop((index, after), None)
         if twig is None:
             twig = self._read_twig(index, after)
+            is_whole = after in (first + TWIG_ENTRIES, self._engine.next_position)
+            if is_whole and twig.levels[-1][0] != self._engine.twig(index).entries_root:
+                raise DiskError(f"{self._log.folder}: the log no longer holds the entries {first} to {after}")
         self._twigs[index, after] = twig
         if len(self._twigs) > REMEMBERED_TWIGS:
             self._twigs.popitem(last=False)

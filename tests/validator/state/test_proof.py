@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.simulation.disk import MemoryDisk
 from tests.validator.state.naive_state import DOCUMENT, PROGRAMS, NaiveState
+from validator.disk import DiskError
 from validator.state import HistoryError, LogStateStore
 from validator.state.engine import Engine
 from validator.state.packed import PackedEngine
@@ -211,3 +212,14 @@ def test_proof_vectors_of_the_page() -> None:
     root, present, absent = re.findall(r"`([0-9a-f]{64,})`", text)
     assert verify(Hash(bytes.fromhex(root)), b"a", bytes.fromhex(present)) == b"one"
     assert verify(Hash(bytes.fromhex(root)), b"c", bytes.fromhex(absent)) is None
+
+
+def test_rot_since_opening_is_an_error_and_no_proof() -> None:
+    disk = MemoryDisk()
+    store = LogStateStore.open(disk)
+    store.commit(store.final.derive(Height(1), {b"%d" % i: b"%d" % i for i in range(100)}))
+    content = disk.read("state/log-000001")
+    at = content.index(b"77", 8192)
+    disk.write("state/log-000001", at, b"x")
+    with pytest.raises(DiskError, match="state"):
+        store.prove(b"1")
