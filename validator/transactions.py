@@ -16,7 +16,16 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from validator.codec import CodecError, decode, encode, keccak256, pack_uint, tagged_hash, unpack_uint
-from validator.types import ADDRESS_BYTES, AMOUNT_LIMIT, PRICE_LIMIT, Address, Hash, ValidatorError, is_reserved
+from validator.types import (
+    ADDRESS_BYTES,
+    AMOUNT_LIMIT,
+    HASH_BYTES,
+    PRICE_LIMIT,
+    Address,
+    Hash,
+    ValidatorError,
+    is_reserved,
+)
 
 SIGNING_DOMAIN: Final = b"stampede/transaction/v1"
 MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
@@ -207,6 +216,12 @@ def check_shape(transaction: Transaction) -> None:
             raise TransactionError(f"to: {len(to)} bytes, expected {ADDRESS_BYTES}")
         case Call(handler=handler) if not 1 <= len(handler.encode()) <= MAX_NAME_BYTES:
             raise TransactionError(f"handler: expected 1 to {MAX_NAME_BYTES} bytes")
+        case System(instruction=CancelTimer(timer_id=timer_id) | ExtendTimer(timer_id=timer_id)) if (
+            len(timer_id) != HASH_BYTES
+        ):
+            raise TransactionError(f"timer_id: {len(timer_id)} bytes, expected {HASH_BYTES}")
+        case System(instruction=ExtendTimer(new_expires_at=height)) if not 0 <= height < U64_LIMIT:
+            raise TransactionError(f"new_expires_at: {height} is out of range, expected 0 to 2**64 - 1")
         case Deploy(code=code) if code not in ALLOWED_CODE:
             raise TransactionError(f"code: {code[:64]!r} is unknown; known: {', '.join(sorted(ALLOWED_CODE))}")
         case _:

@@ -2,7 +2,7 @@
 
 They are exact: fees are 96-bit integers in two words, scores 128-bit ones, ids are compared whole. Rows stand in the
 order of ``(trigger_height, sequence)``; every :data:`CHUNK` of them have a summary, by which a loop passes over chunks
-that cannot matter, so that what it costs follows what it finds rather than what waits. Floats only ever order chunks.
+that cannot matter, so that what it costs follows what it finds rather than what waits.
 
 Numba mixes signed and unsigned words into floats, so every constant that meets a word is a word itself.
 """
@@ -84,14 +84,8 @@ _OPEN: Final = np.uint32(OPEN_MAX | OPEN_PRIORITY)
 _HAS_AGENT: Final = np.uint32(HAS_AGENT)
 _SUPPLIED: Final = np.uint32(SUPPLIED)
 _NONE: Final = np.uint32(0)
-_TWO_TO_64: Final = 2.0**64
 
 _compiled: Final = njit(cache=True, nogil=True)
-
-
-@_compiled
-def _as_float(high: Any, low: Any) -> Any:
-    return float(high) * _TWO_TO_64 + float(low)
 
 
 @_compiled
@@ -358,21 +352,19 @@ def _bound(chunk: Any, prices: Any) -> Any:
 @_compiled
 def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
     """The chunks in which something may be found, from the highest bound down; equal bounds from the least id up."""
-    rough = np.empty(chunks, np.float64)
-    least = np.empty(chunks, np.uint64)
     number = np.empty(chunks, np.int64)
+    high, low = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
+    least = np.empty(chunks, np.uint64)
     size = 0
     for chunk in range(chunks):
         possible, bounds[chunk, 0], bounds[chunk, 1] = _bound(summary[chunk], prices)
         if possible:
-            rough[size] = -_as_float(bounds[chunk, 0], bounds[chunk, 1])
-            least[size] = summary[chunk].least_id0
-            number[size] = chunk
+            number[size], least[size] = chunk, summary[chunk].least_id0
+            high[size], low[size] = ~bounds[chunk, 0], ~bounds[chunk, 1]  # so that the highest bound comes first
             size += 1
-    if prices.by_id == _U0:
-        return number[:size][np.argsort(rough[:size], kind="mergesort")]
-    order = np.argsort(least[:size], kind="mergesort")
-    return number[:size][order][np.argsort(rough[:size][order], kind="mergesort")]
+    order = np.arange(size) if prices.by_id == _U0 else np.argsort(least[:size], kind="mergesort")
+    order = order[np.argsort(low[:size][order], kind="mergesort")]
+    return number[:size][order[np.argsort(high[:size][order], kind="mergesort")]]
 
 
 @_compiled

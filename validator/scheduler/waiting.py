@@ -97,8 +97,10 @@ class WaitingPool:
 
     def withdraw_supplies(self) -> None:
         """Take back what the default agent supplied to every row: nothing was supplied before the auction began."""
-        flags = self.rows["flags"][: self.count]
-        flags[(flags & OPEN_MAX) != 0] &= ~np.uint32(SUPPLIED)
+        rows = self.rows[: self.count]
+        chosen = (rows["flags"] & OPEN_MAX) != 0
+        rows["flags"][chosen] &= ~np.uint32(SUPPLIED)
+        rows["max_low"][chosen] = rows["max_high"][chosen] = 0
         self._touch(0, self.count)
 
     def sweep(self) -> bool:
