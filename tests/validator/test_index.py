@@ -369,8 +369,8 @@ def forgetting_what_was_staged(abandon: Method) -> Method:
     return changed
 
 
-def taking_nothing(_: Method) -> Method:
-    return lambda _tree, _trigger: np.zeros(0, ROW)
+def taking_nothing(_method: Method) -> Method:
+    return lambda _tree, _part, _height: np.zeros(0, ROW)
 
 
 def timers_first(advance: Method) -> Method:
@@ -392,7 +392,7 @@ FAULTS: list[tuple[type, str, Callable[[Method], Method]]] = [
     (Calendar, "enter", nothing),
     (Calendar, "leave", nothing),
     (OverflowTree, "remove", nothing),
-    (OverflowTree, "take_below", taking_nothing),
+    (OverflowTree, "rows_at", taking_nothing),
     (SchedulerIndex, "abandon", forgetting_what_was_staged),
     (FireCounts, "count", always_up),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 import numpy as np
@@ -18,8 +19,13 @@ from validator.scheduler.rows import timer_id_of_row
 Places = dict[tuple[int, int], bytes]
 
 
+def root_of(places: Places) -> bytes | None:
+    """The tree's root; there is none where it is empty."""
+    return naive_root(places) if places else None
+
+
 def naive_root(places: Places) -> bytes:
-    """The root by what ``docs/protocol.md`` says: of the greatest priority, with those before and behind it below."""
+    """A node's hash by what ``docs/protocol.md`` says: the greatest priority, with those before and behind it below."""
     if not places:
         return bytes(32)
     top = max(places, key=priority)
@@ -40,7 +46,7 @@ class Trees:
     """A tree and what should be in it."""
 
     def __init__(self, seed: int) -> None:
-        self.random, self.tree = Random(seed), OverflowTree()
+        self.random, self.tree, self.parts = Random(seed), OverflowTree(), 0
         self.rows: dict[tuple[int, int], Waiting] = {}
 
     def step(self) -> None:
@@ -59,16 +65,38 @@ class Trees:
                 self.rows[new.place] = new
                 self.tree.change(new.packed())
             case "take" if self.random.random() < 0.1:
-                below = self.random.randrange(40)
-                gone = [self.rows.pop(place) for place in sorted(self.rows) if place[0] < below]
-                taken = self.tree.take_below(below)
-                assert [row.tobytes() for row in taken] == [row.packed().tobytes() for row in gone]
+                self.cut_off()
+
+    def cut_off(self) -> None:
+        """A part is what was below the cut, in order; it goes back whole, or is dropped."""
+        self.parts += 1
+        below = self.random.randrange(40)
+        low = [self.rows[place] for place in sorted(self.rows) if place[0] < below]
+        self.tree.cut_off(self.parts, below)
+        assert content(self.tree.rows(self.parts)) == content(row.packed() for row in low)
+        height = self.random.randrange(40)
+        at_height = [row.packed() for row in low if row.place[0] == height]
+        assert content(self.tree.rows_at(self.parts, height)) == content(at_height)
+        assert content(self.tree.rows(self.parts)) == content(row.packed() for row in low), "asking changes nothing"
+        if self.random.random() < 0.5:
+            self.tree.put_back(self.parts)
+        else:
+            if low:
+                self.tree.remove(*low[0].place, self.parts)
+                self.tree.add(low[0].packed(), self.parts)
+            self.tree.drop(self.parts)
+            for row in low:
+                del self.rows[row.place]
+        assert self.parts not in self.tree.parts()
 
     def require_equal(self) -> None:
         expected = [self.rows[place] for place in sorted(self.rows)]
         assert [row.tobytes() for row in self.tree.rows()] == [row.packed().tobytes() for row in expected]
-        assert len(self.tree) == len(expected)
-        assert self.tree.root() == naive_root({row.place: row.timer_id for row in expected})
+        assert self.tree.root() == root_of({row.place: row.timer_id for row in expected})
+
+
+def content(rows: Iterable[np.ndarray]) -> list[bytes]:
+    return [row.tobytes() for row in rows]
 
 
 def compare(seed: int, steps: int = 150) -> None:
@@ -130,5 +158,5 @@ def test_planted_faults_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(overflow, "_stale_nodes", lambda nodes, root, stale: 0)
         assert is_caught()
     with monkeypatch.context() as patched:
-        patched.setattr(OverflowTree, "take_below", lambda _tree, _below: np.zeros(0, overflow.ROW))
+        patched.setattr(OverflowTree, "rows_at", lambda _tree, _part, _height: np.zeros(0, overflow.ROW))
         assert is_caught()
