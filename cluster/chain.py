@@ -12,7 +12,7 @@ from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
 from consensus.simplex import SimplexConfig
 from validator.block import MAX_BLOCK_BYTES
-from validator.genesis import Genesis
+from validator.genesis import Genesis, Policy
 from validator.genesis_block import genesis_batch
 from validator.node import NodeConfig
 from validator.transition import Transition
@@ -43,6 +43,7 @@ def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Ge
     return Genesis(
         chain_id=chain_id(scenario, seed),
         validators=validators.public_keys,
+        policy=Policy(scenario.chain.policy),
         parameters=scenario.chain.parameters(),
         accounts=scenario.load.genesis_accounts(seed),
         actors=scenario.load.genesis_actors(seed),

@@ -184,6 +184,7 @@ def check_conservation(books: Books) -> Check:
         return Check("conservation", Outcome.FAIL, _examples(problems))
     detail = (
         f"minted {ledger.minted} = balances {ledger.held()} + burned {ledger.burned};"
+        f" {ledger.messages:,} messages, {ledger.queries:,} queries of agents;"
         f" {answers:,} served balances equal the books'"
     )
     if mismatches:

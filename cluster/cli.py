@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
+from cluster.state_tools import add_commands as add_state_commands
 
 MAX_SEED = 2**64 - 1
 
@@ -58,8 +59,10 @@ def _perform(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(text: str) -> None:
+    """One line, fit for a terminal even where it quotes what the user gave."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
     with suppress(OSError):  # a terminal that was closed
-        print(f"stampede: {' '.join(text.split())}", file=sys.stderr, flush=True)
+        print(f"stampede: {line}", file=sys.stderr, flush=True)
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -83,6 +86,14 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
     verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
     verify.set_defaults(command=_verify_run)
+
+    t8n = commands.add_parser("t8n", help="run the pure state transition over blocks (conformance)")
+    t8n.add_argument("--genesis", type=Path, required=True, metavar="G.json")
+    t8n.add_argument("--blocks", type=Path, required=True, metavar="B.json")
+    t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
+    t8n.set_defaults(command=_t8n)
+
+    add_state_commands(commands)
     return parser
 
 
@@ -103,6 +114,13 @@ def _verify_run(options: Any) -> int:
     from cluster.verify import verify_run
 
     return verify_run(options.run)
+
+
+def _t8n(options: Any) -> int:
+    from cluster.t8n import run_t8n
+
+    run_t8n(options.genesis, options.blocks, options.out)
+    return ExitCode.PASS
 
 
 if __name__ == "__main__":

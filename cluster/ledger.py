@@ -6,17 +6,20 @@ reads what validators that may be broken have served. Its rules:
 
 - *Chain*: canonical encodings, consecutive heights, parent hashes, the chain id, ``transactions_root`` and
   ``receipts_root`` recomputed, receipts that belong to their transactions, nonces, the proposer's account.
-- *Timers* (SPEC §4, §6, §11): scheduled once, for the future; fired never early, never expired, at most once, only
-  while pending; destroyed only for a reason that holds; no expired timer left lying while there is budget to remove it;
+- *Timers* (SPEC §4, §6, §11): scheduled once, for the future; changed by their own actor or a system instruction
+  alone; fired never early, never expired, at most once, only while pending, within the cap, and in turn where there is
+  no auction; destroyed only for a reason that holds; no expired timer left lying while there is budget to remove it;
   ids recomputed where the payload follows from the chain.
-- *Amounts* (SPEC §2, §10): fees are what prices and use say, nothing becomes negative, only the owner's money moves,
-  reverted handlers leave nothing behind, and minted = balances + burned.
+- *Amounts* (SPEC §2, §9, §10): fees are what prices and use say, nothing becomes negative, only the owner's money
+  moves, reverted handlers leave nothing behind, messages cost nobody anything when they run, agents are asked only
+  where their actors can pay, and minted = balances + burned.
+- *Instructions* (SPEC §12): given only by those who may, and done as they say.
 
 Movements hold transaction values and an actor's transfers; fees come on top: a payer loses ``burned + tip``, the tips
 of transactions and later those of fires go to ``BlockReceipts.proposer``.
 
-Parameters are the genesis's: nothing in the chain changes them yet. The genesis block's own hash is not recomputed;
-that all validators agree on the block that hangs from it is the agreement check's.
+Parameters are the genesis's and what system instructions changed, in force from the block after. The genesis block's
+own hash is not recomputed; that all validators agree on the block that hangs from it is the agreement check's.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from cluster.governed import GovernedParameters
+from cluster.queries import QueryAudit
 from cluster.timer_ids import SCRIPT_CODE, handler_input, scheduled_payloads, timer_id
 from validator.block import (
     Block,
@@ -37,7 +42,9 @@ from validator.block import (
     Extended,
     FireReceipt,
     Header,
+    MessageReceipt,
     Movement,
+    QueryReceipt,
     Scheduled,
     TransactionReceipt,
     header_hash,
@@ -46,12 +53,17 @@ from validator.block import (
 )
 from validator.codec import CodecError, decode, unpack_uint
 from validator.genesis import Genesis
+from validator.params import Parameters
 from validator.transactions import (
     Call,
+    CancelTimer,
     Deploy,
+    ExtendTimer,
     SignedTransaction,
+    System,
     TransactionBody,
     Transfer,
+    UpdateTimerConfig,
     address_of,
     deployed_address,
     transaction_hash,
@@ -121,6 +133,8 @@ class BlockFigures:
     scheduled: int
     fires: int
     destroyed: int
+    messages: int
+    queries: int
     pending: int
     """Timers pending after the block."""
     backlog: int
@@ -129,6 +143,8 @@ class BlockFigures:
     basefee_cell: int
     basefee_lane_timer: int
     lane_cycles: int
+    lane_limit: int
+    """``LANE_TIMER_CYCLES``, as it was in force."""
     user_cycles: int
 
 
@@ -143,6 +159,7 @@ class _Context:
     height: int
     proposer: bytes
     gc_cycles: int
+    p50_tip: bytes = b""
     header: Header | None = None
     bodies: Bodies = ()
 
@@ -181,11 +198,15 @@ class Ledger:
         self.figures: list[BlockFigures] = []
         self.transactions = 0
         self.reverted = 0
+        self.messages = 0
+        self.queries = 0
         self.ids_recomputed = 0
         self.violations: list[Violation] = []
         self.violation_count = 0
         self.broken = False
         """The books ended at a block that could not be read or does not follow; everything after it is ignored."""
+        self._governed = GovernedParameters(genesis.parameters)
+        self._audit = QueryAudit(genesis)
         self._nonces: Counter[bytes] = Counter()
         self._schedule_nonces: Counter[bytes] = Counter()
         self._scripts: set[bytes] = {at for at, actor in genesis.actors.items() if actor.code == SCRIPT_CODE}
@@ -208,7 +229,7 @@ class Ledger:
                 self.broken = True
                 return
             self._check_seal(sealed, outcome, bodies)
-            context = _Context(height, outcome.proposer, outcome.gc_cycles, sealed.header, bodies)
+            context = _Context(height, outcome.proposer, outcome.gc_cycles, outcome.p50_tip, sealed.header, bodies)
             self._enter(context, outcome)
         except CodecError as error:
             self._violation(CHAIN, height, f"the served bytes cannot be read: {error}")
@@ -233,7 +254,8 @@ class Ledger:
                 self.broken = True
                 return
             header = sealed.header if sealed is not None else None
-            self._enter(_Context(height, outcome.proposer, outcome.gc_cycles, header, bodies), outcome)
+            context = _Context(height, outcome.proposer, outcome.gc_cycles, outcome.p50_tip, header, bodies)
+            self._enter(context, outcome)
         except CodecError as error:
             self._violation(CHAIN, height, f"the evidence cannot be read: {error}")
             self.broken = True
@@ -244,6 +266,11 @@ class Ledger:
     def backlog(self) -> int:
         """Pending timers whose trigger height has passed."""
         return self._backlog
+
+    @property
+    def parameters(self) -> Parameters:
+        """Those in force in the block that was entered last."""
+        return self._governed.in_force
 
     @property
     def fires(self) -> int:
@@ -291,6 +318,11 @@ class Ledger:
                 and header.lane_cells == sum(fire.cells for fire in outcome.fires),
                 "the lane's use in the header is not what the fires used",
             ),
+            (
+                header.user_cycles == sum(receipt.cycles for receipt in outcome.transactions)
+                and header.user_cells == sum(receipt.cells for receipt in outcome.transactions),
+                "the transactions' use in the header is not what they were charged for",
+            ),
         )
         for holds, what in rules:
             if not holds:
@@ -306,8 +338,12 @@ class Ledger:
     # --- a block ----------------------------------------------------------------------------------------------------
 
     def _enter(self, context: _Context, outcome: BlockReceipts) -> None:
-        """Transactions, their tips, expired timers, fires, timers that could not pay, the fires' tips."""
+        """In the block's order: transactions and their tips, expired timers, queries, fires, timers that could not pay,
+        the fires' tips, messages."""
         self.height = context.height
+        self._governed.begin_block()
+        self._audit.begin_block(context.height)
+        self._check_phase(context, outcome)
         self._backlog += self._due.pop(context.height, 0)
         paired = len(context.bodies) == len(outcome.transactions)
         for position, receipt in enumerate(outcome.transactions):
@@ -318,19 +354,26 @@ class Ledger:
         for destroyed in outcome.destroyed:
             if destroyed.reason != INSUFFICIENT_FUNDS:
                 self._enter_destroyed(context, destroyed)
+        for query in outcome.queries:
+            self._enter_query(context, query)
         for fire in outcome.fires:
             self._enter_fire(context, fire)
         for destroyed in outcome.destroyed:
             if destroyed.reason == INSUFFICIENT_FUNDS:
                 self._enter_destroyed(context, destroyed)
         self._credit_tips(context, outcome.fires)
+        for message in outcome.messages:
+            self._enter_message(context, message)
         self._check_expired_are_gone(context)
         self._note_figures(context, outcome)
 
     def _note_figures(self, context: _Context, outcome: BlockReceipts) -> None:
         reverted = sum(not receipt.ok for receipt in outcome.transactions)
-        receipts: tuple[TransactionReceipt | FireReceipt, ...] = (*outcome.transactions, *outcome.fires)
+        receipts: tuple[TransactionReceipt | FireReceipt | MessageReceipt, ...]
+        receipts = (*outcome.transactions, *outcome.fires, *outcome.messages)
         self.transactions += len(outcome.transactions)
+        self.messages += len(outcome.messages)
+        self.queries += len(outcome.queries)
         self.reverted += reverted
         header = context.header
         if header is None:
@@ -343,12 +386,15 @@ class Ledger:
                 scheduled=sum(len(receipt.effects.scheduled) for receipt in receipts),
                 fires=len(outcome.fires),
                 destroyed=len(outcome.destroyed),
+                messages=len(outcome.messages),
+                queries=len(outcome.queries),
                 pending=len(self.pending),
                 backlog=self._backlog,
                 basefee_cycle=context.basefee_cycle,
                 basefee_cell=context.basefee_cell,
                 basefee_lane_timer=context.basefee_lane_timer,
                 lane_cycles=header.lane_cycles,
+                lane_limit=self.parameters.lane_timer_cycles,
                 user_cycles=header.user_cycles,
             )
         )
@@ -364,6 +410,8 @@ class Ledger:
             self._check_value(context, name, receipt, body)
             if receipt.ok and isinstance(body.action, Deploy):
                 self._enter_deployed(context, name, receipt, body)
+            if isinstance(body.action, System):
+                self._enter_instruction(context, name, receipt, body.action)
         self._pay(receipt.sender, burned, tip)
         script = body.action if body is not None and isinstance(body.action, Call) else None
         source = script.payload if script is not None and script.to in self._scripts else None
@@ -388,8 +436,8 @@ class Ledger:
         """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
         if not receipt.ok:
             return
-        value = _amount(body.value)
         action = body.action
+        value = 0 if isinstance(action, System) else _amount(body.value)
         target = action.to if isinstance(action, Transfer | Call) else receipt.created
         movements = list(receipt.effects.movements)
         if value:
@@ -405,6 +453,84 @@ class Ledger:
         if isinstance(body.action, Deploy) and body.action.code == SCRIPT_CODE:
             self._scripts.add(receipt.created)
 
+    def _enter_instruction(self, context: _Context, name: str, receipt: TransactionReceipt, action: System) -> None:
+        """Given by one who may, and done as it says (SPEC §12)."""
+        instruction, changes = action.instruction, receipt.effects.timer_changes
+        if isinstance(instruction, UpdateTimerConfig):
+            self._enter_update(context, name, receipt, instruction)
+        if not receipt.ok:
+            return
+        if receipt.sender not in self.genesis.system_deployers:
+            what = f"{name} gave a system instruction, which {address_text(receipt.sender)} must not"
+            self._violation(CHAIN, context.height, what)
+        expected: tuple[Cancelled | Extended, ...] = ()
+        if isinstance(instruction, CancelTimer) and instruction.timer_id in self.pending:
+            expected = (Cancelled(instruction.timer_id),)
+        elif isinstance(instruction, ExtendTimer):
+            latest = context.height + self.parameters.max_ttl
+            expected = (Extended(instruction.timer_id, min(instruction.new_expires_at, latest)),)
+        if changes != expected or receipt.effects.scheduled or receipt.effects.movements:
+            self._violation(TIMERS, context.height, f"{name} did something else than its system instruction says")
+
+    def _enter_update(
+        self, context: _Context, name: str, receipt: TransactionReceipt, instruction: UpdateTimerConfig
+    ) -> None:
+        changed = self._governed.changed_by(instruction.config)
+        if receipt.ok and changed is not None:
+            self._governed.change(changed)
+        elif receipt.ok:
+            self._violation(CHAIN, context.height, f"{name} changed parameters in a way that is not allowed")
+        elif changed is not None and receipt.error == "ConfigInvalid":
+            self._violation(CHAIN, context.height, f"{name} was refused a change of parameters that is allowed")
+
+    # --- the timer phase ----------------------------------------------------------------------------------------------
+
+    def _check_phase(self, context: _Context, outcome: BlockReceipts) -> None:
+        """What the phase as a whole must keep to; before activation, and after, SPEC §13."""
+        lane, height = self.parameters.lane_timer_cycles, context.height
+        auctioned = self.genesis.runs_auction(height)
+        turns = [(fire.trigger_height, fire.sequence) for fire in outcome.fires]
+        if not auctioned and turns != sorted(turns):
+            self._violation(TIMERS, height, "timers fired out of turn in a block that runs first in, first out")
+        if sum(fire.cycles for fire in outcome.fires) > lane:
+            self._violation(TIMERS, height, f"the fires used more than the lane's {lane} cycles")
+        if self.genesis.runs_auction(height - 1):
+            return
+        if context.p50_tip:
+            self._violation(CONSERVATION, height, "there is a median tip, though no auction ran before")
+        if context.basefee_lane_timer != context.basefee_cycle:
+            self._violation(CONSERVATION, height, "the lane's basefee is not the cycle's, though no auction ran before")
+
+    def _enter_query(self, context: _Context, query: QueryReceipt) -> None:
+        name = f"the query about timer {_short(query.timer_id)}"
+        burned = _amount(query.burned)
+        life = self.pending.get(query.timer_id)
+        if life is None or life.actor != query.actor or not life.trigger_height <= context.height <= life.expires_at:
+            self._violation(TIMERS, context.height, f"{name} is about none that was due and its actor's")
+        basefee = None if context.header is None else context.basefee_cycle
+        for what in self._audit.problems(query, self.balances.get(query.actor, 0), basefee):
+            self._violation(CONSERVATION, context.height, f"{name} {what}")
+        self._check_charge(context, name, "burned", burned, query.cycles * context.basefee_cycle)
+        self._pay(query.actor, burned, 0)
+        self._check_not_negative(context, name, query.actor, ())
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _enter_message(self, context: _Context, message: MessageReceipt) -> None:
+        """One that ran. Whoever sent it had paid for it; nobody pays now."""
+        name = f"a message to {address_text(message.to)}"
+        parameters = self.parameters
+        self._check_outcome(context, name, message.ok, message.error, message.effects)
+        if message.to not in self._scripts:
+            self._violation(CHAIN, context.height, f"{name} ran, where there is no actor")
+        if not parameters.message_base_cycles <= message.cycles <= parameters.message_cycles:
+            self._violation(CONSERVATION, context.height, f"{name} used {message.cycles} cycles, which none can")
+        if message.cells > parameters.message_cells:
+            self._violation(CONSERVATION, context.height, f"{name} used {message.cells} cells, which none can")
+        self._check_sources(context, name, message.effects.movements, message.to)
+        self._enter_effects(context, message.effects, message.to, None)
+        self._check_not_negative(context, name, message.to, message.effects.movements)
+
     # --- fires and destroyed timers ---------------------------------------------------------------------------------
 
     def _enter_fire(self, context: _Context, fire: FireReceipt) -> None:
@@ -416,6 +542,7 @@ class Ledger:
             self._check_fire_time(context, fire, life)
         self._check_outcome(context, name, fire.ok, fire.error, fire.effects)
         self._check_fire_fee(context, name, fire)
+        self._check_fire_limits(context, name, fire)
         self._check_sources(context, name, fire.effects.movements, fire.actor)
         self._pay(fire.fee_payer, _amount(fire.burned), _amount(fire.tip))
         script = handler_input(payload) if payload is not None and fire.actor in self._scripts else None
@@ -440,12 +567,23 @@ class Ledger:
         self._check_charge(context, name, "tipped", _amount(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
             return
-        parameters = self.genesis.parameters
-        lane_price = 0
-        if context.height > parameters.activation_height:
+        parameters, lane_price = self.parameters, 0
+        if self.genesis.runs_auction(context.height):
             lane_price = context.basefee_lane_timer * parameters.lane_fee_multiplier_milli // 1_000
+        elif tip_per_cycle:
+            self._violation(CONSERVATION, context.height, f"{name} tipped in a block that runs first in, first out")
         expected = fire.cycles * (context.basefee_cycle + lane_price) + fire.cells * context.basefee_cell
         self._check_charge(context, name, "burned", _amount(fire.burned), expected)
+
+    def _check_fire_limits(self, context: _Context, name: str, fire: FireReceipt) -> None:
+        parameters = self.parameters
+        auctioned = self.genesis.runs_auction(context.height)
+        cap = parameters.max_cycles_per_fire_auction_phase if auctioned else parameters.max_cycles_per_fire
+        if fire.cycles > cap:
+            self._violation(TIMERS, context.height, f"{name} used {fire.cycles} cycles of at most {cap}")
+        if fire.cells > parameters.max_cells_per_fire:
+            what = f"{name} used {fire.cells} cells of at most {parameters.max_cells_per_fire}"
+            self._violation(TIMERS, context.height, what)
 
     def _enter_destroyed(self, context: _Context, destroyed: DestroyedReceipt) -> None:
         if destroyed.reason not in (EXPIRED, INSUFFICIENT_FUNDS):
@@ -466,7 +604,8 @@ class Ledger:
     # --- timers -----------------------------------------------------------------------------------------------------
 
     def _enter_effects(self, context: _Context, effects: Effects, actor: bytes | None, script: bytes | None) -> None:
-        """What a handler left behind. ``script`` is its input, where the handler is a script's."""
+        """What a handler left behind. ``actor`` is whose it was, ``None`` where that is unknown or anyone's timers may
+        change; ``script`` is its input, where the handler is a script's."""
         for movement in effects.movements:
             amount = _amount(movement.amount)
             self.balances[movement.source] = self.balances.get(movement.source, 0) - amount
@@ -478,12 +617,27 @@ class Ledger:
             payloads = None  # some schedule was refused and caught: which one cannot be told
         for position, item in enumerate(effects.scheduled):
             known = payloads[position] if payloads is not None and item.actor == actor else None
+            self._check_owner(context, item.timer_id, item.actor, actor, "scheduled")
             self._schedule(context, item, known)
         for change in effects.timer_changes:
+            life = self.pending.get(change.timer_id)
+            if life is not None:
+                self._check_owner(context, change.timer_id, life.actor, actor, "changed")
             if isinstance(change, Cancelled):
                 self._cancel(context, change)
             else:
                 self._extend(context, change)
+
+    def _check_owner(self, context: _Context, key: bytes, owner: bytes, actor: bytes | None, verb: str) -> None:
+        if actor is not None and actor != owner:
+            what = f"timer {_short(key)} of {address_text(owner)} was {verb} by {address_text(actor)}"
+            self._violation(TIMERS, context.height, what)
+
+    def _check_end(self, context: _Context, key: bytes, expires_at: int) -> None:
+        latest = context.height + self.parameters.max_ttl
+        if expires_at > latest:
+            what = f"timer {_short(key)} was given the end {expires_at}, the latest is {latest}"
+            self._violation(TIMERS, context.height, what)
 
     def _schedule(self, context: _Context, item: Scheduled, payload: bytes | None) -> None:
         name, height = _short(item.timer_id), context.height
@@ -496,6 +650,7 @@ class Ledger:
             self._violation(TIMERS, height, f"timer {name} was scheduled for height {item.trigger_height}")
         if item.expires_at < item.trigger_height:
             self._violation(TIMERS, height, f"timer {name} was scheduled to expire before its trigger height")
+        self._check_end(context, item.timer_id, item.expires_at)
         if item.sequence <= self._last_sequence:
             self._violation(TIMERS, height, f"timer {name} has sequence {item.sequence} after {self._last_sequence}")
         self._last_sequence = max(self._last_sequence, item.sequence)
@@ -528,6 +683,7 @@ class Ledger:
             return
         if change.expires_at <= life.expires_at:
             self._violation(TIMERS, context.height, f"timer {name} was extended to an earlier end")
+        self._check_end(context, change.timer_id, change.expires_at)
         life.expires_at = change.expires_at
         life.extensions += 1
         self._expiring.setdefault(change.expires_at, []).append(change.timer_id)
@@ -560,7 +716,7 @@ class Ledger:
         forgotten = [key for key in self._expiring.pop(context.height - 1, ()) if self._is_expired(key, context.height)]
         if not forgotten:
             return
-        parameters = self.genesis.parameters
+        parameters = self.parameters
         budget = parameters.timer_gc_cycles - parameters.scan_limit * parameters.gc_cycles_per_removal
         if context.gc_cycles + parameters.gc_cycles_per_removal > budget:
             self._expiring.setdefault(context.height, []).extend(forgotten)

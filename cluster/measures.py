@@ -93,6 +93,8 @@ def _chain_figures(books: Books) -> dict[str, float]:
         "transactions": ledger.transactions,
         "transactions_reverted": ledger.reverted,
         "fires": ledger.fires,
+        "messages": ledger.messages,
+        "agent_queries": ledger.queries,
         "timers_scheduled": len(ledger.timers),
         "timers_cancelled": ledger.states[TimerState.CANCELLED],
         "timers_expired": ledger.states[TimerState.EXPIRED],
@@ -107,10 +109,9 @@ def _chain_figures(books: Books) -> dict[str, float]:
             figures[f"lateness_{name}_blocks"] = counted_quantile(ledger.lateness, share)
     if blocks:
         lane = [block.basefee_lane_timer for block in blocks]
-        limit = books.record.genesis.parameters.lane_timer_cycles
         figures["backlog_max"] = max(block.backlog for block in blocks)
         figures["fires_per_block_max"] = max(block.fires for block in blocks)
-        figures["lane_use_mean_share"] = sum(block.lane_cycles for block in blocks) / (limit * len(blocks))
+        figures["lane_use_mean_share"] = sum(block.lane_cycles / block.lane_limit for block in blocks) / len(blocks)
         figures.update(basefee_lane_first=lane[0], basefee_lane_last=lane[-1], basefee_lane_max=max(lane))
     return figures
 

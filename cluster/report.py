@@ -259,7 +259,7 @@ def lane_figure(books: Books, bins: Sequence[Bin]) -> Figure:
     """How full the timer lane and the transactions' lane were."""
     parameters = books.record.genesis.parameters
     lanes: tuple[tuple[str, Callable[[BlockFigures], float]], ...] = (
-        ("timer lane", lambda block: 100 * block.lane_cycles / parameters.lane_timer_cycles),
+        ("timer lane", lambda block: 100 * block.lane_cycles / block.lane_limit),
         ("transactions", lambda block: 100 * block.user_cycles / parameters.lane_user_cycles),
     )
     chart = Chart(

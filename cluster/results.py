@@ -158,11 +158,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is there whole or not at all."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def checkout_commit(folder: Path | None = None) -> str:

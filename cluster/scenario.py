@@ -34,6 +34,8 @@ class Section(BaseModel):
 class ChainSection(Section):
     """The chain's parameters (SPEC §16) and what its genesis holds besides the load's accounts."""
 
+    policy: Literal["cip1", "fifo"] = "cip1"
+    """The scheduling policy (SPEC §13)."""
     preset: Literal["hardened"] | None = None
     params: dict[str, Any] = {}
 

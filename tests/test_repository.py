@@ -182,8 +182,8 @@ def distributions() -> dict[str, frozenset[str]]:
 
 
 @cache
-def declared_names(path_is_test: bool) -> frozenset[str]:
-    wanted = [*declared(), *(declared("dev") if path_is_test else [])]
+def declared_names(is_for_development: bool) -> frozenset[str]:
+    wanted = [*declared(), *(declared("dev") if is_for_development else [])]
     return frozenset(canonicalize_name(each.name) for each in wanted)
 
 
@@ -195,7 +195,7 @@ def imports_are_declared(path: str, source: str) -> Iterator[Finding]:
         if name in sys.stdlib_module_names or name in OURS or (is_in(path, "benchmarks") and beside in text_files()):
             continue
         held = distributions().get(WITH_ANOTHER.get(name, name), frozenset())
-        if not held & declared_names(is_in(path, "tests")):
+        if not held & declared_names(is_in(path, "tests", "benchmarks")):
             yield line, f"imports {name}, which pyproject.toml does not name"
 
 

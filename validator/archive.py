@@ -17,6 +17,8 @@ from validator.frames import frame, read_frame, recover
 from validator.types import Hash, Height
 
 ARCHIVE_FILE: Final = "blocks/archive"
+START_FILE: Final = "blocks/start"
+"""The block with which an archive begins whose validator joined by a snapshot: its height and the block itself."""
 
 
 class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -36,11 +38,27 @@ class TransactionPlace(NamedTuple):
     position: int
 
 
+class ArchiveStart(msgspec.Struct, frozen=True, array_like=True):
+    """What an archive begins with, in place of the blocks up to a height."""
+
+    height: int
+    block: ArchivedBlock
+
+
+def begin_archive(disk: Disk, start: ArchiveStart) -> None:
+    """Let the archive of an empty folder begin behind a block, durably."""
+    disk.replace(START_FILE, encode(start))
+
+
 class BlockArchive:
-    """The final chain from height 1 on."""
+    """The final chain from height 1 on, or from the snapshot on with which the validator joined."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        start = disk.read(START_FILE)
+        self._start = decode(start, ArchiveStart) if start else None
+        self._first = self._start.height if self._start is not None else 0
+        """Height below the first block in the file."""
         self._offsets: list[int] = []
         self._places: dict[Hash, TransactionPlace] = {}
         for record in recover(disk, ARCHIVE_FILE):
@@ -48,9 +66,14 @@ class BlockArchive:
             self._index(record.offset, decode(archived.receipts, BlockReceipts))
 
     @property
+    def first_height(self) -> int:
+        """Height of the snapshot with which the validator joined; blocks above it are here. 0 without one."""
+        return self._first
+
+    @property
     def height(self) -> Height:
         """Height of the newest archived block; 0 where there is none."""
-        return Height(len(self._offsets))
+        return Height(self._first + len(self._offsets))
 
     def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
         """Add the next final block, durably."""
@@ -61,9 +84,11 @@ class BlockArchive:
 
     def get(self, height: int) -> ArchivedBlock | None:
         """The block at a height, or ``None``."""
-        if not 1 <= height <= self.height:
+        if self._start is not None and height == self._first:
+            return self._start.block
+        if not self._first < height <= self.height:
             return None
-        return decode(read_frame(self._disk, ARCHIVE_FILE, self._offsets[height - 1]), ArchivedBlock)
+        return decode(read_frame(self._disk, ARCHIVE_FILE, self._offsets[height - 1 - self._first]), ArchivedBlock)
 
     def block(self, height: int) -> Block | None:
         archived = self.get(height)

@@ -147,6 +147,30 @@ class DestroyedReceipt(msgspec.Struct, frozen=True, array_like=True):
     event: Event
 
 
+class QueryReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """One admitted query of an actor's gas bidding agent; the actor paid ``burned`` (SPEC §9)."""
+
+    timer_id: bytes
+    actor: bytes
+    outcome: str
+    """``ok``, ``failed`` or ``unpaid``."""
+    cycles: int
+    burned: bytes
+
+
+class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """One message that ran; its sender had paid for it."""
+
+    to: bytes
+    sender: bytes
+    handler: str
+    ok: bool
+    error: str
+    cycles: int
+    cells: int
+    effects: Effects
+
+
 class BlockReceipts(msgspec.Struct, frozen=True, array_like=True):
     """Everything that happened in a block, each list in execution order."""
 
@@ -156,6 +180,8 @@ class BlockReceipts(msgspec.Struct, frozen=True, array_like=True):
     transactions: tuple[TransactionReceipt, ...]
     fires: tuple[FireReceipt, ...]
     destroyed: tuple[DestroyedReceipt, ...]
+    queries: tuple[QueryReceipt, ...]
+    messages: tuple[MessageReceipt, ...]
     gc_cycles: int
     p50_tip: bytes
 
@@ -163,8 +189,8 @@ class BlockReceipts(msgspec.Struct, frozen=True, array_like=True):
 def receipts_root(receipts: BlockReceipts) -> Hash:
     """Root over the summary and then each receipt, in order."""
     summary = (receipts.height, receipts.proposer, receipts.gc_cycles, receipts.p50_tip)
-    lists = (receipts.transactions, receipts.fires, receipts.destroyed)
+    lists = (receipts.transactions, receipts.fires, receipts.destroyed, receipts.queries, receipts.messages)
     items: list[object] = [(*summary, *(len(items) for items in lists))]
     for receipt_list in lists:
         items.extend(receipt_list)
-    return merkle_root(b"receipts", [tagged_hash(b"receipt", encode(item)) for item in items])
+    return merkle_root(b"receipts", [encode(item) for item in items])

@@ -8,6 +8,7 @@ leading zeros (:func:`pack_uint`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -69,14 +70,19 @@ def keccak256(data: bytes) -> Hash:
 
 def tagged_hash(tag: bytes, data: bytes) -> Hash:
     """BLAKE3 over a one-byte-length-prefixed tag and the data, so that no two kinds of thing share a hash."""
-    return Hash(blake3(bytes((len(tag),)) + tag + data).digest())
+    return Hash(blake3(_prefix(tag) + data).digest())
 
 
-def merkle_root(tag: bytes, leaves: list[Hash]) -> Hash:
-    """Root over a list: leaves and nodes hashed apart, an odd node moves up alone, the length is part of the root."""
-    level = [tagged_hash(tag + b"/leaf", leaf) for leaf in leaves]
+def _prefix(tag: bytes) -> bytes:
+    return bytes((len(tag),)) + tag
+
+
+def merkle_root(tag: bytes, contents: Sequence[bytes]) -> Hash:
+    """Root over a list: contents and nodes hashed apart, an odd node moves up alone, the length is part of the root."""
+    leaf, node = _prefix(tag + b"/leaf"), _prefix(tag + b"/node")
+    level = [blake3(leaf + content).digest() for content in contents]
     while len(level) > 1:
-        paired = [tagged_hash(tag + b"/node", level[i] + level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level = paired + level[len(level) & ~1 :]
+        pairs = range(0, len(level) - 1, 2)
+        level = [blake3(node + level[i] + level[i + 1]).digest() for i in pairs] + level[len(level) & ~1 :]
     top = level[0] if level else b""
-    return tagged_hash(tag + b"/root", len(leaves).to_bytes(8, "big") + top)
+    return tagged_hash(tag + b"/root", len(contents).to_bytes(8, "big") + top)

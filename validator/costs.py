@@ -13,3 +13,5 @@ EXTEND_TIMER_CYCLES: Final = 500
 TRANSFER_CYCLES: Final = 200
 EMIT_CYCLES: Final = 50
 READ_CONTEXT_CYCLES: Final = 5
+SEND_CYCLES: Final = 80
+"""A message's own price; the cycles and cells reserved for its run come on top."""

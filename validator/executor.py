@@ -21,11 +21,13 @@ from validator.codec import decode, encode, pack_uint
 from validator.disk import Disk
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch, genesis_header
-from validator.messages import MAX_LINKS
+from validator.messages import MAX_LINKS, ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
 from validator.pages import StatePages
-from validator.records import GLOBALS
+from validator.records import GLOBALS, Globals, decode_record
 from validator.scheduler.index import SchedulerIndex
+from validator.snapshot_service import read_snapshot
 from validator.state import LogStateStore, View
+from validator.state.plain import PlainEngine
 from validator.transactions import TransactionError, address_of, parse, transaction_hash
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import Address, Hash, Height, ValidatorError
@@ -134,8 +136,22 @@ class BlocksRead:
     certificate: bytes
 
 
-Job = Build | Execute | Finalize | ReadBlocks
-JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead
+@dataclass(frozen=True, slots=True)
+class ReadSnapshot:
+    """Read for a peer that joins: what snapshot is offered, or a chunk of one."""
+
+    peer: int
+    request: SnapshotRequest | ChunkRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRead:
+    peer: int
+    response: SnapshotOffer | ChunkResponse | None
+
+
+Job = Build | Execute | Finalize | ReadBlocks | ReadSnapshot
+JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead | SnapshotRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +185,7 @@ class Executor:
         self._final_header = self._header_at(self._store.final.height)
         self._final = header_hash(self._final_header)
         self._check_final_state()
-        self._index = SchedulerIndex.rebuild(self._store.final)
+        self._index = SchedulerIndex.rebuild(genesis, self._store.final)
         self._index_at = self._final
         self.recovered_height = self._archive.height
         """Height of the newest final block found on disk."""
@@ -210,6 +226,14 @@ class Executor:
         """The scheduler's index, standing wherever the last job left it."""
         return self._index
 
+    @property
+    def pending_timers(self) -> int:
+        """Live timers of the last final state."""
+        data = self._store.final.get(GLOBALS)
+        assert data is not None, "every state has the chain's counters"
+        counters: Globals = decode_record(GLOBALS, data)
+        return counters.live_timers
+
     def close(self) -> None:
         self._store.close()
 
@@ -226,6 +250,8 @@ class Executor:
                 return self._finalize(job)
             case ReadBlocks():
                 return self._read_blocks(job)
+            case ReadSnapshot():
+                return SnapshotRead(job.peer, read_snapshot(self._store, self._archive, job.request))
 
     def _build(self, job: Build) -> Built:
         parent = self._header_of(job.parent)
@@ -268,11 +294,16 @@ class Executor:
                 Hash(block.header.parent_hash), Height(block.header.height), block.header.proposer
             )
             outcome = transition.apply(prepared)
-        except (_Invalid, NotAdmitted) as error:
+        except _Invalid as error:
+            self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
+            return str(error)
+        except NotAdmitted as error:
+            self._index.abandon()
             self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
             return str(error)
         differing = outcome.matches(block.header)
         if differing is not None:
+            self._index.abandon()
             reason = f"execution gives another {differing}"
             self._invalid[digest] = _InvalidBlock(block, reason, outcome.state_root, encode(outcome.receipts))
             return reason
@@ -302,7 +333,7 @@ class Executor:
             fires=len(outcome.receipts.fires),
             destroyed=len(outcome.receipts.destroyed),
             pending_timers=outcome.live_timers,
-            backlog=len(outcome.carried),
+            backlog=outcome.backlog,
         )
 
     def _nonces(self, outcome: Outcome) -> dict[Address, int]:
@@ -314,6 +345,8 @@ class Executor:
         bodies: list[bytes] = []
         links: list[Header] = []
         size, certified, certificate = 0, 0, b""
+        if job.first <= self._archive.first_height:
+            return BlocksRead(job.peer, (), (), b"")
         for height in range(job.first, min(job.first + job.most + MAX_LINKS, self._archive.height + 1)):
             archived = self._archive.get(height)
             assert archived is not None, "the archive has no gaps"
@@ -336,9 +369,12 @@ class Executor:
         self._move_index(parent)
         view = self._store.final if parent == self._final else self._executed[parent].outcome.view
         account = address_of(self._genesis.validators[proposer])
-        return self._transition(view, self._index, BlockContext(height, account, self._genesis.parameters))
+        return self._transition(view, self._index, BlockContext(height, account, self._genesis))
 
     def _keep(self, digest: Hash, block: Block, outcome: Outcome) -> None:
+        """Take an executed block into the tree; the index, begun for it, moves to it."""
+        self._index.advance(outcome.changes)
+        self._index_at = digest
         self._executed[digest] = _ExecutedBlock(digest, Hash(block.header.parent_hash), block, outcome)
 
     def _header_of(self, digest: Hash) -> Header:
@@ -364,7 +400,7 @@ class Executor:
         for block in reversed(here[shared:]):
             self._index.retreat(block.outcome.changes)
         for block in there[shared:]:
-            self._index.advance(block.outcome.changes)
+            self._index.redo(block.block.header.height, block.outcome.changes)
         self._index_at = digest
 
     def _move_index_below(self, digest: Hash) -> None:
@@ -374,6 +410,7 @@ class Executor:
 
     def _drop_other_branches(self) -> None:
         """Keep only what descends from the last final block."""
+        self._index.settle(self._final_header.height)
         kept: dict[Hash, _ExecutedBlock] = {}
         ascending = sorted(self._executed.values(), key=lambda block: block.block.header.height)
         for block in ascending:
@@ -422,13 +459,19 @@ class Executor:
             self._store.commit(self._store.final.derive(Height(0), genesis_batch(self._genesis)))
         stored = disk.read(GENESIS_FILE)
         if not stored:
-            header = genesis_header(self._genesis, self._store.final.root)
+            header = genesis_header(self._genesis, self._genesis_root())
             disk.replace(GENESIS_FILE, encode(header))
             return header
         header = decode(stored, Header)
         if header != genesis_header(self._genesis, header.state_root):
             raise RecoveryError("the data folder belongs to a chain with another genesis")
         return header
+
+    def _genesis_root(self) -> Hash:
+        """The root of the genesis state; whoever joined by a snapshot makes that state once, in memory."""
+        if not self._store.final.height:
+            return self._store.final.root
+        return PlainEngine().apply(Height(0), genesis_batch(self._genesis)).root
 
     def _header_at(self, height: int) -> Header:
         if height == 0:

@@ -7,9 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from validator.params import Parameters
 from validator.types import Address
+
+
+class Policy(StrEnum):
+    """Which scheduling policy the chain runs (SPEC §13)."""
+
+    CIP1 = "cip1"
+    """SPEC's own; with ``ACTIVATION_HEIGHT = h > 0`` blocks up to ``h`` still run as ``fifo``."""
+    FIFO = "fifo"
+
+
+@dataclass(frozen=True, slots=True)
+class GenesisAgent:
+    """A gas bidding agent that an actor has from the start."""
+
+    code: str
+    max_fee_per_cycle: int
+    max_priority_fee_per_cycle: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +37,7 @@ class GenesisActor:
     code: str
     deployer: Address
     balance: int = 0
+    agent: GenesisAgent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +47,12 @@ class Genesis:
     chain_id: str
     validators: tuple[bytes, ...]
     """Public keys (32 bytes each), in index order; an index's account is the address of its key."""
+    policy: Policy = Policy.CIP1
     parameters: Parameters = field(default_factory=Parameters)
     accounts: Mapping[Address, int] = field(default_factory=dict)
     actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
     system_deployers: tuple[Address, ...] = ()
+
+    def runs_auction(self, height: int) -> bool:
+        """Whether a block runs SPEC's auction; before activation, or under ``fifo``, it runs first in, first out."""
+        return self.policy is Policy.CIP1 and height > self.parameters.activation_height

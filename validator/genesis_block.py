@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import astuple
 
 from validator.block import BlockReceipts, Header, receipts_root
 from validator.codec import encode, pack_uint, tagged_hash
-from validator.genesis import Genesis
-from validator.params import GOVERNED
+from validator.genesis import Genesis, GenesisAgent
+from validator.governance import GOVERNED_NAMES, storage_name, storage_text
 from validator.records import (
     GLOBALS,
     Account,
     Actor,
+    BiddingAgent,
     Globals,
     account_key,
     actor_key,
@@ -35,12 +36,15 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
         records[account_key(address)] = Account(balance, 0)
     for address, actor in genesis.actors.items():
         records[account_key(address)] = Account(actor.balance, 0)
-        records[actor_key(address)] = Actor(actor.code, actor.deployer)
+        agent = None if actor.agent is None else BiddingAgent(*astuple(actor.agent))
+        records[actor_key(address)] = Actor(actor.code, actor.deployer, agent=agent)
     for name, text in governed_values(genesis).items():
         records[storage_key(SYSTEM_PARAMETERS_ADDRESS, name)] = text.encode()
     minted = sum(genesis.accounts.values()) + sum(actor.balance for actor in genesis.actors.values())
     records[GLOBALS] = Globals(
         next_sequence=0,
+        next_message=0,
+        first_message=0,
         basefee_cycle=p.initial_basefee,
         basefee_cell=p.initial_basefee,
         basefee_lane_timer=p.initial_basefee,
@@ -51,6 +55,7 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
         burned_user=0,
         burned_timer_cycle=0,
         burned_timer_lane=0,
+        burned_bidding=0,
     )
     return {key: encode_record(key, record) for key, record in sorted(records.items())}
 
@@ -58,7 +63,7 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
 def governed_values(genesis: Genesis) -> dict[str, str]:
     """The governed parameters as they stand in the system account's storage (SPEC §12)."""
     values = genesis.parameters.to_names()
-    return {f"system:cip1:{name.lower()}": _text(values[name]) for name in sorted(GOVERNED)}
+    return {storage_name(name): storage_text(values[name]) for name in GOVERNED_NAMES}
 
 
 def genesis_header(genesis: Genesis, state_root: bytes) -> Header:
@@ -67,7 +72,7 @@ def genesis_header(genesis: Genesis, state_root: bytes) -> Header:
     Its transactions root is a hash over the whole genesis, so that chains of different genesis never meet.
     """
     fee = pack_uint(genesis.parameters.initial_basefee)
-    empty = BlockReceipts(0, bytes(20), (), (), (), 0, b"")
+    empty = BlockReceipts(0, bytes(20), (), (), (), (), (), 0, b"")
     return Header(
         chain_id=genesis.chain_id,
         height=0,
@@ -91,17 +96,22 @@ def _content_hash(genesis: Genesis) -> Hash:
     """Hash over everything that a genesis says, maps in order of their keys."""
     accounts = [(address, pack_uint(balance)) for address, balance in sorted(genesis.accounts.items())]
     actors = [
-        (address, actor.code, actor.deployer, pack_uint(actor.balance))
+        (address, actor.code, actor.deployer, pack_uint(actor.balance), _agent_content(actor.agent))
         for address, actor in sorted(genesis.actors.items())
     ]
-    parameters = [(name, _text(value)) for name, value in sorted(genesis.parameters.to_names().items())]
-    content = (genesis.chain_id, genesis.validators, parameters, accounts, actors, sorted(genesis.system_deployers))
+    parameters = [(name, storage_text(value)) for name, value in sorted(genesis.parameters.to_names().items())]
+    deployers = sorted(genesis.system_deployers)
+    content = (genesis.chain_id, genesis.policy.value, genesis.validators, parameters, accounts, actors, deployers)
     return tagged_hash(b"genesis", encode(content))
 
 
+def _agent_content(agent: GenesisAgent | None) -> object:
+    if agent is None:
+        return None
+    return agent.code, pack_uint(agent.max_fee_per_cycle), pack_uint(agent.max_priority_fee_per_cycle)
+
+
 def _check(genesis: Genesis) -> None:
-    if genesis.parameters.activation_height != 0:
-        raise GenesisError("ACTIVATION_HEIGHT: only 0 is supported; the FIFO phase is not there yet")
     if not genesis.validators or len(set(genesis.validators)) != len(genesis.validators):
         raise GenesisError("validators: expected at least one, all different")
     both = sorted(set(genesis.accounts) & set(genesis.actors))
@@ -117,7 +127,3 @@ def _check(genesis: Genesis) -> None:
     for address, actor in genesis.actors.items():
         if actor.code not in ALLOWED_CODE:
             raise GenesisError(f"0x{address.hex()}: code {actor.code[:64]!r} is unknown")
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else str(value)

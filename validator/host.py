@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from validator import costs
+from validator import costs, mailbox
 from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled
 from validator.codec import pack_uint
-from validator.errors import HandlerFailure
+from validator.errors import HandlerFailure, Rejection
 from validator.meter import Meter
+from validator.records import QueuedMessage
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
-from validator.types import Address, TimerId
+from validator.types import Address, TimerId, parse_timer_id
 from validator.world import World
-
-TIMER_ID_TEXT_BYTES = 64
 
 
 @dataclass(slots=True)
@@ -33,6 +32,10 @@ class HandlerContext:
     terms: SchedulingTerms
     allowance: Allowance | None = None
     """The transaction's timer allowance; ``None`` outside the transaction phase."""
+    messages_left: int = 0
+    """How many more messages and jobs the run may still hold (SPEC §2)."""
+    cycles_reserved: int = 0
+    """Reserved so far for the messages that the run queued."""
     movements: list[Movement] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
     timer_changes: list[Cancelled | Extended] = field(default_factory=list)
@@ -88,6 +91,8 @@ class HandlerContext:
 
     def schedule_timer(self, request: ScheduleRequest) -> TimerId:
         self.meter.charge(costs.SCHEDULE_TIMER_CYCLES, len(request.payload))
+        if request.bid_given and not self.terms.auction:
+            self.report("TimerBidIgnored")
         accepted = scheduling.schedule(self.world, self.actor, request, self.terms, self.allowance)
         timer = accepted.timer
         if accepted.clamped_from is not None:
@@ -112,15 +117,24 @@ class HandlerContext:
         timer = scheduling.extend(self.world, self.actor, timer_id, expires_at, self.height, self.terms.parameters)
         self.timer_changes.append(Extended(timer_id, timer.expires_at))
 
+    def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
+        """Queue a message, paying for its run in full (SPEC §14); ``None`` reserves the most."""
+        parameters = self.terms.parameters
+        cycles = parameters.message_cycles if cycles is None else cycles
+        cells = parameters.message_cells if cells is None else cells
+        if not mailbox.within_limits(cycles, cells, parameters):
+            self.meter.charge(costs.SEND_CYCLES, len(payload))
+            raise Rejection("MessageLimitInvalid")
+        self.meter.charge(costs.SEND_CYCLES + cycles, len(payload) + cells)
+        if self.messages_left == 0:
+            raise Rejection("TooManyMessages")
+        mailbox.enqueue(self.world, QueuedMessage(to, self.actor, handler, payload, cycles, cells), parameters)
+        self.messages_left -= 1
+        self.cycles_reserved += cycles
+
     def saved_timer(self, key: str) -> bytes:
-        """The timer id that ``save_as`` stored under ``key``, or empty where there is none."""
-        saved = self.kv_get(key)
-        if saved is None or len(saved) != TIMER_ID_TEXT_BYTES:
-            return b""
-        try:
-            return bytes.fromhex(saved.decode("ascii"))
-        except (UnicodeDecodeError, ValueError):
-            return b""
+        """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
+        return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +143,8 @@ class RunResult:
 
     error: str
     effects: Effects
+    cycles_reserved: int = 0
+    """Cycles that the run reserved for messages which it queued; they are part of what it used."""
 
     @property
     def ok(self) -> bool:
@@ -147,4 +163,4 @@ def run_handler(context: HandlerContext, body: Callable[[HandlerContext], None])
         if context.allowance is not None:
             context.allowance.left = allowance_before
         return RunResult(failure.name, Effects())
-    return RunResult("", context.effects())
+    return RunResult("", context.effects(), context.cycles_reserved)

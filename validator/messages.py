@@ -56,8 +56,43 @@ class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
     certificate: bytes
 
 
+class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Asks what snapshot of the state a peer offers."""
+
+
+class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """A final block with its finalization, and the manifest of the state after it."""
+
+    body: bytes
+    receipts: bytes
+    certificate: bytes
+    manifest: bytes
+
+
+class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Asks for a chunk of the snapshot of a height."""
+
+    height: int
+    chunk: int
+
+
+class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    height: int
+    chunk: int
+    data: bytes
+
+
 PeerMessage = (
-    ConsensusMessage | TransactionsMessage | BlockRequest | BlockResponse | FinalBlocksRequest | FinalBlocksResponse
+    ConsensusMessage
+    | TransactionsMessage
+    | BlockRequest
+    | BlockResponse
+    | FinalBlocksRequest
+    | FinalBlocksResponse
+    | SnapshotRequest
+    | SnapshotOffer
+    | ChunkRequest
+    | ChunkResponse
 )
 
 

@@ -66,6 +66,8 @@ from validator.executor import (
     FinalizedInvalid,
     JobResult,
     ReadBlocks,
+    ReadSnapshot,
+    SnapshotRead,
     decode_block,
 )
 from validator.journal import JournalContent, encode_batch, encode_journal
@@ -77,10 +79,14 @@ from validator.messages import (
     MAX_MESSAGE_BYTES,
     BlockRequest,
     BlockResponse,
+    ChunkRequest,
+    ChunkResponse,
     ConsensusMessage,
     FinalBlocksRequest,
     FinalBlocksResponse,
     PeerMessage,
+    SnapshotOffer,
+    SnapshotRequest,
     TransactionsMessage,
     decode_message,
     encode_message,
@@ -256,6 +262,12 @@ class Node:
                     self._effects.append(Run(ReadBlocks(sender, first, min(most, MAX_BLOCKS_ASKED))))
             case FinalBlocksResponse():
                 self._on_final_blocks(sender, message)
+            case SnapshotRequest() | ChunkRequest():
+                if sender not in self._reading_for:
+                    self._reading_for.add(sender)
+                    self._effects.append(Run(ReadSnapshot(sender, message)))
+            case SnapshotOffer() | ChunkResponse():
+                pass  # late answers to what was asked before the node began
 
     def _on_consensus_message(self, sender: int, encoded: bytes) -> None:
         try:
@@ -425,6 +437,10 @@ class Node:
                 self._reading_for.discard(peer)
                 if bodies:
                     self._send(peer, FinalBlocksResponse(bodies, links, certificate))
+            case SnapshotRead(peer, response):
+                self._reading_for.discard(peer)
+                if response is not None:
+                    self._send(peer, response)
 
     def _on_executed(self, result: Executed) -> None:
         held = self._tree.get(result.digest)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.block import Block, BlockReceipts, Event, TransactionReceipt, header_hash
 from validator.codec import decode
-from validator.records import Account, Actor, Timer, account_key, actor_key, decode_record, timer_id_key
+from validator.records import Account, Actor, Timer, account_key, actor_key, decode_record, timer_key
 from validator.transactions import transaction_hash
 from validator.types import Hash, address_text
 
@@ -88,10 +88,9 @@ class StatePages:
 
     def timer(self, timer_id: bytes) -> Page | None:
         """A pending timer."""
-        position = self._executor.final_view.get(timer_id_key(timer_id))
-        if position is None:
+        timer: Timer | None = self._record(timer_key(timer_id))
+        if timer is None:
             return None
-        timer: Timer = self._record(b"t" + position)
         due = timer.due_height(self._executor.final_header.height)
         return {
             "timer_id": timer.timer_id.hex(),

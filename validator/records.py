@@ -7,8 +7,12 @@ key                                        record
 ``c`` ‖ address[20]                        :class:`Actor`
 ``s`` ‖ address[20] ‖ key                  a storage value; keys over 256 bytes go by ``S`` ‖ address ‖ hash, and the
                                            record then holds the key too
-``t`` ‖ trigger height[8] ‖ sequence[8]    :class:`Timer`
-``i`` ‖ timer id[32]                       trigger height[8] ‖ sequence[8] of that timer
+``t`` ‖ timer id[32]                       :class:`Timer`
+``b`` ‖ address[20]                        :class:`BidMemory` of an actor with a gas bidding agent
+``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
+``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
+                                           block, for as long as one of them is live
+``o``                                      the overflow tree's root, while the tree is not empty
 ``f`` ‖ height[8]                          :class:`Fires` of that block, while it is in the fairness window
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
@@ -32,11 +36,16 @@ ACTOR: Final = b"c"
 STORAGE: Final = b"s"
 LONG_STORAGE: Final = b"S"
 TIMER: Final = b"t"
-TIMER_BY_ID: Final = b"i"
+BID_MEMORY: Final = b"b"
+MESSAGE: Final = b"m"
+SUPPLY: Final = b"p"
+OVERFLOW: Final = b"o"
 FIRES: Final = b"f"
 GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
+DEFAULT_HANDLER: Final = "handle_timer"
+"""What a fire calls where the timer names no handler (SPEC §4)."""
 
 
 class Account(NamedTuple):
@@ -46,6 +55,14 @@ class Account(NamedTuple):
     nonce: int = 0
 
 
+class BiddingAgent(NamedTuple):
+    """An actor's own gas bidding agent (SPEC §9). ``builtin:fixed`` always gives the same bid."""
+
+    code: str
+    max_fee_per_cycle: int
+    max_priority_fee_per_cycle: int
+
+
 class Actor(NamedTuple):
     """An account with code."""
 
@@ -53,6 +70,31 @@ class Actor(NamedTuple):
     deployer: Address
     schedule_nonce: int = 0
     live_timers: int = 0
+    mailbox_bytes: int = 0
+    """Payload bytes of the messages that wait for it."""
+    agent: BiddingAgent | None = None
+
+
+class BidMemory(NamedTuple):
+    """What the chain remembers of an actor's bidding agent. Heights are 0 where it never happened."""
+
+    queried_height: int = 0
+    unpaid_height: int = 0
+    first_answer_height: int = 0
+    max_fee_per_cycle: int | None = None
+    """The last good answer, ``None`` where there was none."""
+    max_priority_fee_per_cycle: int | None = None
+
+
+class QueuedMessage(NamedTuple):
+    """A message in its receiver's mailbox (SPEC §14), its run paid for."""
+
+    to: Address
+    sender: Address
+    handler: str
+    payload: bytes
+    cycles: int
+    cells: int
 
 
 class Timer(NamedTuple):
@@ -76,7 +118,7 @@ class Timer(NamedTuple):
     @property
     def key(self) -> bytes:
         """The state key of this timer."""
-        return timer_key(self.trigger_height, self.sequence)
+        return TIMER + self.timer_id
 
     def due_height(self, height: int) -> int:
         """When it is next due, seen from the end of block ``height``."""
@@ -93,6 +135,9 @@ class Globals(NamedTuple):
     """The chain's counters and prices, as they stand for the next block."""
 
     next_sequence: int
+    next_message: int
+    first_message: int
+    """Number of the message that runs next; those below are gone."""
     basefee_cycle: int
     basefee_cell: int
     basefee_lane_timer: int
@@ -106,10 +151,12 @@ class Globals(NamedTuple):
     """Burned by fires at ``basefee_cycle``, and for their cells."""
     burned_timer_lane: int
     """Burned by fires at the lane price."""
+    burned_bidding: int
+    """Burned for queries of gas bidding agents."""
 
     @property
     def burned(self) -> int:
-        return self.burned_user + self.burned_timer_cycle + self.burned_timer_lane
+        return self.burned_user + self.burned_timer_cycle + self.burned_timer_lane + self.burned_bidding
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
@@ -130,16 +177,41 @@ def storage_key(address: bytes, key: str) -> bytes:
     return LONG_STORAGE + address + tagged_hash(b"storage key", raw)
 
 
-def timer_key(trigger_height: int, sequence: int) -> bytes:
-    return TIMER + trigger_height.to_bytes(8, "big") + sequence.to_bytes(8, "big")
+def long_storage_value(key: str, value: bytes) -> bytes:
+    """What stands under the hashed key of a storage entry: the key, its length in front, then the value."""
+    raw = key.encode()
+    return len(raw).to_bytes(4, "big") + raw + value
 
 
-def timer_id_key(timer_id: bytes) -> bytes:
-    return TIMER_BY_ID + timer_id
+def long_storage_entry(stored: bytes) -> tuple[bytes, bytes]:
+    """The key and the value of such an entry."""
+    end = 4 + int.from_bytes(stored[:4], "big")
+    return stored[4:end], stored[end:]
+
+
+def timer_key(timer_id: bytes) -> bytes:
+    return TIMER + timer_id
+
+
+def bid_memory_key(address: bytes) -> bytes:
+    return BID_MEMORY + address
+
+
+def supply_key(height: int) -> bytes:
+    return SUPPLY + height.to_bytes(8, "big")
+
+
+def message_key(number: int) -> bytes:
+    return MESSAGE + number.to_bytes(8, "big")
 
 
 def fires_key(height: int) -> bytes:
     return FIRES + height.to_bytes(8, "big")
+
+
+def height_in(key: bytes) -> int:
+    """The height in a key that :func:`fires_key` or :func:`supply_key` made."""
+    return int.from_bytes(key[1:], "big")
 
 
 # --- encodings ------------------------------------------------------------------------------------------------------
@@ -166,21 +238,62 @@ def _decode_account(data: bytes) -> Account:
     return Account(_unpack(balance), nonce)
 
 
+def _encode_actor(record: Actor) -> bytes:
+    agent = record.agent
+    packed = None if agent is None else (agent.code, pack_uint(agent[1]), pack_uint(agent[2]))
+    return encode((*record[:-1], packed))
+
+
 def _decode_actor(data: bytes) -> Actor:
-    code, deployer, schedule_nonce, live_timers = msgspec.msgpack.decode(data)
-    return Actor(code, Address(deployer), schedule_nonce, live_timers)
+    *plain, packed = msgspec.msgpack.decode(data)
+    agent = None if packed is None else BiddingAgent(packed[0], _unpack(packed[1]), _unpack(packed[2]))
+    return Actor._make((*plain, agent))
+
+
+def _encode_bid_memory(record: BidMemory) -> bytes:
+    *heights, max_fee, priority = record
+    return encode((*heights, _pack_optional(max_fee), _pack_optional(priority)))
+
+
+def _decode_bid_memory(data: bytes) -> BidMemory:
+    *heights, max_fee, priority = msgspec.msgpack.decode(data)
+    return BidMemory._make((*heights, _unpack_optional(max_fee), _unpack_optional(priority)))
+
+
+def _decode_message(data: bytes) -> QueuedMessage:
+    return QueuedMessage._make(msgspec.msgpack.decode(data))
 
 
 def _encode_timer(record: Timer) -> bytes:
-    *plain, max_fee, priority, cap, default_fee, scheduled_at = record
-    fees = [_pack_optional(value) for value in (max_fee, priority, cap, default_fee)]
-    return encode((*plain, *fees, scheduled_at))
+    """Without the id, which the key says, and without what is the rule: the actor pays, the default handler runs."""
+    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at = record
+    named = None if handler == DEFAULT_HANDLER else handler
+    paying = None if payer == actor else payer
+    packed = [_pack_optional(value) for value in fees]
+    return encode((actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at))
 
 
 def _decode_timer(data: bytes) -> Timer:
-    *plain, max_fee, priority, cap, default_fee, scheduled_at = msgspec.msgpack.decode(data)
-    fees = [_unpack_optional(value) for value in (max_fee, priority, cap, default_fee)]
-    return Timer._make((*plain, *fees, scheduled_at))
+    """A timer whose id is still to be said, by the key."""
+    actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at = (
+        msgspec.msgpack.decode(data)
+    )
+    return Timer(
+        TimerId(b""),
+        actor,
+        trigger,
+        sequence,
+        DEFAULT_HANDLER if named is None else named,
+        payload,
+        actor if paying is None else paying,
+        gas_limit,
+        expires_at,
+        _unpack_optional(packed[0]),
+        _unpack_optional(packed[1]),
+        _unpack_optional(packed[2]),
+        _unpack_optional(packed[3]),
+        scheduled_at,
+    )
 
 
 def _decode_fires(data: bytes) -> Fires:
@@ -202,11 +315,14 @@ def _identity(data: bytes) -> bytes:
 
 _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]] = {
     ACCOUNT: (_encode_account, _decode_account),
-    ACTOR: (encode, _decode_actor),
+    ACTOR: (_encode_actor, _decode_actor),
     STORAGE: (_identity, _identity),
     LONG_STORAGE: (_identity, _identity),
     TIMER: (_encode_timer, _decode_timer),
-    TIMER_BY_ID: (_identity, _identity),
+    BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
+    MESSAGE: (encode, _decode_message),
+    SUPPLY: (pack_uint, _unpack),
+    OVERFLOW: (_identity, _identity),
     FIRES: (encode, _decode_fires),
     GLOBALS: (_encode_globals, _decode_globals),
 }
@@ -219,4 +335,5 @@ def encode_record(key: bytes, record: Any) -> bytes:
 
 def decode_record(key: bytes, value: bytes) -> Any:
     """The record that a key's value holds."""
-    return _CODECS[key[:1]][1](value)
+    record = _CODECS[key[:1]][1](value)
+    return record._replace(timer_id=TimerId(key[1:])) if key[:1] == TIMER else record

@@ -16,7 +16,16 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from validator.codec import CodecError, decode, encode, keccak256, pack_uint, tagged_hash, unpack_uint
-from validator.types import ADDRESS_BYTES, AMOUNT_LIMIT, PRICE_LIMIT, Address, Hash, ValidatorError, is_reserved
+from validator.types import (
+    ADDRESS_BYTES,
+    AMOUNT_LIMIT,
+    HASH_BYTES,
+    PRICE_LIMIT,
+    Address,
+    Hash,
+    ValidatorError,
+    is_reserved,
+)
 
 SIGNING_DOMAIN: Final = b"stampede/transaction/v1"
 MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
@@ -53,7 +62,36 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
     payload: bytes
 
 
-Action = Transfer | Deploy | Call
+class CancelTimer(msgspec.Struct, frozen=True, array_like=True, tag=48):
+    """``SYS_CANCEL_TIMER``: remove any actor's timer."""
+
+    timer_id: bytes
+
+
+class UpdateTimerConfig(msgspec.Struct, frozen=True, array_like=True, tag=49):
+    """``SYS_UPDATE_TIMER_CONFIG``: change governed parameters from the next block on."""
+
+    config: str
+    """A JSON object of ``LIKE_THIS`` names and values."""
+
+
+class ExtendTimer(msgspec.Struct, frozen=True, array_like=True, tag=50):
+    """``SYS_EXTEND_TIMER``: move any actor's timer's expiry later."""
+
+    timer_id: bytes
+    new_expires_at: int
+
+
+Instruction = CancelTimer | UpdateTimerConfig | ExtendTimer
+
+
+class System(msgspec.Struct, frozen=True, array_like=True, tag="system"):
+    """A system instruction (SPEC §12), for those whom the genesis lists as ``system_deployers``."""
+
+    instruction: Instruction
+
+
+Action = Transfer | Deploy | Call | System
 
 
 class TransactionBody(msgspec.Struct, frozen=True, array_like=True):
@@ -96,7 +134,7 @@ class Transaction:
 
     @property
     def kind(self) -> str:
-        """``transfer``, ``deploy`` or ``call``."""
+        """``transfer``, ``deploy``, ``call`` or ``system``."""
         return type(self.action).__name__.lower()
 
 
@@ -178,6 +216,12 @@ def check_shape(transaction: Transaction) -> None:
             raise TransactionError(f"to: {len(to)} bytes, expected {ADDRESS_BYTES}")
         case Call(handler=handler) if not 1 <= len(handler.encode()) <= MAX_NAME_BYTES:
             raise TransactionError(f"handler: expected 1 to {MAX_NAME_BYTES} bytes")
+        case System(instruction=CancelTimer(timer_id=timer_id) | ExtendTimer(timer_id=timer_id)) if (
+            len(timer_id) != HASH_BYTES
+        ):
+            raise TransactionError(f"timer_id: {len(timer_id)} bytes, expected {HASH_BYTES}")
+        case System(instruction=ExtendTimer(new_expires_at=height)) if not 0 <= height < U64_LIMIT:
+            raise TransactionError(f"new_expires_at: {height} is out of range, expected 0 to 2**64 - 1")
         case Deploy(code=code) if code not in ALLOWED_CODE:
             raise TransactionError(f"code: {code[:64]!r} is unknown; known: {', '.join(sorted(ALLOWED_CODE))}")
         case _:

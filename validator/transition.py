@@ -4,32 +4,55 @@
 block's content: no clock, no randomness, no order that depends on hashing. What it returns, an :class:`Outcome`, holds
 everything that the header must say.
 
-Implemented so far: policy ``cip1`` from height 1 on, with transfers, deployments and calls, timers with explicit or
-default pricing, and ``builtin:script``. System instructions, custom gas bidding agents, mailbox messages and the FIFO
-phase follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from validator.block import BlockReceipts, Header, TransactionReceipt, receipts_root
+from validator import governance, mailbox
+from validator.block import (
+    BlockReceipts,
+    Cancelled,
+    Event,
+    Extended,
+    Header,
+    MessageReceipt,
+    TransactionReceipt,
+    receipts_root,
+)
 from validator.codec import pack_uint
 from validator.errors import HandlerFailure, Rejection
+from validator.genesis import Genesis
+from validator.governance import parameters_in_force
 from validator.host import HandlerContext, RunResult, run_handler
+from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.meter import Meter
 from validator.params import Parameters
 from validator.pvm.dispatch import program
-from validator.records import Actor, Fires, Timer, fires_key
+from validator.records import OVERFLOW, TIMER, Actor, Fires, QueuedMessage, Timer, fires_key, supply_key
+from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.lane import LanePrices, TimerPhase
 from validator.scheduler.pricing import BASEFEE_SLOPE, lane_price, median_tip, next_basefee
-from validator.scheduler.scheduling import Allowance, SchedulingTerms
+from validator.scheduler.scheduling import Allowance, SchedulingTerms, extend_any
 from validator.state import View
-from validator.transactions import Call, Deploy, Transaction, Transfer, deployed_address
-from validator.types import Address, Hash, Height
+from validator.transactions import (
+    Call,
+    CancelTimer,
+    Deploy,
+    ExtendTimer,
+    Instruction,
+    System,
+    Transaction,
+    Transfer,
+    UpdateTimerConfig,
+    deployed_address,
+)
+from validator.types import SYSTEM_PARAMETERS_ADDRESS, Address, Hash, Height
 from validator.world import Change, World
 
 
@@ -48,7 +71,9 @@ class BlockContext:
     height: Height
     proposer: Address
     """Account that gets the tips."""
-    parameters: Parameters
+    genesis: Genesis
+    explains: bool = False
+    """Whether the outcome is to say why each timer that stays was carried; for tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +99,17 @@ class Outcome:
     lane_cells: int
     user_cycles: int
     user_cells: int
+    burned: int
+    """Of this block, all lanes."""
+    tips: int
     live_timers: int
+    backlog: int
+    """Live timers that were due."""
     carried: dict[bytes, str]
+    """Why each timer that stayed was carried, by timer id, where the context asks for it."""
+    bidding: BiddingRound
+    events: list[Event]
+    """Every event of the block, in order."""
 
     @property
     def state_root(self) -> Hash:
@@ -103,6 +137,9 @@ class UserLane:
     """What the transactions used and brought in so far."""
 
     cycles: int = 0
+    """Of all transactions."""
+    system_cycles: int = 0
+    """Of system instructions, which have a lane of their own."""
     cells: int = 0
     burned: int = 0
     tips: int = 0
@@ -112,22 +149,28 @@ class UserLane:
 class Transition:
     """One block being processed."""
 
+    timer_phase_class: ClassVar[type[TimerPhase]] = TimerPhase
+
     parent: View
     index: SchedulerIndex
-    """The scheduler's index, standing at the parent."""
+    """The scheduler's index, standing at the parent. It is left begun for this block, for the caller to advance."""
     context: BlockContext
     world: World = field(init=False)
+    parameters: Parameters = field(init=False)
+    """As they stood when the block began."""
     terms: SchedulingTerms = field(init=False)
     prices: LanePrices = field(init=False)
     fairness: FairnessWeights = field(init=False)
     basefee_lane: int = field(init=False)
     user_lane: UserLane = field(init=False)
     receipts: list[TransactionReceipt] = field(init=False)
+    messages: list[MessageReceipt] = field(init=False)
+    events: list[Event] = field(init=False)
 
     def __post_init__(self) -> None:
         self.world = World(self.parent)
         self.user_lane = UserLane()
-        self.receipts = []
+        self.receipts, self.messages, self.events = [], [], []
 
     def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
         """Process a whole block. Raises :class:`NotAdmitted` where it holds a transaction that it must not."""
@@ -167,24 +210,25 @@ class Transition:
 
     def start(self) -> None:
         """Freeze the basefees, the fairness window and the parameters for the block."""
-        parameters, chain = self.context.parameters, self.world.globals
+        height, genesis, chain = self.context.height, self.context.genesis, self.world.globals
+        self.parameters = parameters_in_force(self.world, genesis.parameters)
+        auction = genesis.runs_auction(height)
         self.basefee_lane = chain.basefee_lane_timer
-        price = lane_price(chain.basefee_lane_timer, parameters)
+        price = lane_price(chain.basefee_lane_timer, self.parameters) if auction else 0
         self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
-        self.terms = SchedulingTerms(self.context.height, price, chain.p50_tip, parameters)
-        self.fairness = FairnessWeights.over(self._recent_fires())
+        self.terms = SchedulingTerms(height, price, chain.p50_tip, self.parameters, auction)
+        self.index.begin(height, self._drop_old_fires())
+        self.fairness = FairnessWeights(self.index.fires.by_actor, self.index.fires.divisor())
 
-    def _recent_fires(self) -> dict[Address, int]:
-        """Fires in ``[H - window, H - 1]``; the block that just left the window is dropped for good."""
-        recent = self.index.recent_fires()
-        left = self.context.height - self.context.parameters.fairness_window_blocks - 1
-        dropped: Fires | None = self.world.get(fires_key(left)) if left > 0 else None
-        if dropped is None:
-            return recent
-        self.world.put(fires_key(left), None)
-        for actor, count in dropped.counts:
-            recent[actor] -= count
-        return {actor: count for actor, count in recent.items() if count}
+    def _drop_old_fires(self) -> list[Fires]:
+        """The window is ``[H - window, H - 1]``: what fired before it is dropped for good."""
+        dropped: list[Fires] = []
+        for height in self.index.fire_heights_below(self.context.height - self.parameters.fairness_window_blocks):
+            fires: Fires | None = self.world.get(fires_key(height))
+            assert fires is not None, "the index follows the state"
+            self.world.put(fires_key(height), None)
+            dropped.append(fires)
+        return dropped
 
     # --- step 3 -------------------------------------------------------------------------------------------------------
 
@@ -202,7 +246,10 @@ class Transition:
         burned = meter.cycles_used * self.prices.basefee_cycle + meter.cells_used * self.prices.basefee_cell
         tips = meter.cycles_used * tip
         self.world.credit(transaction.sender, upfront - burned - tips)
+        self.events.extend(result.effects.events)
         self.user_lane.cycles += meter.cycles_used
+        if isinstance(transaction.action, System):
+            self.user_lane.system_cycles += meter.cycles_used
         self.user_lane.cells += meter.cells_used
         self.user_lane.burned += burned
         self.user_lane.tips += tips
@@ -223,7 +270,7 @@ class Transition:
 
     def admit(self, transaction: Transaction) -> int:
         """The tip per cycle of an admissible transaction. Raises :class:`NotAdmitted`; SPEC §17 gives the order."""
-        parameters, prices = self.context.parameters, self.prices
+        parameters, prices = self.parameters, self.prices
         account = self.world.account(transaction.sender)
         if transaction.nonce != account.nonce:
             raise NotAdmitted("BadNonce")
@@ -231,10 +278,7 @@ class Transition:
             raise NotAdmitted("FeeTooLow")
         if transaction.gas_limit < parameters.tx_base_cycles:
             raise NotAdmitted("GasTooLow")
-        if (
-            self.user_lane.cycles + transaction.gas_limit > parameters.lane_user_cycles
-            or self.user_lane.cells + transaction.cells_limit > parameters.lane_user_cells
-        ):
+        if not self._fits_its_lane(transaction):
             raise NotAdmitted("LaneFull")
         tip = min(transaction.max_priority_fee_per_cycle, transaction.max_fee_per_cycle - prices.basefee_cycle)
         cycles_cost = transaction.gas_limit * (prices.basefee_cycle + tip)
@@ -243,15 +287,25 @@ class Transition:
             raise NotAdmitted("InsufficientFunds")
         return tip
 
+    def _fits_its_lane(self, transaction: Transaction) -> bool:
+        p, lane = self.parameters, self.user_lane
+        if isinstance(transaction.action, System):
+            used, limit = lane.system_cycles, p.lane_system_cycles
+        else:
+            used, limit = lane.cycles - lane.system_cycles, p.lane_user_cycles
+        return used + transaction.gas_limit <= limit and lane.cells + transaction.cells_limit <= p.lane_user_cells
+
     def run_action(self, transaction: Transaction, meter: Meter, created: list[Address]) -> RunResult:
         """Run what the transaction asks for; ``created`` gets a deployed actor's address."""
         action = transaction.action
         target = self._target(transaction)
         allowance = Allowance(transaction.sender, transaction.timer_allowance)
-        run = HandlerContext(self.world, meter, target, transaction.sender, self.terms, allowance)
+        run = HandlerContext(
+            self.world, meter, target, transaction.sender, self.terms, allowance, MESSAGES_PER_TRANSACTION
+        )
 
         def body(context: HandlerContext) -> None:
-            meter.charge(self.context.parameters.tx_base_cycles)
+            meter.charge(self.parameters.tx_base_cycles)
             match action:
                 case Transfer():
                     context.move(transaction.sender, target, transaction.value)
@@ -267,68 +321,162 @@ class Transition:
                     if actor is None:
                         raise Rejection("UnknownActor")
                     program(actor.code, handler, payload)(context)
+                case System(instruction=instruction):
+                    self.run_instruction(context, instruction)
 
         return run_handler(run, body)
 
+    def run_instruction(self, context: HandlerContext, instruction: Instruction) -> None:
+        """A system instruction (SPEC §12)."""
+        if context.sender not in self.context.genesis.system_deployers:
+            raise Rejection("NotSystemDeployer")
+        match instruction:
+            case CancelTimer(timer_id=timer_id):
+                if governance.cancel_timer(self.world, timer_id) is not None:
+                    context.timer_changes.append(Cancelled(timer_id))
+            case UpdateTimerConfig(config=config):
+                governance.update_config(self.world, self.context.genesis.parameters, config)
+            case ExtendTimer(timer_id=timer_id, new_expires_at=expires_at):
+                timer = extend_any(self.world, timer_id, expires_at, self.context.height, self.parameters)
+                context.timer_changes.append(Extended(timer_id, timer.expires_at))
+
     @staticmethod
     def _target(transaction: Transaction) -> Address:
-        if isinstance(transaction.action, Deploy):
-            return deployed_address(transaction.sender, transaction.nonce)
-        return Address(transaction.action.to)
+        match transaction.action:
+            case Deploy():
+                return deployed_address(transaction.sender, transaction.nonce)
+            case System():
+                return SYSTEM_PARAMETERS_ADDRESS
+            case Transfer(to=to) | Call(to=to):
+                return Address(to)
 
     def deploy(self, address: Address, code: str, deployer: Address) -> None:
         if self.world.actor(address) is not None:
             raise HandlerFailure("ActorExists")
         self.world.put_actor(address, Actor(code, deployer))
 
-    # --- steps 4 to 6 -------------------------------------------------------------------------------------------------
+    # --- step 4 -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> Outcome:
         """Everything after the last transaction."""
         self.world.credit(self.context.proposer, self.user_lane.tips)
         phase = self.timer_phase()
-        phase.run(self.due_timers())
+        phase.run()
+        self.events.extend(phase.events)
         self.world.credit(self.context.proposer, phase.use.tips)
+        self.run_messages()
         self.count_fires(phase)
-        self.close(phase)
-        return self.outcome(phase)
+        ended = self.keep_calendar()
+        self.keep_supplies(phase, ended)
+        burned = self.close(phase)
+        return self.outcome(phase, burned, len(ended))
 
     def timer_phase(self) -> TimerPhase:
-        return TimerPhase(self.world, self.context.parameters, self.terms, self.prices, self.fairness)
+        return self.timer_phase_class(
+            self.world, self.index, self.parameters, self.terms, self.prices, self.fairness, self.context.explains
+        )
 
-    def due_timers(self) -> list[Timer]:
-        """Timers due now, as the transactions of this block left them (they may cancel or extend one)."""
-        current = (self.world.get(timer.key) for timer in self.index.due(self.context.height))
-        return [timer for timer in current if timer is not None]
+    # --- step 5 -------------------------------------------------------------------------------------------------------
+
+    def run_messages(self) -> None:
+        """Run the messages that were queued before this phase, in order, as far as the lane reaches (SPEC §14)."""
+        end, used = self.world.globals.next_message, 0
+        while self.world.globals.first_message < end:
+            message = mailbox.first(self.world)
+            if used + message.cycles > self.parameters.lane_deferred_cycles:
+                return
+            used += self.run_message(message)
+
+    def run_message(self, message: QueuedMessage) -> int:
+        """Run one message; returns the cycles it used less those reserved for messages that it queued itself."""
+        receiver = mailbox.dequeue(self.world, message)
+        meter = Meter(message.cycles, message.cells)
+        context = HandlerContext(
+            self.world, meter, message.to, message.sender, self.terms, messages_left=MESSAGES_PER_DEFERRED_RUN
+        )
+        body = program(receiver.code, message.handler, message.payload)
+
+        def charged(run: HandlerContext) -> None:
+            run.meter.charge(self.parameters.message_base_cycles)
+            body(run)
+
+        result = run_handler(context, charged)
+        self.events.extend(result.effects.events)
+        self.messages.append(
+            MessageReceipt(
+                to=message.to,
+                sender=message.sender,
+                handler=message.handler,
+                ok=result.ok,
+                error=result.error,
+                cycles=meter.cycles_used,
+                cells=meter.cells_used,
+                effects=result.effects,
+            )
+        )
+        return meter.cycles_used - result.cycles_reserved
+
+    # --- step 6 -------------------------------------------------------------------------------------------------------
 
     def count_fires(self, phase: TimerPhase) -> None:
-        """Count this block's fires for the fairness window."""
+        """Count this block's fires for the fairness window; the FIFO phase has none."""
         counts: dict[Address, int] = {}
         for fire in phase.fires:
             actor = Address(fire.actor)
             counts[actor] = counts.get(actor, 0) + 1
-        if counts:
+        if counts and self.terms.auction:
             self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
 
-    def close(self, phase: TimerPhase) -> None:
-        """The counters and prices of the next block."""
-        p, chain, user, lane = self.context.parameters, self.world.globals, self.user_lane, phase.use
+    def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
+        """Write down what the default agent supplied in this block, and drop supplies that no live timer stands by."""
+        standing = self.index.supplied_rows()
+        touched: set[int] = {self.context.height}
+        for timer in ended:
+            height = self.index.supply_height(timer, phase.bidding.answered)
+            if height is not None and height in standing:
+                standing[height] -= 1
+                touched.add(height)
+        for height in sorted(touched):
+            if standing.get(height, 0) == 0:
+                self.world.put(supply_key(height), None)
+            elif height == self.context.height:
+                self.world.put(supply_key(height), phase.default_max_fee)
+
+    def keep_calendar(self) -> list[Timer]:
+        """Write down the overflow tree's root. Returns the timers that were due and are gone."""
+        changes: list[tuple[Timer | None, Timer | None]] = [
+            (change.before, change.after) for change in self.world.changes_under(TIMER)
+        ]
+        self.world.put(OVERFLOW, self.index.overflow_root_after(changes))
+        ended = (before for before, after in changes if before is not None and after is None)
+        return [timer for timer in ended if timer.trigger_height <= self.context.height]
+
+    def close(self, phase: TimerPhase) -> int:
+        """The counters and prices of the next block; returns what this one burned."""
+        p, chain, user, lane = self.parameters, self.world.globals, self.user_lane, phase.use
         tips = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
         cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells
-        self.world.globals = chain._replace(
-            basefee_cycle=next_basefee(chain.basefee_cycle, cycles, p.block_cycles_target, BASEFEE_SLOPE, p),
-            basefee_cell=next_basefee(chain.basefee_cell, cells, p.block_cells_target, BASEFEE_SLOPE, p),
-            basefee_lane_timer=next_basefee(
+        basefee_cycle = next_basefee(chain.basefee_cycle, cycles, p.block_cycles_target, BASEFEE_SLOPE, p)
+        basefee_lane = basefee_cycle  # until the auction begins, the lane's basefee is an alias
+        if self.terms.auction:
+            basefee_lane = next_basefee(
                 chain.basefee_lane_timer, lane.cycles, p.lane_timer_cycles // 2, p.lane_basefee_slope, p
-            ),
-            p50_tip=median_tip(tips, p.p50_weight),
+            )
+        closed = chain._replace(
+            basefee_cycle=basefee_cycle,
+            basefee_cell=next_basefee(chain.basefee_cell, cells, p.block_cells_target, BASEFEE_SLOPE, p),
+            basefee_lane_timer=basefee_lane,
+            p50_tip=median_tip(tips, p.p50_weight) if self.terms.auction else 0,
             last_block_cycle_usage=cycles,
             burned_user=chain.burned_user + user.burned,
             burned_timer_cycle=chain.burned_timer_cycle + lane.burned_cycle,
             burned_timer_lane=chain.burned_timer_lane + lane.burned_lane,
+            burned_bidding=chain.burned_bidding + phase.bidding.burned,
         )
+        self.world.globals = closed
+        return closed.burned - chain.burned
 
-    def outcome(self, phase: TimerPhase) -> Outcome:
+    def outcome(self, phase: TimerPhase, burned: int, ended: int) -> Outcome:
         """Commit the changes to a child state and gather what the header must say."""
         receipts = BlockReceipts(
             height=self.context.height,
@@ -336,6 +484,8 @@ class Transition:
             transactions=tuple(self.receipts),
             fires=tuple(phase.fires),
             destroyed=tuple(phase.destroyed),
+            queries=tuple(phase.bidding.receipts),
+            messages=tuple(self.messages),
             gc_cycles=phase.use.gc_cycles,
             p50_tip=pack_uint(self.prices.p50_tip),
         )
@@ -351,6 +501,11 @@ class Transition:
             lane_cells=phase.use.cells,
             user_cycles=self.user_lane.cycles,
             user_cells=self.user_lane.cells,
+            burned=burned,
+            tips=self.user_lane.tips + phase.use.tips,
             live_timers=self.world.globals.live_timers,
+            backlog=self.index.pool.live - ended,
             carried=phase.carried,
+            bidding=phase.bidding,
+            events=self.events,
         )

@@ -60,6 +60,11 @@ def address_text(address: bytes) -> str:
     return "0x" + address.hex()
 
 
+def parse_timer_id(text: str) -> bytes:
+    """The id that 64 hex digits name, or empty, which is no timer's, for any other text (SPEC §4: ``NotFound``)."""
+    return bytes.fromhex(text) if len(text) == 2 * HASH_BYTES and HEX_DIGITS.issuperset(text) else b""
+
+
 def parse_address(text: str) -> Address:
     """The address that ``0x…`` names. Raises :class:`ValueError` where the text is not 40 hex digits after ``0x``."""
     digits = text[2:]

@@ -7,6 +7,7 @@ of changes, from which the child state is derived and the scheduler's indexes ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from validator.errors import Rejection
@@ -21,11 +22,12 @@ from validator.records import (
     actor_key,
     decode_record,
     encode_record,
+    long_storage_entry,
+    long_storage_value,
     storage_key,
-    timer_id_key,
+    timer_key,
 )
 from validator.state import View
-from validator.types import TimerId
 
 Record = Any
 
@@ -63,6 +65,14 @@ class World:
         self._journal.append((key, self.get(key)))
         self._current[key] = record
 
+    def is_removed(self, key: bytes) -> bool:
+        """Whether this block removed what stood under a key, or found nothing there; reads nothing from state."""
+        return key in self._current and self._current[key] is None
+
+    def changes_under(self, prefix: bytes) -> list[Change]:
+        """What the block changed so far under keys with this prefix, keys ascending."""
+        return self._changes_of({key for key, _ in self._journal if key[:1] == prefix})
+
     def checkpoint(self) -> int:
         """A mark to which :meth:`revert` can go back."""
         return len(self._journal)
@@ -75,8 +85,10 @@ class World:
 
     def changes(self) -> list[Change]:
         """What the block changed, keys ascending."""
-        changed = sorted({key for key, _ in self._journal})
-        pairs = (Change(key, self._original[key], self._current[key]) for key in changed)
+        return self._changes_of({key for key, _ in self._journal})
+
+    def _changes_of(self, keys: set[bytes]) -> list[Change]:
+        pairs = (Change(key, self._original[key], self._current[key]) for key in sorted(keys))
         return [change for change in pairs if change.before != change.after]
 
     @staticmethod
@@ -128,13 +140,12 @@ class World:
         stored: bytes | None = self.get(state_key)
         if stored is None or state_key[:1] != LONG_STORAGE:
             return stored
-        return stored[4 + int.from_bytes(stored[:4], "big") :]
+        return long_storage_entry(stored)[1]
 
     def storage_set(self, address: bytes, key: str, value: bytes) -> None:
         state_key = storage_key(address, key)
         if state_key[:1] == LONG_STORAGE:
-            raw = key.encode()
-            value = len(raw).to_bytes(4, "big") + raw + value
+            value = long_storage_value(key, value)
         self.put(state_key, value)
 
     def storage_delete(self, address: bytes, key: str) -> None:
@@ -144,30 +155,33 @@ class World:
 
     def timer(self, timer_id: bytes) -> Timer | None:
         """The live timer with this id."""
-        position: bytes | None = self.get(timer_id_key(timer_id))
-        if position is None:
-            return None
-        timer: Timer | None = self.get(b"t" + position)
+        timer: Timer | None = self.get(timer_key(timer_id))
         return timer
 
     def add_timer(self, timer: Timer) -> None:
         """Store a new timer and count it for its actor and the chain."""
         self.put(timer.key, timer)
-        self.put(timer_id_key(timer.timer_id), timer.key[1:])
-        self._count_live(timer, +1)
+        self._count_live(timer.actor, +1)
 
     def update_timer(self, timer: Timer) -> None:
         self.put(timer.key, timer)
 
     def remove_timer(self, timer: Timer) -> None:
-        self.put(timer.key, None)
-        self.put(timer_id_key(TimerId(timer.timer_id)), None)
-        self._count_live(timer, -1)
+        self.remove_timers([timer])
 
-    def _count_live(self, timer: Timer, change: int) -> None:
-        actor = self.actor(timer.actor)
+    def remove_timers(self, timers: Sequence[Timer]) -> None:
+        """Remove timers, and count them off for their actors and the chain."""
+        by_actor: dict[bytes, int] = {}
+        for timer in timers:
+            self.put(timer.key, None)
+            by_actor[timer.actor] = by_actor.get(timer.actor, 0) + 1
+        for actor, number in by_actor.items():
+            self._count_live(actor, -number)
+
+    def _count_live(self, address: bytes, change: int) -> None:
+        actor = self.actor(address)
         assert actor is not None, "a timer's actor exists"
-        self.put_actor(timer.actor, actor._replace(live_timers=actor.live_timers + change))
+        self.put_actor(address, actor._replace(live_timers=actor.live_timers + change))
         chain = self.globals
         self.globals = chain._replace(live_timers=chain.live_timers + change)
 

@@ -60,7 +60,7 @@ from validator.executor import Build, Built, Execute, Job, JobResult, ReadBlocks
 from validator.genesis import Genesis
 from validator.node import NodeConfig
 from validator.transition import Transition
-from validator.types import HEIGHT_LIMIT, Address, Hash, Height, TimerId
+from validator.types import Address, Hash, Height, TimerId
 
 MAX_OBSERVATIONS: Final = 100_000
 """Observations kept for whoever watches; the oldest go first."""
@@ -169,8 +169,8 @@ class ValidatorLoop:
             )
         )
         self._highest_seen = validator.node.height
-        self.tally.pending_timers = validator.executor.index.backlog(HEIGHT_LIMIT)
-        self.tally.backlog = validator.executor.index.backlog(validator.node.height)
+        self.tally.pending_timers = validator.executor.pending_timers
+        self.tally.backlog = validator.executor.index.pool.live
         await self.transport.start()
         self._deliver(Started())
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from cluster.mutants.base import Mutant, RunCounter
+from validator.records import Timer
 from validator.scheduler.lane import Candidate, TimerPhase
 from validator.transition import Transition
 
 
 def _transition(counter: RunCounter) -> type[Transition]:
     class DoubleFirePhase(TimerPhase):
-        def scan(self, ordered: list[Candidate]) -> None:
-            TimerPhase.scan(self, ordered)
-            fired = {fire.timer_id for fire in self.fires}
-            for candidate in ordered:
-                needed = self.max_cost(candidate)
-                if candidate.timer.timer_id in fired and self.world.balance(candidate.timer.fee_payer) >= needed:
-                    counter.ran()
-                    self.world.add_timer(candidate.timer)
-                    self.fire(candidate, needed)
-                    return
+        def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+            TimerPhase.fire(self, timer, candidate, max_cost)
+            if len(self.fires) == 1 and self.world.balance(timer.fee_payer) >= max_cost:
+                counter.ran()
+                self.world.add_timer(timer)
+                TimerPhase.fire(self, timer, candidate, max_cost)
 
     class DoubleFire(Transition):
-        def timer_phase(self) -> TimerPhase:
-            return DoubleFirePhase(self.world, self.context.parameters, self.terms, self.prices, self.fairness)
+        timer_phase_class = DoubleFirePhase
 
     return DoubleFire
 

@@ -7,7 +7,7 @@ the validators as events of virtual time, without HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -26,6 +26,7 @@ from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
 from validator.events import BlockFinal, Effect, Reply, Run
 from validator.executor import Build, Execute
+from validator.joining import SnapshotJoin
 from validator.types import parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
@@ -52,8 +53,10 @@ class Simulation:
         on_sample: Callable[[Sample], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
         scheme: SignatureScheme | None = None,
+        late: Mapping[int, int] | None = None,
         checkpoint: Callable[[], None] | None = None,
     ) -> None:
+        """``late``: validators that begin without state, by a snapshot, each once a height is final."""
         self.scenario = scenario
         self._checkpoint = checkpoint or (lambda: None)
         self.clock = VirtualClock()
@@ -72,11 +75,13 @@ class Simulation:
         self._load_running = True
         self._pending_faults = list(range(len(scenario.faults)))
         self._best_height = 0
+        self._late = dict(late or {})
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
         for machine in self.machines:
-            machine.start()
+            if machine.index not in self._late:
+                machine.start()
         for user in self._users:
             self._schedule_user(user, LOAD_STARTS_MS + user.first_delay_ms)
         self._schedule_sample()
@@ -148,9 +153,21 @@ class Simulation:
             if self._best_height >= fault.at_height:
                 self._pending_faults.remove(number)
                 self.clock.after(0, f"fault {number}", b"", lambda n=number, f=fault: self._kill(n, f))  # type: ignore[misc]
+        for index in [index for index, height in self._late.items() if self._best_height >= height]:
+            del self._late[index]
+            self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._join(machine))  # type: ignore[misc]
         if self._best_height >= self.scenario.stop.height and self._load_running:
             self._load_running = False
             self._notice(f"height {self._best_height}: the load stops, draining")
+
+    def _join(self, machine: Machine) -> None:
+        """Let a machine without state join by a snapshot."""
+        self._notice(f"height {self._best_height}: {machine.name} joins")
+        machine.join(self.snapshot_join(machine))
+
+    def snapshot_join(self, machine: Machine) -> SnapshotJoin:
+        """What makes a machine's empty disk that of a validator."""
+        return SnapshotJoin(machine.disk, machine.index, self._validators, self._genesis.chain_id)
 
     def _kill(self, number: int, fault: KillFault) -> None:
         record = self.record.faults[number]

@@ -41,6 +41,7 @@ from validator.events import (
     TimerName,
 )
 from validator.executor import Build, Execute, Job
+from validator.joining import SnapshotJoin
 from validator.journal import JOURNAL_FILE
 
 SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
@@ -66,6 +67,8 @@ class Machine:
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
     """``None`` while the machine is down."""
+    joining: SnapshotJoin | None = None
+    """While the machine has no state and joins by a snapshot."""
     incarnation: int = 0
     _timers: dict[TimerName, int] = field(default_factory=dict)
     _timer_number: int = 0
@@ -81,22 +84,42 @@ class Machine:
         self.tally.starts += 1
         self.deliver(Started())
 
+    def join(self, joining: SnapshotJoin) -> None:
+        """Begin without state: join by a snapshot, then boot."""
+        self.joining = joining
+        self.deliver(Started())
+
     def crash(self, random: Random) -> None:
         """Stop at once; what was not synced is lost, in part."""
-        assert self.validator is not None
-        self.validator.executor.close()
-        self.validator = None
+        if self.validator is not None:
+            self.validator.executor.close()
+        self.validator = self.joining = None
+        self._end_incarnation()
+        self.disk.crash(random)
+
+    def _end_incarnation(self) -> None:
+        """Nothing that was scheduled so far is delivered any more."""
         self.incarnation += 1
         self._timers.clear()
         self._jobs.clear()
-        self.disk.crash(random)
 
     def deliver(self, event: Event) -> None:
         """Give the node an event now and perform what follows."""
+        if self.joining is not None:
+            self._deliver_to_join(event, self.joining)
+            return
         if self.validator is None:
             return
         for effect in self.validator.node.handle(event):
             self._perform(effect)
+
+    def _deliver_to_join(self, event: Event, joining: SnapshotJoin) -> None:
+        for effect in joining.handle(event):
+            self._perform(effect)
+        if joining.is_done:
+            self.joining = None
+            self._end_incarnation()
+            self.start()
 
     def submit(self, request: int, transactions: tuple[bytes, ...]) -> None:
         """A client's transactions arrive."""

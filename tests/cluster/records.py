@@ -31,12 +31,16 @@ from loadgen.workloads.script import encode_script, schedule
 from validator.block import (
     Block,
     BlockReceipts,
+    Cancelled,
     DestroyedReceipt,
     Effects,
     Event,
+    Extended,
     FireReceipt,
     Header,
+    MessageReceipt,
     Movement,
+    QueryReceipt,
     Scheduled,
     TransactionReceipt,
     header_hash,
@@ -44,8 +48,19 @@ from validator.block import (
     transactions_root,
 )
 from validator.codec import decode, encode, pack_uint, tagged_hash
-from validator.genesis import Genesis, GenesisActor
-from validator.transactions import Action, Call, Transaction, Transfer, address_of, sign, transaction_hash
+from validator.genesis import Genesis, GenesisActor, GenesisAgent, Policy
+from validator.params import Parameters
+from validator.transactions import (
+    Action,
+    Call,
+    Instruction,
+    System,
+    Transaction,
+    Transfer,
+    address_of,
+    sign,
+    transaction_hash,
+)
 from validator.types import Address, address_text
 
 CHAIN_ID = "test-1"
@@ -57,17 +72,26 @@ USER = SigningKey(bytes([7]) * 32)
 USER_ADDRESS = address_of(bytes(USER.verify_key))
 ACTOR = Address(b"\xac" * 20)
 OTHER = Address(b"\xbb" * 20)
+BIDDER = Address(b"\xbd" * 20)
 VALIDATOR_KEYS = tuple(bytes(SigningKey(bytes([i + 1]) * 32).verify_key) for i in range(4))
 TTL = 10_000
 NO_EFFECTS = Effects()
 
 
-def make_genesis() -> Genesis:
+def make_genesis(params: dict[str, Any] | None = None, policy: Policy = Policy.CIP1) -> Genesis:
+    """A rich user, who may give system instructions, an actor, and one with an agent of its own."""
+    agent = GenesisAgent("builtin:fixed", 3 * PRICE, 5)
     return Genesis(
         chain_id=CHAIN_ID,
         validators=VALIDATOR_KEYS,
+        policy=policy,
+        parameters=Parameters.from_names(params or {}),
         accounts={USER_ADDRESS: FUNDS},
-        actors={ACTOR: GenesisActor("builtin:script", USER_ADDRESS, FUNDS)},
+        actors={
+            ACTOR: GenesisActor("builtin:script", USER_ADDRESS, FUNDS),
+            BIDDER: GenesisActor("builtin:script", USER_ADDRESS, FUNDS, agent),
+        },
+        system_deployers=(USER_ADDRESS,),
     )
 
 
@@ -96,6 +120,8 @@ class ChainMaker:
     transactions: list[tuple[bytes, TransactionReceipt]] = field(default_factory=list)
     fires: list[FireReceipt] = field(default_factory=list)
     destroyed: list[DestroyedReceipt] = field(default_factory=list)
+    queries: list[QueryReceipt] = field(default_factory=list)
+    messages: list[MessageReceipt] = field(default_factory=list)
 
     @property
     def height(self) -> int:
@@ -177,6 +203,32 @@ class ChainMaker:
         self.fires.append(receipt)
         return receipt
 
+    def query(self, timer: Scheduled, **changes: Any) -> QueryReceipt:
+        receipt = QueryReceipt(timer.timer_id, timer.actor, "ok", 100, pack_uint(100 * PRICE))
+        receipt = msgspec.structs.replace(receipt, **changes)
+        self.queries.append(receipt)
+        return receipt
+
+    def message(self, effects: Effects = NO_EFFECTS, **changes: Any) -> MessageReceipt:
+        """One that ran, of the actor to itself."""
+        receipt = MessageReceipt(ACTOR, ACTOR, "run", True, "", 3_000, 20, effects)
+        receipt = msgspec.structs.replace(receipt, **changes)
+        self.messages.append(receipt)
+        return receipt
+
+    def instruct(self, instruction: Instruction, *changes: Cancelled | Extended, **more: Any) -> TransactionReceipt:
+        """A system instruction, and the timer changes that its receipt shows."""
+        return self.transact(System(instruction), Effects(timer_changes=changes), **more)
+
+    def bidders(self, blocks_ahead: int) -> Scheduled:
+        """A timer of the actor with an agent, scheduled by a call of that actor."""
+        trigger = self.height + blocks_ahead
+        key = timer_id(BIDDER, trigger, b"", self.sequence)
+        item = Scheduled(key, BIDDER, trigger, self.sequence, self.height + TTL)
+        self.sequence += 1
+        self.transact(Call(BIDDER, "run", b"[]"), Effects(scheduled=(item,)))
+        return item
+
     def destroy(self, timer: Scheduled, reason: str) -> None:
         event = Event("TimerExpired", timer.actor, (("timer_id", timer.timer_id.hex()),))
         self.destroyed.append(DestroyedReceipt(timer.timer_id, reason, event))
@@ -206,7 +258,7 @@ class ChainMaker:
         record = BlockRecord(encode(block), encode(receipts), header.state_root)
         self.parent = header_hash(header)
         self.blocks.append(record)
-        self.transactions, self.fires, self.destroyed = [], [], []
+        self.transactions, self.fires, self.destroyed, self.queries, self.messages = [], [], [], [], []
         return record
 
     def receipts(self) -> BlockReceipts:
@@ -217,8 +269,10 @@ class ChainMaker:
             transactions=tuple(receipt for _, receipt in self.transactions),
             fires=tuple(self.fires),
             destroyed=tuple(self.destroyed),
+            queries=tuple(self.queries),
+            messages=tuple(self.messages),
             gc_cycles=200 * len(self.destroyed),
-            p50_tip=pack_uint(2),
+            p50_tip=pack_uint(2 if self.height > 1 else 0),
         )
 
 

@@ -297,7 +297,7 @@ def test_books_that_do_not_balance_fail() -> None:
     books.ledger.burned += 1
     check = check_run(record, books).check("conservation")
     assert check.verdict is FAIL
-    assert check.detail.startswith("minted 2000000000000000000 is not balances")
+    assert check.detail.startswith("minted 3000000000000000000 is not balances")
 
 
 def test_balances_nobody_was_asked_about_are_inconclusive() -> None:
@@ -521,7 +521,7 @@ def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
         maker.seal()
     asked = questions(maker.genesis, maker.blocks)
     assert len(asked.timers) == MAX_PENDING_ASKED
-    assert len(asked.accounts) == 4 + 2
+    assert len(asked.accounts) == 4 + 3
 
 
 def test_receipts_round_trip() -> None:

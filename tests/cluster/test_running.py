@@ -20,6 +20,7 @@ from cluster.errors import ExitCode
 from cluster.interrupts import SIGNALS
 from cluster.record import RunRecord
 from validator.disk import DiskError
+from validator.genesis import Genesis
 from validator.genesis_block import GenesisError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,12 +77,19 @@ def test_a_run_passes(scenario: Path) -> None:
 @pytest.mark.parametrize("options", [[], ["--out", "out"]])
 @pytest.mark.parametrize("backend", ["live", "sim"])
 def test_a_genesis_that_cannot_be_built_is_bad_input(
-    scenario: Path, capsys: pytest.CaptureFixture[str], backend: str, options: list[str]
+    scenario: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    backend: str,
+    options: list[str],
 ) -> None:
-    write(scenario.parent, {**SCENARIO, "chain": {"params": {"ACTIVATION_HEIGHT": 10}}})
+    def refuse(_genesis: Genesis) -> None:
+        raise GenesisError("no such chain can be")
+
+    monkeypatch.setattr("cluster.chain.genesis_batch", refuse)
     assert main(["run", str(scenario), "--backend", backend, *options]) == ExitCode.BAD_INPUT
     complaint = capsys.readouterr().err
-    assert complaint.startswith(f"stampede: {scenario}: chain: ACTIVATION_HEIGHT: only 0 is supported")
+    assert complaint.startswith(f"stampede: {scenario}: chain: no such chain can be")
     assert complaint.count("\n") == 1
     assert [path.name for path in scenario.parent.iterdir()] == [scenario.name]
 

@@ -81,10 +81,7 @@ WRONG = {
     "parameter of the wrong type": ("name: a\nchain: {params: {SCAN_LIMIT: 1.5}}", "chain.params.SCAN_LIMIT: expected"),
     "parameter out of range": ("name: a\nchain: {params: {SCAN_LIMIT: 0}}", "chain.params.SCAN_LIMIT: 0 is out of"),
     "parameters that do not fit": ("name: a\nchain: {params: {EPOCH_LENGTH: 5000}}", "chain.params.RING_BUFFER_SIZE: "),
-    "genesis that cannot be built": (
-        "name: a\nchain: {params: {ACTIVATION_HEIGHT: 10}}",
-        "chain: ACTIVATION_HEIGHT: only 0 is supported",
-    ),
+    "unknown policy": ("name: a\nchain: {policy: lottery}", "chain.policy: Input should be 'cip1' or 'fifo'"),
     "unknown preset": ("name: a\nchain: {preset: soft}", "chain.preset: Input should be 'hardened'"),
     "unknown workload": ("name: a\nload: {users: [{workload: chess}]}", "load.users[0].workload: unknown workload"),
     "wrong option": (

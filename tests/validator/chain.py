@@ -12,13 +12,13 @@ from nacl.signing import SigningKey
 from cluster.simulation.disk import MemoryDisk
 from validator.block import FireReceipt, TransactionReceipt
 from validator.codec import tagged_hash
-from validator.genesis import Genesis, GenesisActor
+from validator.genesis import Genesis, GenesisActor, GenesisAgent, Policy
 from validator.genesis_block import genesis_batch
 from validator.params import Parameters
-from validator.records import ACCOUNT, TIMER, Account, Globals, Timer, decode_record
+from validator.records import ACCOUNT, TIMER, Account, Globals, Timer, decode_record, supply_key
 from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore, View
-from validator.transactions import Action, Call, Transaction, Transfer, address_of
+from validator.transactions import Action, Call, Instruction, System, Transaction, Transfer, address_of
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import Address, Height
 from validator.world import World
@@ -53,8 +53,11 @@ def make_genesis(
     preset: str | None = None,
     accounts: Mapping[Address, int] | None = None,
     actors: Mapping[Address, int] | None = None,
+    agents: Mapping[Address, GenesisAgent] | None = None,
+    policy: Policy = Policy.CIP1,
+    system_deployers: tuple[Address, ...] = (),
 ) -> Genesis:
-    """Two rich users and two rich actors, unless said otherwise."""
+    """Two rich users and two rich actors, unless said otherwise. ``agents`` are those actors' gas bidding agents."""
     accounts = {ALICE: RICH, BOB: RICH} if accounts is None else accounts
     actors = {ACTOR: RICH, OTHER: RICH} if actors is None else actors
     return Genesis(
@@ -62,7 +65,12 @@ def make_genesis(
         validators=tuple(bytes(key.verify_key) for key in VALIDATOR_KEYS),
         parameters=Parameters.from_names(params or {}, preset),
         accounts=dict(accounts),
-        actors={address: GenesisActor("builtin:script", ALICE, balance) for address, balance in actors.items()},
+        actors={
+            address: GenesisActor("builtin:script", ALICE, balance, (agents or {}).get(address))
+            for address, balance in actors.items()
+        },
+        policy=policy,
+        system_deployers=system_deployers,
     )
 
 
@@ -93,7 +101,7 @@ class Chain:
     def __post_init__(self) -> None:
         store = LogStateStore.open(MemoryDisk())
         self.view: View = store.final.derive(Height(0), genesis_batch(self.genesis))
-        self.index = SchedulerIndex.rebuild(self.view)
+        self.index = SchedulerIndex.rebuild(self.genesis, self.view)
         self.nonces: dict[Address, int] = {}
 
     @property
@@ -106,16 +114,20 @@ class Chain:
 
     def block(self, *transactions: Transaction) -> Outcome:
         """Apply the next block; it counts only where nothing is raised."""
-        context = BlockContext(Height(self.height + 1), PROPOSER, self.parameters)
+        context = BlockContext(Height(self.height + 1), PROPOSER, self.genesis, explains=True)
         prepared = [prepare(transaction, salt) for salt, transaction in enumerate(transactions)]
-        outcome = self.transition(self.view, self.index, context).apply(prepared)
+        try:
+            outcome = self.transition(self.view, self.index, context).apply(prepared)
+        except NotAdmitted:
+            self.index.abandon()
+            raise
         for transaction in transactions:
             self.nonces[transaction.sender] = transaction.nonce + 1
         return self._extend(outcome)
 
     def offer(self, *transactions: Transaction) -> tuple[list[str], Outcome]:
         """Apply the next block with those that are admitted; each one's refusal, empty where there is none."""
-        context = BlockContext(Height(self.height + 1), PROPOSER, self.parameters)
+        context = BlockContext(Height(self.height + 1), PROPOSER, self.genesis, explains=True)
         block = self.transition(self.view, self.index, context)
         block.start()
         refusals = []
@@ -146,6 +158,9 @@ class Chain:
     def call(self, *operations: Any, actor: Address = ACTOR, **fields: Any) -> Transaction:
         return self.transaction(Call(actor, "run", script(*operations)), **fields)
 
+    def system(self, instruction: Instruction, **fields: Any) -> Transaction:
+        return self.transaction(System(instruction), **fields)
+
     def transfer(self, to: Address, value: int, **fields: Any) -> Transaction:
         return self.transaction(Transfer(to), value=value, **fields)
 
@@ -175,7 +190,16 @@ class Chain:
 
     def timers(self) -> list[Timer]:
         """Live timers by ``(trigger_height, seq)``."""
-        return [decode_record(key, value) for key, value in self.view.scan(TIMER)]
+        timers: list[Timer] = [decode_record(key, value) for key, value in self.view.scan(TIMER)]
+        return sorted(timers, key=lambda timer: (timer.trigger_height, timer.sequence))
+
+    def supplied(self, timer: Timer) -> int | None:
+        """The default agent's ``max_fee`` for a timer of an actor without an agent, by what stands in state."""
+        if timer.max_fee_per_cycle is not None or timer.default_max_fee is not None:
+            return timer.default_max_fee
+        first = max(timer.trigger_height, self.parameters.activation_height + 1)
+        stored = self.view.get(supply_key(first)) if first <= self.height else None
+        return None if stored is None else number(stored)
 
     def accounts(self) -> dict[Address, Account]:
         return {Address(key[1:]): decode_record(key, value) for key, value in self.view.scan(ACCOUNT)}

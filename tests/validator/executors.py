@@ -79,7 +79,7 @@ class Author:
     def require_index(self, digest: Hash) -> None:
         """The index, moved to a block, is what a rebuild from that block's state gives."""
         self.executor._move_index(digest)
-        assert self.executor.index.contents() == SchedulerIndex.rebuild(self.view_of(digest)).contents()
+        assert self.executor.index.contents() == SchedulerIndex.rebuild(self.genesis, self.view_of(digest)).contents()
 
 
 def execute(executor: Executor, block: Block) -> str | None:

@@ -1,7 +1,8 @@
 """A fixed chain of blocks whose roots are pinned: ``python -m tests.validator.fixed_chain`` prints them as JSON.
 
-Every kind of transaction, both presets, timers that fire, revert, wait, expire, run dry and are cancelled. The roots
-may change only together with the protocol; then the output of this program replaces ``tests/vectors/fixed_chain.json``.
+Every kind of transaction, both presets, timers that fire, revert, wait, expire, run dry and are cancelled; then the
+same with agents, messages and system instructions, from the phase before activation into the auction. The roots may
+change only together with the protocol; then the output of this program replaces ``tests/vectors/fixed_chain.json``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ from typing import Any, Final
 
 from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, SMALL, Chain, make_genesis, schedule
 from validator.codec import encode
-from validator.transactions import Deploy, Transaction, Transfer, deployed_address
+from validator.genesis import GenesisAgent
+from validator.transactions import (
+    CancelTimer,
+    Deploy,
+    ExtendTimer,
+    Instruction,
+    Transaction,
+    Transfer,
+    UpdateTimerConfig,
+    deployed_address,
+)
 from validator.types import Address
 
 VECTOR: Final = Path(__file__).resolve().parents[1] / "vectors" / "fixed_chain.json"
@@ -20,16 +31,35 @@ BLOCKS: Final = 20
 POOR: Final = Address(b"\xdd" * 20)
 
 
-def build(preset: str | None) -> Chain:
-    """The whole chain under a preset."""
+VARIANTS: Final = ("default", "hardened", "activation")
+ACTIVATION: Final = {
+    "ACTIVATION_HEIGHT": 6,
+    "MIN_BASEFEE": 1_000_000,
+    "GBA_MAX_CYCLES": 2_000,
+    "GBA_BUDGET_CYCLES": 2_200,
+    "GBA_UNPAID_PAUSE": 3,
+    "LANE_DEFERRED_CYCLES": 100_000,
+}
+AGENTS: Final = {
+    OTHER: GenesisAgent("builtin:fixed", 2_000_000, 9),
+    POOR: GenesisAgent("builtin:fixed", 3_000_000, 1),
+}
+
+
+def build(variant: str) -> Chain:
+    """The whole chain."""
     actors = {ACTOR: 10**18, OTHER: 10**18, POOR: 10**9}
-    chain = Chain(make_genesis({**SMALL, "MAX_TTL": 12, "FAIRNESS_WINDOW_BLOCKS": 4}, preset, actors=actors))
+    params: dict[str, Any] = {**SMALL, "MAX_TTL": 12, "FAIRNESS_WINDOW_BLOCKS": 4}
+    genesis = make_genesis(params, "hardened" if variant == "hardened" else None, actors=actors)
+    if variant == "activation":
+        genesis = make_genesis({**params, **ACTIVATION}, actors=actors, agents=AGENTS, system_deployers=(BOB,))
+    chain = Chain(genesis)
     for height in range(1, BLOCKS + 1):
-        chain.block(*transactions(chain, height))
+        chain.block(*transactions(chain, height, variant == "activation"))
     return chain
 
 
-def transactions(chain: Chain, height: int) -> list[Transaction]:
+def transactions(chain: Chain, height: int, all_kinds: bool) -> list[Transaction]:
     """The block's transactions; each sender's nonces follow each other."""
     tip = {"max_priority_fee_per_cycle": height, "max_fee_per_cycle": 10**9}
     calls: list[tuple[Any, ...]] = [
@@ -45,12 +75,41 @@ def transactions(chain: Chain, height: int) -> list[Transaction]:
         calls.append((BOB, chain.call(["set", "x", "y"], actor=POOR, sender=BOB, gas_limit=1_000 + height)))
     if height % 5 == 3:
         calls.append((BOB, chain.call(schedule(1), schedule(2), actor=POOR, sender=BOB)))
+    if all_kinds:
+        calls += [(ALICE, chain.call(*messages(height), gas_limit=500_000)), *instructions(chain, height)]
     taken: list[Transaction] = []
     for sender, transaction in calls:
         nonce = chain.nonces.get(sender, 0) + sum(item.sender == sender for item in taken)
         fields = {name: getattr(transaction, name) for name in Transaction.__slots__}
         taken.append(Transaction(**{**fields, "nonce": nonce}))
     return taken
+
+
+def messages(height: int) -> list[Any]:
+    """Messages that do, schedule, send and fail, more than a block's lane holds."""
+    limits = {"handler": "run", "cycles": 30_000, "cells": 300}
+    least = {"handler": "run", "cycles": 2_000, "cells": 50}
+    inner = ["send", {"to": "0x" + ACTOR.hex(), "payload": [["emit", "Inner", ""]], **least}]
+    payloads: list[list[Any]] = [
+        [["set", "got", str(height)], schedule(1, ["emit", "Told", ""], bid=5)],
+        [inner, ["transfer", {"to": "0x" + POOR.hex(), "amount": height}]],
+        [["fail", ""]] if height % 3 else [["burn", 28_000]],
+    ]
+    return [["send", {"to": "0x" + OTHER.hex(), "payload": payload, **limits}] for payload in payloads]
+
+
+def instructions(chain: Chain, height: int) -> list[tuple[Address, Transaction]]:
+    """One system instruction a block, also such as are refused."""
+    timers = [timer.timer_id for timer in chain.timers()]
+    given: dict[int, Instruction] = {
+        0: UpdateTimerConfig(json.dumps({"LANE_FEE_MULTIPLIER_MILLI": 1_000 + 10 * height, "PRIORITY_FLOOR": 1})),
+        1: CancelTimer(timers[-1] if timers else bytes(32)),
+        2: ExtendTimer(timers[-1] if timers else bytes(32), height + 11),
+        3: UpdateTimerConfig('{"LANE_TIMER_CYCLES": 10}'),
+    }
+    instruction = given[height % 4]
+    sender = ALICE if height % 5 == 0 else BOB
+    return [(sender, chain.system(instruction, sender=sender))]
 
 
 def alices_script(height: int) -> list[Any]:
@@ -89,13 +148,16 @@ def summary(chain: Chain) -> list[dict[str, Any]]:
             "fires": len(outcome.receipts.fires),
             "destroyed": [end.reason for end in outcome.receipts.destroyed],
             "carried": sorted(outcome.carried.values()),
+            "errors": [receipt.error for receipt in outcome.receipts.transactions],
+            "queries": [query.outcome for query in outcome.receipts.queries],
+            "messages": [message.error for message in outcome.receipts.messages],
         }
         for outcome in chain.blocks
     ]
 
 
 def render() -> str:
-    chains = {preset or "default": summary(build(preset)) for preset in (None, "hardened")}
+    chains = {variant: summary(build(variant)) for variant in VARIANTS}
     return json.dumps(chains, indent=1) + "\n"
 
 

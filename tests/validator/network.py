@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
@@ -18,7 +18,6 @@ from validator.assembly import Validator, open_validator
 from validator.block import MAX_BLOCK_BYTES
 from validator.codec import CodecError
 from validator.events import Effect, ReplaceJournal, Reply, Submit
-from validator.genesis import Genesis
 from validator.messages import ConsensusMessage, PeerMessage, decode_message
 from validator.node import NodeConfig
 from validator.transition import Transition
@@ -66,10 +65,7 @@ class Network:
         self.clock = VirtualClock()
         signers = [self.scheme.signer(bytes([i + 1]) * 32) for i in range(self.count)]
         self.validators = ValidatorSet(tuple(signer.public_key for signer in signers), self.scheme)
-        base = make_genesis()
-        self.genesis = Genesis(
-            base.chain_id, self.validators.public_keys, base.parameters, base.accounts, base.actors
-        )  # fmt: skip
+        self.genesis = replace(make_genesis(), validators=self.validators.public_keys)
         self.machines = [self._machine(index, signer) for index, signer in enumerate(signers)]
         self.random = Random(7)
         self._request = 0

@@ -12,7 +12,17 @@ from Crypto.Hash import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validator.block import BlockReceipts, Effects, Header, TransactionReceipt
+from validator.block import (
+    BlockReceipts,
+    DestroyedReceipt,
+    Effects,
+    Event,
+    FireReceipt,
+    Header,
+    MessageReceipt,
+    QueryReceipt,
+    TransactionReceipt,
+)
 from validator.codec import (
     CodecError,
     decode,
@@ -31,13 +41,18 @@ REPEATABLE = settings(max_examples=300, deadline=None, derandomize=True)
 BODY = TransactionBody("c", 1, 2**40, 0, b"\1", b"", b"\2", b"", b"", Call(bytes(20), "h", b"\0\xff"))
 HEADER = Header("c", 5, 6, bytes(32), 1, bytes(32), bytes(32), bytes(32), b"\1", b"\2", b"\3", 4, 5, 6, 7)
 RECEIPT = TransactionReceipt(bytes(32), bytes(20), False, "OutOfCycles", 1, 2, b"\1", b"", Effects())
+FIRE = FireReceipt(bytes(32), bytes(20), 1, 0, bytes(20), True, "", 1, 2, b"\1", b"", b"", Effects())
+END = DestroyedReceipt(bytes(32), "expired", Event("TimerExpired", bytes(20), (("timer_id", "00"),)))
+QUERY = QueryReceipt(bytes(32), bytes(20), "ok", 100, b"\1")
+MESSAGE = MessageReceipt(bytes(20), bytes(20), "run", True, "", 1_000, 2, Effects())
+RECEIPTS = BlockReceipts(1, bytes(20), (RECEIPT,), (FIRE,), (END,), (QUERY,), (MESSAGE,), 0, b"")
 SAMPLES: list[Any] = [
     BODY,
     TransactionBody("c", 0, 0, 2**64 - 1, b"", b"", b"", b"", b"", Transfer(bytes(20))),
     TransactionBody("c", 0, 0, 2**64 - 1, b"", b"", b"", b"", b"", Deploy("builtin:script")),
     SignedTransaction(bytes(32), bytes(64), encode(BODY)),
     HEADER,
-    BlockReceipts(1, bytes(20), (RECEIPT,), (), (), 0, b""),
+    RECEIPTS,
     _Envelope(FinalBlocksResponse((b"body",), (), b"certificate")),
 ]
 KINDS = tuple(type(sample) for sample in SAMPLES)

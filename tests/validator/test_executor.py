@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
-from tests.validator.chain import ALICE, BOB, USERS, make_genesis, schedule
+from tests.validator.chain import ACTOR, ALICE, BOB, USERS, make_genesis, schedule
 from tests.validator.executors import Author, chain_of, execute, wire, with_transactions
 from tests.validator.test_block import changed
 from validator.block import Block, Header, header_hash
@@ -27,7 +28,7 @@ from validator.executor import (
     RecoveryError,
     decode_block,
 )
-from validator.genesis import Genesis
+from validator.genesis import Genesis, GenesisAgent, Policy
 from validator.scheduler.index import SchedulerIndex
 from validator.transactions import Transfer
 from validator.transition import PreparedTransaction, Transition
@@ -216,8 +217,9 @@ def test_a_branch_that_is_final_while_the_index_stands_elsewhere() -> None:
     author.require_index(right.digest)
     author.finalize(left.digest)
     author.require_index(left.digest)
-    author.build(left.digest, wire(1))
-    assert author.executor.index.contents() == SchedulerIndex.rebuild(author.executor.final_view).contents()
+    child = author.build(left.digest, wire(1))
+    for digest in (child.digest, left.digest, child.digest):
+        author.require_index(digest)
 
 
 def test_an_executor_that_does_not_move_its_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +326,7 @@ def require_recovery(disk: MemoryDisk, least: int) -> Executor:
     assert least <= height <= max(least, 0) + 1
     assert executor.archive.height == height
     assert executor.final_view.root == ROOTS[height]
-    assert executor.index.contents() == SchedulerIndex.rebuild(executor.final_view).contents()
+    assert executor.index.contents() == SchedulerIndex.rebuild(executor.genesis, executor.final_view).contents()
     for at in range(1, height + 1):
         assert executor.archive.block(at) == LINE[at - 1].block
     return executor
@@ -386,9 +388,11 @@ OTHERS: list[Callable[[Genesis], Genesis]] = [
     lambda g: make_genesis({"MAX_TTL": 5}),
     lambda g: make_genesis(accounts={ALICE: 1}),
     lambda g: make_genesis(actors={}),
-    lambda g: Genesis("other", g.validators, g.parameters, g.accounts, g.actors),
-    lambda g: Genesis(g.chain_id, g.validators[::-1], g.parameters, g.accounts, g.actors),
-    lambda g: Genesis(g.chain_id, g.validators, g.parameters, g.accounts, g.actors, (ALICE,)),
+    lambda g: make_genesis(agents={ACTOR: GenesisAgent("builtin:fixed", 1, 1)}),
+    lambda g: replace(g, chain_id="other"),
+    lambda g: replace(g, validators=g.validators[::-1]),
+    lambda g: replace(g, system_deployers=(ALICE,)),
+    lambda g: replace(g, policy=Policy.FIFO),
 ]
 
 
@@ -415,9 +419,9 @@ def test_an_archived_block_that_does_not_execute_is_said() -> None:
     """The state was lost, and the code is not the one that made the blocks."""
     disk = MemoryDisk()
     apply_line(disk)
-    disk.remove("state/log")
+    disk.remove("state/log-000001")
     assert Executor(disk, make_genesis()).replayed_blocks == COUNT
-    disk.remove("state/log")
+    disk.remove("state/log-000001")
     with pytest.raises(RecoveryError, match="archived block 1 does not execute: execution gives another state_root"):
         Executor(disk, make_genesis(), Generous)
 

@@ -93,7 +93,7 @@ def test_zeros_where_the_last_record_was_to_be_are_a_torn_tail() -> None:
 def receipts(height: int) -> BlockReceipts:
     digest = tagged_hash(b"t", bytes([height]))
     receipt = TransactionReceipt(digest, bytes(20), True, "", 1, 2, b"", b"", Effects())
-    return BlockReceipts(height, bytes(20), (receipt,) * (height % 3), (), (), 0, b"")
+    return BlockReceipts(height, bytes(20), (receipt,) * (height % 3), (), (), (), (), 0, b"")
 
 
 def archived(height: int) -> ArchivedBlock:

@@ -10,10 +10,10 @@ import pytest
 from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, RICH, Chain, make_genesis
 from validator.block import header_hash
 from validator.codec import pack_uint
-from validator.genesis import Genesis, GenesisActor
+from validator.genesis import Genesis, GenesisActor, GenesisAgent, Policy
 from validator.genesis_block import GenesisError, genesis_batch, genesis_header
 from validator.params import GOVERNED, Parameters
-from validator.records import GLOBALS, Account, Actor, Globals, decode_record
+from validator.records import GLOBALS, Account, Actor, BiddingAgent, Globals, decode_record
 from validator.types import SYSTEM_PARAMETERS_ADDRESS, Address
 
 
@@ -26,7 +26,7 @@ def test_the_state_of_height_zero() -> None:
         b"a" + BOB: Account(0, 0),
         b"a" + ACTOR: Account(7, 0),
         b"c" + ACTOR: Actor("builtin:script", ALICE),
-        GLOBALS: Globals(0, 77, 77, 77, 0, 0, 0, 12, 0, 0, 0),
+        GLOBALS: Globals(0, 0, 0, 77, 77, 77, 0, 0, 0, 12, 0, 0, 0, 0),
     }
     assert list(batch) == sorted(batch)
 
@@ -62,6 +62,10 @@ def test_everything_of_a_genesis_is_in_its_hash() -> None:
         replace(base, actors={}),
         replace(base, actors={**base.actors, OTHER: GenesisActor("builtin:script", BOB, RICH)}),
         replace(base, system_deployers=(ALICE,)),
+        replace(base, policy=Policy.FIFO),
+        make_genesis(agents={ACTOR: GenesisAgent("builtin:fixed", 5, 6)}),
+        make_genesis(agents={ACTOR: GenesisAgent("builtin:fixed", 6, 5)}),
+        make_genesis(agents={OTHER: GenesisAgent("builtin:fixed", 5, 6)}),
         *[
             make_genesis({name: value})
             for name, value in (("DEFAULT_TIP_CAP", 3), ("SCAN_LIMIT", 9), ("TIE_BREAK", "aged"))
@@ -80,7 +84,6 @@ def test_the_order_in_which_a_genesis_was_filled_does_not_matter() -> None:
 
 SYSTEM = Address(bytes(19) + b"\x0f")
 WRONG: list[tuple[str, Genesis]] = [
-    ("ACTIVATION_HEIGHT", make_genesis({"ACTIVATION_HEIGHT": 1})),
     ("validators", replace(make_genesis(), validators=())),
     ("validators", replace(make_genesis(), validators=(b"k", b"k"))),
     ("as account and as actor", make_genesis(accounts={ACTOR: 1})),
@@ -100,3 +103,9 @@ def test_what_cannot_be_a_genesis(reason: str, genesis: Genesis) -> None:
 
 def test_the_first_address_that_is_not_reserved() -> None:
     genesis_batch(make_genesis(accounts={Address(bytes(19) + b"\x10"): 2**128 - 1}))
+
+
+def test_an_actors_agent_stands_in_its_record() -> None:
+    batch = genesis_batch(make_genesis(agents={OTHER: GenesisAgent("builtin:fixed", 2**95, 7)}))
+    agents = {at: decode_record(b"c" + at, batch[b"c" + at] or b"").agent for at in (ACTOR, OTHER)}
+    assert agents == {ACTOR: None, OTHER: BiddingAgent("builtin:fixed", 2**95, 7)}

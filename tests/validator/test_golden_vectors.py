@@ -111,9 +111,9 @@ def plain_receipts() -> tuple[list[Any], bytes]:
     """The receipts as plain data, and their root."""
     effects: list[Any] = [[], [], [], []]
     receipt = [pinned("transaction_hash"), pinned("sender"), True, "", 2_000, 36, uint(1), uint(0), effects, b""]
-    plain = [3, b"\x03" * 20, [receipt], [], [], 0, uint(0)]
-    summary = [3, b"\x03" * 20, 0, uint(0), 1, 0, 0]
-    return plain, root("receipts", [tagged("receipt", packed(item)) for item in (summary, receipt)])
+    plain = [3, b"\x03" * 20, [receipt], [], [], [], [], 0, uint(0)]
+    summary = [3, b"\x03" * 20, 0, uint(0), 1, 0, 0, 0, 0]
+    return plain, root("receipts", [packed(item) for item in (summary, receipt)])
 
 
 def test_receipts_header_and_block_from_the_page_alone() -> None:

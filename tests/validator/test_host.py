@@ -21,7 +21,7 @@ TX = 1_000
 
 def context(cycles: int = 10**6, cells: int = 10**6, actor: bytes = ACTOR) -> HandlerContext:
     chain = Chain()
-    terms = SchedulingTerms(1, 10**6, 0, chain.parameters)
+    terms = SchedulingTerms(1, 10**6, 0, chain.parameters, auction=True)
     return HandlerContext(World(chain.view), Meter(cycles, cells), actor, ALICE, terms, Allowance(ALICE, 0))
 
 

@@ -24,7 +24,10 @@ from tests.validator.chain import (
     number,
     schedule,
 )
+from validator.records import height_in
 from validator.scheduler.lane import TimerPhase
+from validator.scheduler.rows import timer_id_of_row
+from validator.transactions import UpdateTimerConfig
 from validator.transition import Outcome, Transition
 from validator.types import Address
 
@@ -114,17 +117,11 @@ def test_a_priced_out_timer_is_carried_below_basefee() -> None:
     assert fired(chain.block()) == [(3, 2)], "carried: the trigger height and the number stay"
 
 
-class LowerCap(Transition):
-    """As if a system instruction had lowered the cap after block 1."""
-
-    def timer_phase(self) -> TimerPhase:
-        lowered = replace(self.context.parameters, max_cycles_per_fire_auction_phase=4_000)
-        return TimerPhase(self.world, lowered, self.terms, self.prices, self.fairness)
-
-
 def test_a_limit_above_the_cap_is_carried_and_an_open_one_follows_the_cap() -> None:
-    chain = Chain(make_genesis(SMALL), LowerCap)
-    chain.run(schedule(1, gas_limit=4_001), schedule(1, gas_limit=4_000), schedule(1, ["burn", 3_001]))
+    chain = Chain(make_genesis(SMALL, system_deployers=(BOB,)))
+    timers = [schedule(1, gas_limit=4_001), schedule(1, gas_limit=4_000), schedule(1, ["burn", 3_001])]
+    lower = UpdateTimerConfig('{"MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 4000}')
+    chain.block(chain.call(*timers), chain.system(lower, sender=BOB))
     outcome = chain.block()
     assert carried(outcome) == ["over_cap"]
     errors = {fire.sequence: (fire.error, fire.cycles) for fire in outcome.receipts.fires}
@@ -253,14 +250,15 @@ def test_a_sibling_cancelled_by_an_earlier_fire_is_passed_over() -> None:
     assert (carried(outcome), chain.timers()) == ([], [])
 
 
+class _ExplainsEveryRow(TimerPhase):
+    def explain(self) -> dict[bytes, str]:
+        fires = {fire.timer_id for fire in self.fires}
+        rows = (timer_id_of_row(row) for row in self.index.pool.living())
+        return {timer_id: "lane_full" for timer_id in rows if timer_id not in fires}
+
+
 class ShowsTheCancelledAsCarried(Transition):
-    def timer_phase(self) -> TimerPhase:
-        return _WithoutStepSeven(self.world, self.context.parameters, self.terms, self.prices, self.fairness)
-
-
-class _WithoutStepSeven(TimerPhase):
-    def carry_over(self) -> None:
-        pass
+    timer_phase_class = _ExplainsEveryRow
 
 
 @pytest.mark.parametrize(("kind", "shown"), [(Transition, []), (ShowsTheCancelledAsCarried, ["lane_full"])])
@@ -314,9 +312,21 @@ def test_a_carried_timer_writes_nothing() -> None:
     priced = {"max_fee_per_cycle": ANY, "max_priority_fee_per_cycle": 0}
     chain.run(*[schedule(1, gas_limit=1_000, **priced) for _ in range(3)])
     outcome = chain.block()
-    written = [change.key[:1] for change in outcome.changes if change.after is not None]
-    assert b"t" not in written
-    assert b"i" not in written
+    changed = [change.key for change in outcome.changes if change.key[:1] == b"t"]
+    assert changed == [b"t" + outcome.receipts.fires[0].timer_id]
+    assert len(carried(outcome)) == 2
+
+
+def test_a_timer_that_the_default_prices_is_not_written_either() -> None:
+    """What was supplied stands once for all timers that it was supplied to, for as long as one of them is live."""
+    chain = small_chain(TIE_BREAK="aged", SCAN_LIMIT=1)
+    chain.run(*[schedule(1, gas_limit=1_000) for _ in range(3)])
+    for left in (2, 1, 0):
+        outcome = chain.block()
+        changed = [change.key for change in outcome.changes if change.key[:1] == b"t"]
+        assert changed == [b"t" + outcome.receipts.fires[0].timer_id]
+        assert len(carried(outcome)) == left
+        assert [height_in(key) for key, _ in chain.view.scan(b"p")] == ([2] if left else [])
 
 
 def test_a_reverted_fire_is_paid_counted_and_not_retried() -> None:
@@ -331,7 +341,7 @@ def test_a_reverted_fire_is_paid_counted_and_not_retried() -> None:
     assert fee(fire) == 1_400 * (prices.basefee_cycle + prices.lane_price) + 2 * prices.basefee_cell
     assert chain.balance(ACTOR) == before - fee(fire)
     assert chain.timers() == []
-    assert chain.index.recent_fires() == {ACTOR: 1}
+    assert chain.index.fires.by_actor == {ACTOR: 1}
 
 
 def test_a_fire_that_runs_out_pays_its_whole_limit() -> None:
@@ -359,7 +369,7 @@ def test_a_sender_pays_as_far_as_its_allowance_says() -> None:
     (fire,) = outcome.receipts.fires
     assert fire.fee_payer == ALICE
     assert (chain.balance(ALICE), chain.balance(ACTOR)) == (before[0] - fee(fire), before[1])
-    assert chain.index.recent_fires() == {ACTOR: 1}, "a fire counts for the actor, whoever pays"
+    assert chain.index.fires.by_actor == {ACTOR: 1}, "a fire counts for the actor, whoever pays"
 
 
 def test_a_cap_below_the_cost_destroys_though_the_payer_is_rich() -> None:
@@ -383,12 +393,13 @@ def test_nobody_else_and_nobody_outside_a_transaction_can_be_made_to_pay() -> No
 def test_the_default_max_fee_is_that_of_the_first_block_that_needed_it() -> None:
     chain = small_chain(TIE_BREAK="aged", SCAN_LIMIT=1, LANE_BASEFEE_SLOPE=1)
     chain.run(*[schedule(1, gas_limit=1_000) for _ in range(3)], schedule(3, gas_limit=1_000))
-    assert [timer.default_max_fee for timer in chain.timers()] == [None] * 4
+    assert [chain.supplied(timer) for timer in chain.timers()] == [None] * 4
     first = chain.block().prices.lane_price
-    assert [timer.default_max_fee for timer in chain.timers()] == [2 * first] * 2 + [None]
+    assert [chain.supplied(timer) for timer in chain.timers()] == [2 * first] * 2 + [None]
     second = chain.block().prices.lane_price
     assert second != first
-    assert [timer.default_max_fee for timer in chain.timers()] == [2 * first, None]
+    assert [chain.supplied(timer) for timer in chain.timers()] == [2 * first, None]
+    assert [timer.default_max_fee for timer in chain.timers()] == [None] * 2, "no timer's record was written"
 
 
 def test_tips_go_to_the_proposer_and_the_rest_is_burned() -> None:
@@ -428,9 +439,9 @@ def test_fires_leave_the_window_and_its_records_go_with_them() -> None:
     chain = Chain(make_genesis({"FAIRNESS_WINDOW_BLOCKS": 2}))
     chain.run(schedule(1), schedule(1))
     chain.block()
-    assert chain.index.recent_fires() == {ACTOR: 2}
+    assert chain.index.fires.by_actor == {ACTOR: 2}
     chain.empty(2)
-    assert chain.index.recent_fires() == {ACTOR: 2}
+    assert chain.index.fires.by_actor == {ACTOR: 2}
     chain.block()
-    assert chain.index.recent_fires() == {}
+    assert chain.index.fires.by_actor == {}
     assert list(chain.view.scan(b"f")) == []

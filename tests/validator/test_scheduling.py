@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from Crypto.Hash import keccak
 
-from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, Chain, make_genesis
+from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, Chain, make_genesis, schedule
 from validator.errors import Rejection
 from validator.records import Timer
 from validator.scheduler import scheduling
@@ -35,10 +35,10 @@ GOOD = ScheduleRequest(height=H + 1, payload=b"x")
 class Scene:
     """A world with the actors' timers in it, and the terms of a block."""
 
-    def __init__(self, live: int = 0, allowance: int | None = 10) -> None:
+    def __init__(self, live: int = 0, allowance: int | None = 10, auction: bool = True) -> None:
         chain = Chain(make_genesis(PARAMETERS))
         self.world = World(chain.view)
-        self.terms = SchedulingTerms(H, PRICE, P50, chain.parameters)
+        self.terms = SchedulingTerms(H, PRICE, P50, chain.parameters, auction)
         self.allowance = None if allowance is None else Allowance(ALICE, allowance)
         for _ in range(live):
             self.schedule()
@@ -262,3 +262,32 @@ def test_an_extension_goes_upward_is_clamped_and_cannot_come_too_late() -> None:
     assert extend(scene, 2**100, height=H + 6, timer=timer).expires_at == H + 6 + TTL
     with pytest.raises(Rejection, match="TimerExpiryInvalid"):
         extend(scene, 2**100, height=H + 6, timer=timer)
+
+
+# --- before activation ------------------------------------------------------------------------------------------------
+
+
+def test_before_activation_bids_and_prices_are_not_looked_at() -> None:
+    assert Scene(auction=False).refusal(bid_given=True) == ""
+    assert Scene(auction=False).refusal(max_fee_per_cycle=PRICE - 1) == ""
+    timer = Scene(auction=False).schedule(max_fee_per_cycle=PRICE + 5, max_priority_fee_per_cycle=6)
+    assert timer.max_priority_fee_per_cycle == 6, "nothing is clamped"
+    for name in FEE_FIELDS:
+        assert Scene(auction=False).refusal(**{name: 2**96}) == "TimerFeeOutOfRange"
+
+
+def test_each_phase_has_its_own_cap() -> None:
+    caps = {True: CAP, False: 550_000}
+    for auction, cap in caps.items():
+        assert Scene(auction=auction).refusal(gas_limit=cap) == ""
+        assert Scene(auction=auction).refusal(gas_limit=cap + 1) == "TimerGasLimitTooHigh"
+
+
+def test_an_ignored_bid_is_reported_even_where_a_later_check_refuses_and_goes_with_a_revert() -> None:
+    chain = Chain(make_genesis({"ACTIVATION_HEIGHT": 3}))
+    events = chain.run(["try", schedule(0, bid=1)], schedule(9, bid=7)).effects.events
+    assert [event.name for event in events] == ["TimerBidIgnored", "ScriptCaught", "TimerBidIgnored"]
+    assert events[0].fields == ()
+    assert chain.run(schedule(9, bid=7), ["fail", ""]).effects.events == ()
+    chain.empty(1)
+    assert chain.run(schedule(9, bid=7)).error == "TimerArgDeprecated"

@@ -102,6 +102,16 @@ def test_save_as_costs_a_set_and_saved_reads_it_back() -> None:
     assert chain.run(["cancel", {"saved": "kéy"}]).error == "NotFound"
 
 
+@pytest.mark.parametrize("text", ["", "00", "xyz0", "0x" + "00" * 32, "00" * 31, "00" * 33, "é" * 64, "00" * 32])
+def test_whatever_names_no_timer_is_not_found(text: str) -> None:
+    chain = Chain()
+    for operation in (["cancel", {"id": text}], ["extend", {"id": text, "expires_at": 9}]):
+        receipt = chain.run(operation)
+        assert (receipt.error, receipt.cycles) == ("NotFound", 1_000 + 500)
+    receipt = chain.run(["set", "k", text], ["cancel", {"saved": "k"}])
+    assert (receipt.error, receipt.cycles) == ("NotFound", 1_000 + 200 + 10 + 500)
+
+
 def test_a_schedule_that_is_refused_saves_nothing() -> None:
     chain = Chain()
     assert chain.run(["try", schedule(0, save_as="k")]).ok

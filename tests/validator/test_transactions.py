@@ -17,10 +17,14 @@ from validator.transactions import (
     MAX_TRANSACTION_BYTES,
     SIGNING_DOMAIN,
     Call,
+    CancelTimer,
     Deploy,
+    ExtendTimer,
+    System,
     Transaction,
     TransactionError,
     Transfer,
+    UpdateTimerConfig,
     address_of,
     deployed_address,
     parse,
@@ -31,6 +35,7 @@ from validator.types import Address
 
 KEY = KEYS[0]
 TO = bytes(range(20))
+ID = bytes(range(32))
 
 PRICES = st.integers(0, 2**96 - 1)
 AMOUNTS = st.integers(0, 2**128 - 1)
@@ -40,6 +45,14 @@ ACTIONS = st.one_of(
     st.builds(Transfer, st.binary(min_size=20, max_size=20)),
     st.just(Deploy("builtin:script")),
     st.builds(Call, st.binary(min_size=20, max_size=20), NAMES, st.binary(max_size=80)),
+    st.builds(
+        System,
+        st.one_of(
+            st.builds(CancelTimer, st.binary(min_size=32, max_size=32)),
+            st.builds(UpdateTimerConfig, st.text(max_size=80)),
+            st.builds(ExtendTimer, st.binary(min_size=32, max_size=32), U64),
+        ),
+    ),
 )
 TRANSACTIONS = st.builds(
     Transaction, st.just(ALICE), U64, U64, U64, PRICES, PRICES, PRICES, ACTIONS, AMOUNTS, AMOUNTS
@@ -67,7 +80,9 @@ def test_a_deployed_address_follows_from_sender_and_nonce() -> None:
     assert deployed_address(ALICE, 259) != expected
 
 
-@pytest.mark.parametrize("action", [Transfer(TO), Deploy("builtin:script"), Call(TO, "h", b"x")])
+@pytest.mark.parametrize(
+    "action", [Transfer(TO), Deploy("builtin:script"), Call(TO, "h", b"x"), System(ExtendTimer(ID, 9))]
+)
 def test_every_flipped_bit_is_refused(action: Any) -> None:
     wire = sign(KEY, CHAIN_ID, replace(SAMPLE, action=action))
     for place in range(len(wire)):
@@ -123,6 +138,14 @@ WELL_SIGNED_BUT_WRONG = [
     ("handler", {"action": ["call", TO, "", b""]}),
     ("handler", {"action": ["call", TO, "é" * 129, b""]}),
     ("code", {"action": ["deploy", "builtin:nothing"]}),
+    ("malformed", {"action": ["system", [47, ID]]}),
+    ("malformed", {"action": ["system", [48]]}),
+    ("malformed", {"action": ["system", [48, ID, 9]]}),
+    ("malformed", {"action": ["system", [49, b"{}"]]}),
+    ("malformed", {"action": ["system", [50, ID, "9"]]}),
+    ("timer_id: 31 bytes", {"action": ["system", [48, ID[1:]]]}),
+    ("timer_id: 33 bytes", {"action": ["system", [50, ID + b"x", 9]]}),
+    ("new_expires_at: -1 is out of range", {"action": ["system", [50, ID, -1]]}),
     ("chain", {"chain_id": "other"}),
 ]
 

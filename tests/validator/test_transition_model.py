@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +25,9 @@ from validator.block import Event
 from validator.errors import Rejection
 from validator.host import RunResult
 from validator.meter import Meter
-from validator.records import STORAGE, Timer, account_key
+from validator.records import STORAGE, Fires, Timer, account_key
 from validator.scheduler.lane import Candidate, TimerPhase
+from validator.scheduler.rows import OPEN_MAX, timer_id_of_row
 from validator.transactions import Call, Transaction, Transfer
 from validator.transition import Outcome, PreparedTransaction, Transition
 from validator.types import Address, address_text
@@ -227,7 +231,7 @@ def compare_state(chain: Chain, model: NaiveChain) -> None:
     require_equal("nonces", nonces, {at: nonce for at, nonce in books.nonces.items() if nonce})
     stored = {(key[1:21], key[21:].decode()): value.decode() for key, value in chain.view.scan(STORAGE)}
     require_equal("storage", {key: value for key, value in stored.items() if key[0] in ACTORS}, books.storage)
-    timers = sorted((in_models_words(timer) for timer in chain.timers()), key=lambda timer: timer[3])
+    timers = sorted((in_models_words(chain, timer) for timer in chain.timers()), key=lambda timer: timer[3])
     expected = sorted((tuple(vars(timer).values()) for timer in books.timers), key=lambda timer: timer[3])
     require_equal("timers", timers, expected)
     prices = (state.basefee_cycle, state.basefee_cell, state.basefee_lane_timer, state.p50_tip)
@@ -237,8 +241,8 @@ def compare_state(chain: Chain, model: NaiveChain) -> None:
     require_equal("live timers", state.live_timers, len(timers))
 
 
-def in_models_words(timer: Timer) -> tuple[Any, ...]:
-    fees = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap, timer.default_max_fee)
+def in_models_words(chain: Chain, timer: Timer) -> tuple[Any, ...]:
+    fees = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap, chain.supplied(timer))
     when = (timer.trigger_height, timer.sequence, json.loads(timer.payload), timer.fee_payer)
     return (timer.timer_id.hex(), timer.actor, *when, timer.gas_limit, timer.expires_at, *fees)
 
@@ -279,98 +283,103 @@ def test_random_chains_reach_what_they_are_for() -> None:
 # --- planted faults -------------------------------------------------------------------------------------------------
 
 
-class LaneFaults(Transition):
-    """A transition whose timer phase is broken in one place."""
-
-    phase: type[TimerPhase]
-
-    def timer_phase(self) -> TimerPhase:
-        return self.phase(self.world, self.context.parameters, self.terms, self.prices, self.fairness)
-
-
 class FiresExpired(TimerPhase):
-    def expire(self, due: list[Timer]) -> list[Timer]:
-        return [timer for timer in due if self.terms.height <= timer.expires_at + 1 or not super().expire([timer])]
+    """A block too long."""
+
+    def expire(self) -> None:
+        terms, self.terms = self.terms, replace(self.terms, height=self.terms.height - 1)
+        super().expire()
+        self.terms = terms
+
+    def _kernel_prices(self) -> Any:
+        prices = super()._kernel_prices()
+        prices["height"] -= np.uint64(1)
+        return prices
 
 
 class SpendsTheWholeGcBudget(TimerPhase):
-    def expire(self, due: list[Timer]) -> list[Timer]:
+    def expire(self) -> None:
         kept, self.parameters = self.parameters, replace(self.parameters, timer_gc_cycles=2 * 10**6)
-        alive = super().expire(due)
+        super().expire()
         self.parameters = kept
-        return alive
 
 
 class RaisesItsOwnDefault(TimerPhase):
-    def price(self, timer: Timer) -> tuple[Timer, int, int]:
-        return super().price(timer._replace(default_max_fee=None))
-
-
-class ForgetsItsDefault(TimerPhase):
-    def price(self, timer: Timer) -> tuple[Timer, int, int]:
-        priced = super().price(timer)
-        self.world.update_timer(timer)
-        return priced
+    def supply(self) -> None:
+        super().supply()
+        for row in self.index.pool.rows[: self.index.pool.count]:
+            if int(row["flags"]) & OPEN_MAX:
+                row["max_low"] = self.default_max_fee
 
 
 class LetsAllThrough(TimerPhase):
-    def gate(self, priced: list[tuple[Timer, int, int]]) -> list[Candidate]:
-        return super().gate([(timer, max(max_fee, self.prices.lane_price), tip) for timer, max_fee, tip in priced])
+    def best_first(self) -> Iterator[Candidate]:
+        yield from super().best_first()
+        for row in self.index.pool.living():
+            timer = self.world.timer(timer_id_of_row(row))
+            if timer is not None and self.price(timer)[0] < self.prices.lane_price:
+                yield Candidate(timer.timer_id, self._gas_limit(timer), 0)
 
 
 class TakesTheWholePriority(TimerPhase):
-    def gate(self, priced: list[tuple[Timer, int, int]]) -> list[Candidate]:
-        tips = {timer.timer_id: tip for timer, _, tip in priced}
-        return [candidate._replace(tip=tips[candidate.timer.timer_id]) for candidate in super().gate(priced)]
+    def best_first(self) -> Iterator[Candidate]:
+        for candidate in super().best_first():
+            timer = self.world.timer(candidate.timer_id)
+            yield candidate if timer is None else candidate._replace(tip=self.price(timer)[1])
 
 
 class SortsUpward(TimerPhase):
-    def sort(self, candidates: list[Candidate]) -> list[Candidate]:
-        return super().sort(candidates)[::-1]
+    def best_first(self) -> Iterator[Candidate]:
+        return iter(list(super().best_first())[::-1])
 
 
-class IgnoresTheTieBreak(TimerPhase):
-    def sort(self, candidates: list[Candidate]) -> list[Candidate]:
-        return sorted(candidates, key=lambda c: -c.score)
+class TakesTheOtherTieBreak(TimerPhase):
+    def _kernel_prices(self) -> Any:
+        prices = super()._kernel_prices()
+        prices["by_id"] = 1 - prices["by_id"]
+        return prices
 
 
 class CountsTheDestroyed(TimerPhase):
-    def consider(self, candidate: Candidate) -> bool:
-        super().consider(candidate)
+    def fire_or_destroy(self, candidate: Candidate) -> bool:
+        super().fire_or_destroy(candidate)
         return False
 
 
 class EndsAtTheFirstMisfit(TimerPhase):
     """As the FIFO phase does."""
 
-    def consider(self, candidate: Candidate) -> bool:
-        if "lane_full" in self.carried.values():
-            self.carry(candidate.timer, "lane_full")
-            return False
-        return super().consider(candidate)
+    def scan(self, candidates: Iterable[Candidate]) -> None:
+        lane = self.parameters.lane_timer_cycles
+        super().scan(takewhile(lambda candidate: self.use.cycles + candidate.gas_limit <= lane, candidates))
 
 
 class IgnoresThePayersCap(TimerPhase):
-    def consider(self, candidate: Candidate) -> bool:
-        return super().consider(candidate._replace(timer=candidate.timer._replace(payer_cap=None)))
+    def _timer(self, timer_id: bytes) -> Timer:
+        return super()._timer(timer_id)._replace(payer_cap=None)
 
 
 class KeepsTheCharge(TimerPhase):
-    def settle(self, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
-        return super().settle(candidate, meter, max_cost - 1)
+    def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
+        return super().settle(timer, candidate, meter, max_cost - 1)
 
 
 class BurnsTheTip(TimerPhase):
-    def settle(self, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
-        burned, tip = super().settle(candidate, meter, max_cost)
+    def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
+        burned, tip = super().settle(timer, candidate, meter, max_cost)
         self.use.tips -= tip
         self.use.burned_lane += tip
         return burned + tip, 0
 
 
 class TooLongAWindow(Transition):
-    def _recent_fires(self) -> dict[Address, int]:
-        return self.index.recent_fires()
+    def _drop_old_fires(self) -> list[Fires]:
+        return []
+
+
+class ForgetsWhatItSupplied(Transition):
+    def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
+        pass
 
 
 class MissesTheRefund(Transition):
@@ -398,28 +407,28 @@ class AdmitsBeyondTheLane(Transition):
 
 
 class MedianOfAll(Transition):
-    def close(self, phase: TimerPhase) -> None:
-        super().close(phase)
+    def close(self, phase: TimerPhase) -> int:
+        burned = super().close(phase)
         tips = sorted(number(fire.tip_per_cycle) for fire in phase.fires)
         self.world.globals = self.world.globals._replace(p50_tip=tips[len(tips) // 2] if tips else 0)
+        return burned
 
 
 LANE_FAULTS = (
     FiresExpired,
     SpendsTheWholeGcBudget,
     RaisesItsOwnDefault,
-    ForgetsItsDefault,
     LetsAllThrough,
     TakesTheWholePriority,
     SortsUpward,
-    IgnoresTheTieBreak,
+    TakesTheOtherTieBreak,
     CountsTheDestroyed,
     EndsAtTheFirstMisfit,
     IgnoresThePayersCap,
     KeepsTheCharge,
     BurnsTheTip,
 )
-BLOCK_FAULTS = (TooLongAWindow, MissesTheRefund, KeepsTheNonce, AdmitsBeyondTheLane, MedianOfAll)
+BLOCK_FAULTS = (TooLongAWindow, ForgetsWhatItSupplied, MissesTheRefund, KeepsTheNonce, AdmitsBeyondTheLane, MedianOfAll)
 
 
 def is_caught(kind: type[Transition]) -> bool:
@@ -433,7 +442,7 @@ def is_caught(kind: type[Transition]) -> bool:
 
 @pytest.mark.parametrize("fault", LANE_FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_in_the_timer_phase_is_caught(fault: type[TimerPhase]) -> None:
-    assert is_caught(type(fault.__name__, (LaneFaults,), {"phase": fault}))
+    assert is_caught(type(fault.__name__, (Transition,), {"timer_phase_class": fault}))
 
 
 @pytest.mark.parametrize("fault", BLOCK_FAULTS, ids=lambda fault: fault.__name__)

@@ -65,7 +65,7 @@ def header(transactions_root: bytes, receipts_root_: bytes) -> Header:
 
 def receipts(digest: Hash, sender: Address) -> BlockReceipts:
     receipt = TransactionReceipt(digest, sender, True, "", 2_000, 36, b"\x01", b"", Effects())
-    return BlockReceipts(3, b"\x03" * 20, (receipt,), (), (), 0, b"")
+    return BlockReceipts(3, b"\x03" * 20, (receipt,), (), (), (), (), 0, b"")
 
 
 def vectors() -> dict[str, Any]:

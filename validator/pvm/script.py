@@ -1,8 +1,7 @@
 """``builtin:script``: an actor whose every handler performs the list of operations in its payload (SPEC §2).
 
 It costs exactly what its host calls cost. The payload is checked whole before the first operation: :func:`parse` turns
-it into a list of typed operations or raises ``BadScript``; :func:`run` then performs them in order. ``send`` is not
-among the operations yet; it comes with mailboxes.
+it into a list of typed operations or raises ``BadScript``; :func:`run` then performs them in order.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from typing import Any, Final
 from validator.errors import BadScript, Rejection, ScriptFailed
 from validator.host import HandlerContext
 from validator.pvm import script_json
-from validator.scheduler.scheduling import DEFAULT_HANDLER, TIERS, ScheduleRequest
-from validator.types import HEX_DIGITS, Address, parse_address
+from validator.records import DEFAULT_HANDLER
+from validator.scheduler.scheduling import TIERS, ScheduleRequest
+from validator.types import HEX_DIGITS, Address, parse_address, parse_timer_id
 
 Operation = Callable[[HandlerContext], None]
 
@@ -91,6 +91,13 @@ def _transfer(arguments: Any) -> Operation:
     given = _Arguments(arguments)
     to, amount = given.address("to"), given.natural("amount")
     return lambda context: context.transfer(to, amount)
+
+
+def _send(arguments: Any) -> Operation:
+    given = _Arguments(arguments)
+    to, handler, payload = given.address("to"), _text(given.required("handler")), _payload(given.required("payload"))
+    cycles, cells = given.optional_integer("cycles"), given.optional_integer("cells")
+    return lambda context: context.send(to, handler, payload, cycles, cells)
 
 
 def _try(item: Any) -> Operation:
@@ -177,7 +184,7 @@ def _timer_reference(given: _Arguments) -> _TimerReference:
         raise BadScript
     if timer_id is None:
         return _TimerReference(None, saved)
-    return _TimerReference(_hex(timer_id), None)
+    return _TimerReference(parse_timer_id(timer_id), None)
 
 
 def _payload(value: Any) -> bytes:
@@ -266,6 +273,7 @@ _OPERATIONS: Final[dict[str, tuple[int, Callable[..., Operation] | None]]] = {
     "emit": (2, _emit),
     "fail": (1, _fail),
     "transfer": (1, _transfer),
+    "send": (1, _send),
     "try": (1, _try),
     "schedule": (1, _schedule),
     "cancel": (1, _cancel),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from validator.records import Fires
 from validator.types import Address
 
 
@@ -16,14 +17,49 @@ class FairnessWeights(NamedTuple):
     divisor: int
     """``D = max(2, M2)``, twice the median of the non-zero ``r``."""
 
-    @staticmethod
-    def over(recent: Mapping[Address, int]) -> FairnessWeights:
-        ascending = sorted(recent.values())
-        count = len(ascending)
-        twice_median = ascending[(count - 1) // 2] + ascending[count // 2] if count else 0
-        return FairnessWeights(recent, max(2, twice_median))
-
     def weight(self, actor: Address) -> int:
-        """``2 * D - min(2 * r, D)``: twice the divisor for an actor that has not fired, the divisor from the median
-        on."""
+        """``2 * D - min(2 * r, D)``: from twice the divisor without fires down to the divisor at the median."""
         return 2 * self.divisor - min(2 * self.recent.get(actor, 0), self.divisor)
+
+
+class FireCounts:
+    """Fires by actor over the recorded blocks, and how many actors have each count, so that medians are cheap."""
+
+    def __init__(self) -> None:
+        self.by_actor: dict[Address, int] = {}
+        """Actors without fires are absent."""
+        self._actors_with: dict[int, int] = {}
+
+    def count(self, fires: Fires, sign: int) -> None:
+        """Add a block's fires, or take them away."""
+        for actor, number in fires.counts:
+            before = self.by_actor.get(actor, 0)
+            after = before + sign * number
+            assert after >= 0, "fires are taken away only after they were added"
+            self._move(before, after)
+            if after:
+                self.by_actor[actor] = after
+            else:
+                del self.by_actor[actor]
+
+    def divisor(self) -> int:
+        """``D = max(2, M2)`` (SPEC §8)."""
+        total = len(self.by_actor)
+        if not total:
+            return 2
+        lower, upper = (total - 1) // 2, total // 2
+        passed = 0
+        middle: list[int] = []
+        for count in sorted(self._actors_with):
+            reached = passed + self._actors_with[count]
+            middle.extend(count for rank in (lower, upper) if passed <= rank < reached)
+            passed = reached
+        return max(2, sum(middle))
+
+    def _move(self, before: int, after: int) -> None:
+        if before:
+            self._actors_with[before] -= 1
+            if not self._actors_with[before]:
+                del self._actors_with[before]
+        if after:
+            self._actors_with[after] = self._actors_with.get(after, 0) + 1

@@ -7,18 +7,28 @@ trigger height.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from validator.block import DestroyedReceipt, Event, FireReceipt
 from validator.codec import pack_uint
 from validator.host import HandlerContext, run_handler
+from validator.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.meter import Meter
 from validator.params import Parameters, TieBreak
 from validator.pvm.dispatch import program, resolve_handler
-from validator.records import Timer
+from validator.records import TIMER, Timer, timer_key
+from validator.scheduler import kernels
+from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
+from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.pricing import default_bid
+from validator.scheduler.rows import WORD_BITS, WORD_MASK, timer_id_of_row
 from validator.scheduler.scheduling import SchedulingTerms
 from validator.world import World
 
@@ -36,9 +46,10 @@ class LanePrices:
 class Candidate(NamedTuple):
     """A due timer that passed the gate."""
 
-    timer: Timer
+    timer_id: bytes
+    gas_limit: int
     tip: int
-    score: int
+    """Per cycle."""
 
 
 @dataclass(slots=True)
@@ -58,103 +69,113 @@ class TimerPhase:
     """One block's timer phase. ``run`` performs it; the receipts are what it leaves."""
 
     world: World
+    index: SchedulerIndex
+    """Begun for this block."""
     parameters: Parameters
     terms: SchedulingTerms
     prices: LanePrices
     fairness: FairnessWeights
+    explains: bool = False
+    """Whether to say of each timer that stays why it was carried; costs a look at every one."""
     use: LaneUse = field(default_factory=LaneUse)
     fires: list[FireReceipt] = field(default_factory=list)
     destroyed: list[DestroyedReceipt] = field(default_factory=list)
     carried: dict[bytes, str] = field(default_factory=dict)
-    """Why each timer that stayed was carried, by timer id; for tools, in no receipt and under no root."""
+    """Why each timer that stayed was carried, by timer id, where asked for; in no receipt and under no root."""
+    events: list[Event] = field(default_factory=list)
+    """Every event of the phase, in order."""
+    bidding: BiddingRound = field(init=False)
+    _unpaid_removals: set[bytes] = field(default_factory=set)
+    """Timers that were to be destroyed when the garbage collection budget was used up."""
 
-    def run(self, due: list[Timer]) -> None:
-        """Perform the phase over the timers that are due, ordered by ``(trigger_height, sequence)``."""
-        alive = self.expire(due)
-        candidates = self.gate([self.price(timer) for timer in alive])
-        self.scan(self.sort(candidates))
-        self.carry_over()
+    def __post_init__(self) -> None:
+        self.bidding = BiddingRound(self.world, self.index, self.terms, self.prices.basefee_cycle, self.explains)
+
+    def run(self) -> None:
+        """Perform the phase over the timers that are due."""
+        self.expire()
+        if self.terms.auction:
+            self.bidding.run()
+            self.events.extend(self.bidding.events)
+            self.supply()
+            self.scan(self.best_first())
+        else:
+            self.scan(self.in_turn())
+        if self.explains:
+            self.carried = self.explain()
 
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
-    def expire(self, due: list[Timer]) -> list[Timer]:
+    def expire(self) -> None:
         """Destroy what is past its expiry, within the garbage collection budget less step 6's share."""
-        p = self.parameters
-        budget = p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal
-        alive: list[Timer] = []
-        for timer in due:
-            if self.terms.height <= timer.expires_at:
-                alive.append(timer)
-            elif self.use.gc_cycles + p.gc_cycles_per_removal <= budget:
-                self.destroy(timer, "expired", Event("TimerExpired", timer.actor, _id_field(timer)))
-            else:
-                self.carry(timer, "gc_budget")
-        return alive
+        p, pool = self.parameters, self.index.pool
+        room = (p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal) // p.gc_cycles_per_removal
+        cancelled = len(
+            self.world.changes_under(TIMER)
+        )  # at most, by transactions of this block; their rows still stand
+        ids = map(timer_id_of_row, pool.rows[pool.expired(self.terms.height, room + cancelled)])
+        expired = [self._timer(timer_id) for timer_id in ids if not self.world.is_removed(timer_key(timer_id))][:room]
+        self.destroy(expired, "expired", [Event("TimerExpired", timer.actor, _id_field(timer)) for timer in expired])
 
-    def price(self, timer: Timer) -> tuple[Timer, int, int]:
-        """The timer with its ``(max_fee, priority)``: explicit values, else the default GBA's (SPEC §9)."""
-        max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
-        if max_fee is not None and priority is not None:
-            return timer, max_fee, priority
-        headroom, tip = default_bid(self.prices.lane_price, self.prices.p50_tip, self.parameters)
-        if max_fee is None and timer.default_max_fee is None:
-            timer = timer._replace(default_max_fee=headroom)
-            self.world.update_timer(timer)
-        if max_fee is None:
-            max_fee = timer.default_max_fee
-            assert max_fee is not None
-        return timer, max_fee, tip if priority is None else priority
+    def supply(self) -> None:
+        """Have the default agent supply ``max_fee`` to what is priced for the first time (SPEC §9).
 
-    def gate(self, priced: list[tuple[Timer, int, int]]) -> list[Candidate]:
-        """Carry what does not clear the lane price or exceeds the cap; give the rest its tip and score."""
-        candidates: list[Candidate] = []
-        for timer, max_fee, priority in priced:
-            headroom = max_fee - self.prices.lane_price
-            if headroom < 0:
-                self.carry(timer, "below_basefee")
-            elif self.gas_limit(timer) > self.parameters.max_cycles_per_fire_auction_phase:
-                self.carry(timer, "over_cap")
-            else:
-                tip = min(priority, headroom)
-                score = (tip + self.parameters.priority_floor) * self.fairness.weight(timer.actor)
-                candidates.append(Candidate(timer, tip, score))
-        return candidates
+        It is written down once for the block, and not at all where nothing needs it.
+        """
+        max_fee = self.default_max_fee
+        self.index.supply(max_fee, self.bidding.answered)
+        for timer_id in self.bidding.defaulted:
+            timer = self._timer(timer_id)
+            if timer.max_fee_per_cycle is None and self._supplied(timer) is None:
+                self.world.update_timer(timer._replace(default_max_fee=max_fee))
 
-    def sort(self, candidates: list[Candidate]) -> list[Candidate]:
-        """By score descending, then the tie-break (SPEC §8)."""
-        if self.parameters.tie_break is TieBreak.ID:
-            return sorted(candidates, key=lambda c: (-c.score, c.timer.timer_id))
-        return sorted(candidates, key=lambda c: (-c.score, c.timer.trigger_height, c.timer.sequence))
+    def best_first(self) -> Iterator[Candidate]:
+        """What clears the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
+        prices, pool = self._kernel_prices(), self.index.pool
+        found = pool.best_first(self.index.actors, prices)
+        apart = self._priced_apart()
+        if not apart:
+            return (self._candidate(position, tip) for position, tip, _ in found)
+        merged = heapq.merge(
+            ((self._order(position, score), position, tip) for position, tip, score in found if position not in apart),
+            sorted((self._order(position, score), position, tip) for position, (tip, score) in apart.items()),
+        )
+        return (self._candidate(position, tip) for _, position, tip in merged)
 
-    def scan(self, ordered: list[Candidate]) -> None:
+    def in_turn(self) -> Iterator[Candidate]:
+        """The FIFO phase's candidates (SPEC §13): no pricing, no fee gate, no order but that of the triggers."""
+        positions = self.index.pool.positions(self.terms.height, self.terms.cap)
+        return (self._candidate(position, 0) for position in positions)
+
+    def scan(self, candidates: Iterable[Candidate]) -> None:
         """Fire, destroy or carry one at a time, in order."""
         p, use = self.parameters, self.use
         looked_at = 0
-        for candidate in ordered:
-            if self.world.get(candidate.timer.key) is None:
-                continue  # cancelled meanwhile, by a handler of this phase
+        for candidate in candidates:
             full = use.cycles + p.min_gas_limit_per_timer > p.lane_timer_cycles or use.cells >= p.lane_timer_cells
             if full or looked_at >= p.scan_limit:
-                self.carry(candidate.timer, "lane_full")
-                continue
-            if not self.consider(candidate):
+                return
+            if self.world.is_removed(timer_key(candidate.timer_id)):
+                continue  # cancelled meanwhile, by a handler of this block
+            if use.cycles + candidate.gas_limit > p.lane_timer_cycles:
+                if not self.terms.auction:
+                    return  # first in, first out: what does not fit ends the phase
+                looked_at += 1
+            elif not self.fire_or_destroy(candidate):
                 looked_at += 1
 
-    def consider(self, candidate: Candidate) -> bool:
-        """One timer's turn. Returns whether it was destroyed, which does not count as looked at."""
-        timer, p = candidate.timer, self.parameters
-        if self.use.cycles + self.gas_limit(timer) > p.lane_timer_cycles:
-            self.carry(timer, "lane_full")
-            return False
+    def fire_or_destroy(self, candidate: Candidate) -> bool:
+        """The turn of a timer that fits. Returns whether it was destroyed, which does not count as looked at."""
+        timer, p = self._timer(candidate.timer_id), self.parameters
         needed = self.max_cost(candidate)
         balance = self.world.balance(timer.fee_payer)
         if timer.payer_cap is not None:
             balance = min(balance, timer.payer_cap)
         if balance >= needed:
-            self.fire(candidate, needed)
+            self.fire(timer, candidate, needed)
             return False
         if self.use.gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
-            self.carry(timer, "gc_budget")
+            self._unpaid_removals.add(timer.timer_id)
             return False
         fields = (
             *_id_field(timer),
@@ -163,17 +184,19 @@ class TimerPhase:
             ("balance", str(balance)),
         )
         event = Event("TimerCancelledInsufficientFunds", timer.actor, fields)
-        self.destroy(timer, "insufficient_funds", event)
+        self.destroy([timer], "insufficient_funds", [event])
         return True
 
-    def fire(self, candidate: Candidate, max_cost: int) -> None:
+    def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         """Remove, charge, run and settle (SPEC §10)."""
-        timer, p = candidate.timer, self.parameters
+        p = self.parameters
         # An extension by a handler of this phase is gone with the timer; its other fields cannot have changed.
-        self.remove(timer)
+        self.world.remove_timer(timer)
         self.world.debit(timer.fee_payer, max_cost)
-        meter = Meter(self.gas_limit(timer), p.max_cells_per_fire)
-        context = HandlerContext(self.world, meter, timer.actor, timer.actor, self.terms)
+        meter = Meter(candidate.gas_limit, p.max_cells_per_fire)
+        context = HandlerContext(
+            self.world, meter, timer.actor, timer.actor, self.terms, messages_left=MESSAGES_PER_DEFERRED_RUN
+        )
         actor = self.world.actor(timer.actor)
         assert actor is not None, "a timer's actor exists"
         handler, payload = resolve_handler(timer.handler, timer.payload)
@@ -184,7 +207,8 @@ class TimerPhase:
             body(run)
 
         result = run_handler(context, charged)
-        burned, tip = self.settle(candidate, meter, max_cost)
+        self.events.extend(result.effects.events)
+        burned, tip = self.settle(timer, candidate, meter, max_cost)
         self.fires.append(
             FireReceipt(
                 timer_id=timer.timer_id,
@@ -203,13 +227,13 @@ class TimerPhase:
             )
         )
 
-    def settle(self, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
+    def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
         """Refund what was not used at the prices charged. Returns the amounts burned and tipped."""
         prices, use = self.prices, self.use
         burned_cycle = meter.cycles_used * prices.basefee_cycle + meter.cells_used * prices.basefee_cell
         burned_lane = meter.cycles_used * prices.lane_price
         tip = meter.cycles_used * candidate.tip
-        self.world.credit(candidate.timer.fee_payer, max_cost - burned_cycle - burned_lane - tip)
+        self.world.credit(timer.fee_payer, max_cost - burned_cycle - burned_lane - tip)
         use.cycles += meter.cycles_used
         use.cells += meter.cells_used
         use.burned_cycle += burned_cycle
@@ -217,35 +241,112 @@ class TimerPhase:
         use.tips += tip
         return burned_cycle + burned_lane, tip
 
-    def carry_over(self) -> None:
-        """What is still alive is due at the next block; what a handler cancelled after it was passed over is not."""
-        alive = {timer_id for timer_id in self.carried if self.world.timer(timer_id) is not None}
-        self.carried = {timer_id: reason for timer_id, reason in self.carried.items() if timer_id in alive}
-
     # --- helpers ------------------------------------------------------------------------------------------------------
-
-    def gas_limit(self, timer: Timer) -> int:
-        """The timer's own limit, else the cap in force."""
-        cap = self.parameters.max_cycles_per_fire_auction_phase
-        return cap if timer.gas_limit is None else timer.gas_limit
 
     def max_cost(self, candidate: Candidate) -> int:
         """What a fire may cost at most, taken up front."""
         per_cycle = self.prices.basefee_cycle + self.prices.lane_price + candidate.tip
-        return (
-            self.gas_limit(candidate.timer) * per_cycle + self.parameters.max_cells_per_fire * self.prices.basefee_cell
+        return candidate.gas_limit * per_cycle + self.parameters.max_cells_per_fire * self.prices.basefee_cell
+
+    def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
+        """End timers without a fire, at the garbage collection's cost."""
+        self.world.remove_timers(timers)
+        self.use.gc_cycles += self.parameters.gc_cycles_per_removal * len(timers)
+        self.destroyed.extend(
+            DestroyedReceipt(timer.timer_id, reason, event) for timer, event in zip(timers, events, strict=True)
         )
+        self.events.extend(events)
 
-    def remove(self, timer: Timer) -> None:
-        self.world.remove_timer(timer)
+    def explain(self) -> dict[bytes, str]:
+        """Why each timer that is still alive was carried (SPEC §6)."""
+        rows = self.index.pool.living()
+        reasons: dict[bytes, str] = {}
+        for row in rows:
+            timer_id = timer_id_of_row(row)
+            if not self.world.is_removed(timer_key(timer_id)):
+                reasons[timer_id] = self._reason(self._timer(timer_id), int(row["expires_at"]))
+        return reasons
 
-    def destroy(self, timer: Timer, reason: str, event: Event) -> None:
-        self.remove(timer)
-        self.use.gc_cycles += self.parameters.gc_cycles_per_removal
-        self.destroyed.append(DestroyedReceipt(timer.timer_id, reason, event))
+    def _reason(self, timer: Timer, expires_at: int) -> str:
+        if expires_at < self.terms.height or timer.timer_id in self._unpaid_removals:
+            return "gc_budget"
+        if self.terms.auction and self.price(timer)[0] < self.prices.lane_price:
+            return "below_basefee"
+        return "over_cap" if self._gas_limit(timer) > self.terms.cap else "lane_full"
 
-    def carry(self, timer: Timer, reason: str) -> None:
-        self.carried[timer.timer_id] = reason
+    def price(self, timer: Timer) -> tuple[int, int]:
+        """``(max_fee, priority)``: explicit, else its actor's agent's, else the default agent's (SPEC §9)."""
+        max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
+        bid = self.bidding.bid_for(timer) if max_fee is None or priority is None else None
+        if bid is None:
+            supplied = self._supplied(timer) if max_fee is None else max_fee
+            assert supplied is not None, "the default agent supplies to whatever it prices"
+            return supplied, self._default_bid()[1] if priority is None else priority
+        return bid.max_fee if max_fee is None else max_fee, bid.priority if priority is None else priority
+
+    def _priced_apart(self) -> dict[int, tuple[int, int]]:
+        """``(tip, score)`` of the timers whose query came to something else than their actor's last good answer."""
+        apart: dict[int, tuple[int, int]] = {}
+        for timer_id in self.bidding.apart:
+            timer = self._timer(timer_id)
+            position = self.index.pool.position_of(timer.trigger_height, timer.sequence)
+            max_fee, priority = self.price(timer)
+            room = max_fee - self.prices.lane_price
+            if room >= 0:
+                tip = min(priority, room)
+                score = (tip + self.parameters.priority_floor) * self.fairness.weight(timer.actor)
+                apart[position] = tip, score
+        return apart
+
+    def _order(self, position: int, score: int) -> tuple[int, bytes, int]:
+        """What candidates are ordered by."""
+        if self.parameters.tie_break is TieBreak.AGED:
+            return -score, b"", position
+        return -score, timer_id_of_row(self.index.pool.rows[position]), 0
+
+    def _candidate(self, position: int, tip: int) -> Candidate:
+        row = self.index.pool.rows[position]
+        return Candidate(timer_id_of_row(row), int(row["gas_limit"]) or self.terms.cap, tip)
+
+    def _timer(self, timer_id: bytes) -> Timer:
+        timer = self.world.timer(timer_id)
+        assert timer is not None, "what waits is in state"
+        return timer
+
+    def _supplied(self, timer: Timer) -> int | None:
+        """What the default agent supplied to a timer, in this block or before."""
+        if timer.default_max_fee is not None:
+            return timer.default_max_fee
+        height = self.index.supply_height(timer, self.bidding.answered)
+        if height is None:
+            return None
+        return self._default_bid()[0] if height == self.terms.height else self.index.supply_of(height)
+
+    @property
+    def default_max_fee(self) -> int:
+        """What the default agent supplies in this block."""
+        return self._default_bid()[0]
+
+    def _default_bid(self) -> tuple[int, int]:
+        return default_bid(self.prices.lane_price, self.prices.p50_tip, self.parameters)
+
+    def _gas_limit(self, timer: Timer) -> int:
+        return self.terms.cap if timer.gas_limit is None else timer.gas_limit
+
+    def _kernel_prices(self) -> npt.NDArray[np.void]:
+        prices = np.zeros(1, kernels.PRICES)
+        values = {
+            "price": self.prices.lane_price,
+            "tip": self._default_bid()[1],
+            "bid_max": self.index.greatest_bid[0],
+            "bid_priority": self.index.greatest_bid[1],
+        }
+        for name, value in values.items():
+            prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS
+        prices["height"], prices["cap"] = self.terms.height, self.terms.cap
+        prices["floor"], prices["divisor"] = self.parameters.priority_floor, self.fairness.divisor
+        prices["by_id"] = self.parameters.tie_break is TieBreak.ID
+        return prices
 
 
 def _id_field(timer: Timer) -> tuple[tuple[str, str]]:

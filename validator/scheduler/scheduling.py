@@ -12,11 +12,10 @@ from typing import Final
 from validator.codec import keccak256
 from validator.errors import Rejection
 from validator.params import Parameters
-from validator.records import Timer
+from validator.records import DEFAULT_HANDLER, Timer
 from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_reserved
 from validator.world import World
 
-DEFAULT_HANDLER: Final = "handle_timer"
 LONGEST_HANDLER_BYTES: Final = 256
 TIERS: Final = ("economy", "standard", "fast", "urgent")
 
@@ -46,6 +45,15 @@ class SchedulingTerms:
     lane_price: int
     p50_tip: int
     parameters: Parameters
+    auction: bool
+    """Whether the block runs the auction, not the FIFO phase (SPEC §13)."""
+
+    @property
+    def cap(self) -> int:
+        """The per-fire cap in force, in cycles (SPEC §10)."""
+        if self.auction:
+            return self.parameters.max_cycles_per_fire_auction_phase
+        return self.parameters.max_cycles_per_fire
 
 
 @dataclass(slots=True)
@@ -85,7 +93,7 @@ def schedule(
     if record.live_timers >= parameters.max_timers_per_actor:
         raise Rejection("TimerLimitReached")
     fee_payer, payer_cap = _fee_payer(actor, request, allowance)
-    _check_gas_limit(request.gas_limit, parameters)
+    _check_gas_limit(request.gas_limit, terms)
     expires_at = _expiry(request, terms)
     priority, clamped_from = _check_price(request, priority, terms)
 
@@ -126,7 +134,18 @@ def extend(
     world: World, actor: Address, timer_id: bytes, expires_at: int, height: int, parameters: Parameters
 ) -> Timer:
     """Move the actor's own timer's expiry later. Raises ``NotFound``, ``NotOwner`` or ``TimerExpiryInvalid``."""
-    timer = _own_timer(world, actor, timer_id)
+    return _extend(world, _own_timer(world, actor, timer_id), expires_at, height, parameters)
+
+
+def extend_any(world: World, timer_id: bytes, expires_at: int, height: int, parameters: Parameters) -> Timer:
+    """Move any actor's timer's expiry later (SPEC §12). Raises ``NotFound`` or ``TimerExpiryInvalid``."""
+    timer = world.timer(timer_id)
+    if timer is None:
+        raise Rejection("NotFound")
+    return _extend(world, timer, expires_at, height, parameters)
+
+
+def _extend(world: World, timer: Timer, expires_at: int, height: int, parameters: Parameters) -> Timer:
     expires_at = min(expires_at, height + parameters.max_ttl)
     if expires_at <= timer.expires_at or height > timer.expires_at:
         raise Rejection("TimerExpiryInvalid")
@@ -139,7 +158,7 @@ def extend(
 
 
 def _check_fees(request: ScheduleRequest, terms: SchedulingTerms) -> int | None:
-    if request.bid_given:
+    if request.bid_given and terms.auction:
         raise Rejection("TimerArgDeprecated")
     for value in (request.max_fee_per_cycle, request.max_priority_fee_per_cycle, request.payer_cap):
         if value is not None and not 0 <= value < PRICE_LIMIT:
@@ -177,12 +196,12 @@ def _fee_payer(actor: Address, request: ScheduleRequest, allowance: Allowance | 
     return payer, cap
 
 
-def _check_gas_limit(gas_limit: int | None, parameters: Parameters) -> None:
+def _check_gas_limit(gas_limit: int | None, terms: SchedulingTerms) -> None:
     if gas_limit is None:
         return
-    if gas_limit < parameters.min_gas_limit_per_timer:
+    if gas_limit < terms.parameters.min_gas_limit_per_timer:
         raise Rejection("TimerGasLimitTooLow")
-    if gas_limit > parameters.max_cycles_per_fire_auction_phase:
+    if gas_limit > terms.cap:
         raise Rejection("TimerGasLimitTooHigh")
 
 
@@ -199,7 +218,7 @@ def _check_price(
 ) -> tuple[int | None, int | None]:
     """The stored priority, and the stated one where it was clamped."""
     max_fee = request.max_fee_per_cycle
-    if max_fee is None:
+    if max_fee is None or not terms.auction:
         return priority, None
     if max_fee < terms.lane_price:
         raise Rejection("TimerRejectedBelowBasefee")

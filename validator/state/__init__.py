@@ -6,6 +6,6 @@ matter of this package alone, and stands in ``docs/state.md``.
 
 from validator.state.interface import Batch, StateStore, View
 from validator.state.log import Recovery
-from validator.state.store import LogStateStore, StaleViewError
+from validator.state.store import HistoryError, LogStateStore, StaleViewError
 
-__all__ = ["Batch", "LogStateStore", "Recovery", "StaleViewError", "StateStore", "View"]
+__all__ = ["Batch", "HistoryError", "LogStateStore", "Recovery", "StaleViewError", "StateStore", "View"]

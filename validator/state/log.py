@@ -1,8 +1,8 @@
-"""The log on disk: one append-only file with a frame per commit, and two alternating meta records at its head.
+"""The log on disk: segments with a frame per commit and two alternating meta records at the head of each.
 
-``docs/state.md`` gives the layout. One commit is: append the frame, write the meta record into the slot that the record
-before last holds, one sync. Frame and record stand in the same file, so one sync covers both, and none of the orders in
-which an interrupted sync may leave them can mislead:
+``docs/state.md`` gives the layout. One commit is: append the frame to the newest segment, write the meta record into
+the slot that the record before last holds, one sync. Frame and record stand in the same file, so one sync covers
+both, and none of the orders in which an interrupted sync may leave them can mislead:
 
 - a record is believed only when its own checksum fits *and* the frame that it names is there with the checksum that it
   names; otherwise the other record, made durable by an earlier sync, counts, and the file is cut to where it ends;
@@ -10,19 +10,26 @@ which an interrupted sync may leave them can mislead:
   rot, and is an error that names the offset, never a reason to fall back;
 - opening writes the last commit's bytes again and syncs before anything else, so that what was recovered from a file
   whose sync had failed is durable before the next commit overwrites the older record.
+
+A segment that is full is followed by a new one, made whole and durable in one atomic step, which begins with the record
+of the state that it continues. Old segments go as wholes: what must be known of them stands in the *base* file first.
 """
 
 from __future__ import annotations
 
 import struct
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from blake3 import blake3
 
 from validator.disk import Disk, DiskError
-from validator.state.merkle import Tree, domain_key
+from validator.state.engine import POSITION, SECTION_HEAD, SectionHead
+from validator.state.hashing import EMPTY_ROOT, NODE_BYTES, domain_key, entry_bytes
 from validator.types import Hash, Height
 
 SLOT_BYTES: Final = 4096
@@ -30,45 +37,38 @@ SLOT_BYTES: Final = 4096
 
 SLOTS: Final = 2
 FRAMES_OFFSET: Final = SLOTS * SLOT_BYTES
+SEGMENT_BYTES: Final = 32 * 1024 * 1024
+"""Size from which on a segment takes no further frame."""
+
+REMEMBERED_FRAMES: Final = 512
+"""Frames of which it is remembered where their entries begin, once these were read."""
+
 CHECKSUM_BYTES: Final = 32
 NO_CHECKSUM: Final = bytes(CHECKSUM_BYTES)
 
-META_KEY: Final = domain_key("stampede/state/1/meta")
-FRAME_KEY: Final = domain_key("stampede/state/1/frame")
+META_KEY: Final = domain_key("meta")
+FRAME_KEY: Final = domain_key("frame")
+BASE_KEY: Final = domain_key("base")
 META_MAGIC: Final = b"STPDMETA"
 FRAME_MAGIC: Final = b"STPDFRAM"
+BASE_MAGIC: Final = b"STPDBASE"
+REWIND_MAGIC: Final = b"STPDBACK"
+
+SEGMENT_PREFIX: Final = "log-"
+CHUNK_PREFIX: Final = "chunk-"
+MANIFEST_NAME: Final = "manifest"
+NO_HEIGHT: Final = Height(0)
+NO_SNAPSHOT: Final = Hash(bytes(NODE_BYTES))
+BASE_NAME: Final = "base"
+REWIND_NAME: Final = "rewind"
 
 _META: Final = struct.Struct(">8sQQ32sQQQ32s")
 _FRAME: Final = struct.Struct(">8sQQQ")
-_SECTION: Final = struct.Struct(">QII")
-_ENTRY: Final = struct.Struct(">QHI")
-_KEY: Final = struct.Struct(">H")
+_BASE: Final = struct.Struct(">8sQQ32sQQ")
+_REWIND: Final = struct.Struct(">8sQ")
 
 META_BYTES: Final = _META.size + CHECKSUM_BYTES
 FRAME_HEADER_BYTES: Final = _FRAME.size + CHECKSUM_BYTES
-
-NO_POSITION: Final = 2**64 - 1
-"""Previous position of an entry whose key was absent."""
-
-
-def encode_entry(key: bytes, value: bytes, previous: int) -> bytes:
-    """An entry as it is hashed and logged; ``previous`` is :data:`NO_POSITION` where the key was absent."""
-    return _ENTRY.pack(previous, len(key), len(value)) + key + value
-
-
-def encode_section(height: Height, entries: Sequence[bytes], deleted: Sequence[bytes]) -> bytes:
-    """What one block adds to the log: its encoded entries, then the keys that it deleted."""
-    head = _SECTION.pack(height, len(entries), len(deleted))
-    return b"".join((head, *entries, *(_KEY.pack(len(key)) + key for key in deleted)))
-
-
-@dataclass(frozen=True)
-class Section:
-    """One block's part of the log, read back."""
-
-    height: Height
-    entries: list[bytes]
-    deleted: list[bytes]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class Meta:
     root: Hash
     next_position: int
     frame_offset: int
+    """Where this commit's frame begins; the end of the file where it stands in the segment before."""
     log_bytes: int
     """Size of the file up to and with this commit's frame."""
     frame_checksum: bytes
@@ -88,6 +89,11 @@ class Meta:
     def slot_offset(self) -> int:
         """Where in the file this record belongs."""
         return self.generation % SLOTS * SLOT_BYTES
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether this commit's frame stands in the same segment."""
+        return self.frame_offset < self.log_bytes
 
     def encode(self) -> bytes:
         """The record and its checksum."""
@@ -114,9 +120,51 @@ class Meta:
             return None
         return Meta(generation, Height(height), Hash(root), next_position, frame_offset, log_bytes, frame_checksum)
 
+    def at_head_of_segment(self) -> Meta:
+        """The record with which the next segment begins."""
+        return Meta(
+            self.generation,
+            self.height,
+            self.root,
+            self.next_position,
+            FRAMES_OFFSET,
+            FRAMES_OFFSET,
+            NO_CHECKSUM,
+        )
 
-EMPTY_META: Final = Meta(0, Height(0), Tree().root, 0, FRAMES_OFFSET, FRAMES_OFFSET, NO_CHECKSUM)
+
+EMPTY_META: Final = Meta(0, Height(0), EMPTY_ROOT, 0, FRAMES_OFFSET, FRAMES_OFFSET, NO_CHECKSUM)
 """The record of a store in which nothing was committed yet."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """What stands for the segments that were removed."""
+
+    first_segment: int = 1
+    first_twig: int = 0
+    """Twigs below hold no entry that any retained height needs."""
+    peaks: tuple[bytes, ...] = ()
+    """Upper nodes over the pruned twigs, as :func:`validator.state.merkle.pruned_peaks` orders them."""
+    snapshot: Hash = NO_SNAPSHOT
+    """Root of the snapshot with which the log begins, where there is one."""
+    snapshot_height: Height = NO_HEIGHT
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        numbers = (self.first_segment, self.first_twig, self.snapshot, self.snapshot_height, len(self.peaks))
+        record = _BASE.pack(BASE_MAGIC, *numbers) + b"".join(self.peaks)
+        return record + _checksum(BASE_KEY, record)
+
+    @staticmethod
+    def decode(data: bytes, name: str) -> Base:
+        """The base of a file's content. Raises :class:`DiskError`."""
+        record, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+        if len(record) < _BASE.size or _checksum(BASE_KEY, record) != checksum or not record.startswith(BASE_MAGIC):
+            raise DiskError(f"{name}: offset 0: the base record does not fit its checksum")
+        _, first_segment, first_twig, snapshot, height, count = _BASE.unpack_from(record)
+        peaks = tuple(record[_BASE.size + i * NODE_BYTES : _BASE.size + (i + 1) * NODE_BYTES] for i in range(count))
+        return Base(first_segment, first_twig, peaks, Hash(snapshot), Height(height))
 
 
 @dataclass(frozen=True)
@@ -130,21 +178,80 @@ class Recovery:
     """Why a newer record was not believed; empty where there was no sign of one."""
 
 
-class StateLog:
-    """The open file. Its owner replays :meth:`sections` once, then calls :meth:`commit` once a commit."""
+class Section(NamedTuple):
+    """One block's part of the log, read back."""
 
-    def __init__(self, disk: Disk, name: str, recovery: Recovery) -> None:
+    head: SectionHead
+    first_position: int
+    data: memoryview
+
+    def entries(self) -> Iterator[tuple[int, bytes]]:
+        """Its encoded entries by position."""
+        cursor = SECTION_HEAD.size
+        for position in range(self.first_position, self.first_position + self.head.entries):
+            end = cursor + entry_bytes(self.data, cursor)
+            yield position, bytes(self.data[cursor:end])
+            cursor = end
+
+    def deleted(self) -> list[int]:
+        """Positions of the entries whose keys the block removed."""
+        start = len(self.data) - self.head.deleted * POSITION.size
+        return [POSITION.unpack_from(self.data, at)[0] for at in range(start, len(self.data), POSITION.size)]
+
+
+@dataclass
+class _Segment:
+    """Where the frames of one segment begin, what position their first entries have, and what height they end with."""
+
+    number: int
+    offsets: array[int] = field(default_factory=lambda: array("Q"))
+    positions: array[int] = field(default_factory=lambda: array("Q"))
+    heights: array[int] = field(default_factory=lambda: array("Q"))
+    log_bytes: int = FRAMES_OFFSET
+
+    def add(self, offset: int, position: int, height: int, log_bytes: int) -> None:
+        self.offsets.append(offset)
+        self.positions.append(position)
+        self.heights.append(height)
+        self.log_bytes = log_bytes
+
+
+class StateLog:
+    """The open log. Its owner replays :meth:`sections` once, then calls :meth:`commit` once a commit."""
+
+    def __init__(self, disk: Disk, folder: str, number: int, base: Base, recovery: Recovery) -> None:
         self.recovery = recovery
-        self._disk = disk
-        self._name = name
+        self.base = base
+        self.origin = EMPTY_META
+        """What the log begins with, as long as its first segment is there: nothing, or a snapshot."""
+        self.segment_bytes = SEGMENT_BYTES
+        self.disk = disk
+        self.folder = folder
+        self._number = number
         self._meta = recovery.meta
+        self._segments: list[_Segment] = []
+        self._starts: OrderedDict[tuple[int, int], array[int]] = OrderedDict()
         self._usable = True
 
     @classmethod
-    def open(cls, disk: Disk, name: str) -> StateLog:
-        """Open the file, or make it. Cuts off what no believed record covers. Raises :class:`DiskError`."""
-        if disk.size(name) == 0:
-            disk.replace(name, EMPTY_META.encode().ljust(FRAMES_OFFSET, b"\0"))
+    def open(cls, disk: Disk, folder: str) -> StateLog:
+        """Open the log, or make it. Cuts off what no believed record covers. Raises :class:`DiskError`."""
+        base = _read_base(disk, folder)
+        _finish_rewind(disk, folder)
+        numbers = _segment_numbers(disk, folder)
+        if not numbers:
+            if base != Base():
+                raise DiskError(f"{folder}/{BASE_NAME}: offset 0: the log's segments are missing")
+            disk.replace(segment_name(folder, 1), EMPTY_META.encode().ljust(FRAMES_OFFSET, b"\0"))
+            numbers = [1]
+        for number in numbers:
+            if number < base.first_segment:
+                disk.remove(segment_name(folder, number))
+        if base != Base() and base.snapshot == NO_SNAPSHOT:
+            drop_snapshot(disk, folder)
+        name = segment_name(folder, numbers[-1])
+        if numbers[-1] < base.first_segment:
+            raise DiskError(f"{folder}/{BASE_NAME}: offset 0: the log's segments are missing")
         meta, reason = _believed_meta(disk, name)
         dropped = disk.size(name) - meta.log_bytes
         if dropped < 0:
@@ -154,64 +261,324 @@ class StateLog:
         if dropped:
             disk.truncate(name, meta.log_bytes)
             reason = reason or f"offset {meta.log_bytes}: a frame without a valid meta record"
-        return cls(disk, name, Recovery(meta, dropped, reason))
+        return cls(disk, folder, numbers[-1], base, Recovery(meta, dropped, reason))
 
-    def sections(self) -> Iterator[Section]:
+    @property
+    def name(self) -> str:
+        """The segment that the next commit goes to."""
+        return segment_name(self.folder, self._number)
+
+    @property
+    def meta(self) -> Meta:
+        """The record of the last commit."""
+        return self._meta
+
+    @property
+    def segments(self) -> int:
+        """Files that hold frames."""
+        return self._number - self.base.first_segment + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.log_bytes for segment in self._segments)
+
+    # --- replay -------------------------------------------------------------------------------------------------------
+
+    def replay(self) -> Iterator[Section]:
         """Every block's part of the log, oldest first. Raises :class:`DiskError` where a frame does not fit."""
-        offset, generation = FRAMES_OFFSET, 0
-        while offset < self._meta.log_bytes:
-            generation += 1
-            payload = self._payload(offset, generation)
-            yield from _decode_sections(payload, f"{self._name}: offset {offset}")
-            offset += FRAME_HEADER_BYTES + len(payload)
-        if offset != self._meta.log_bytes or generation != self._meta.generation:
-            raise DiskError(f"{self._name}: offset {offset}: {generation} frames, but {self._meta.generation} commits")
+        self._segments = []
+        generation = -1
+        for number in range(self.base.first_segment, self._number + 1):
+            segment = _Segment(number)
+            self._segments.append(segment)
+            name = segment_name(self.folder, number)
+            content = memoryview(self.disk.read(name))
+            limit = self._meta.log_bytes if number == self._number else len(content)
+            offset = FRAMES_OFFSET
+            while offset < limit:
+                frame = _check_frame(content[:limit], offset, generation + 1 if generation >= 0 else None)
+                if isinstance(frame, str):
+                    raise DiskError(f"{name}: offset {offset}: {frame}")
+                generation = frame.generation
+                end = offset + FRAME_HEADER_BYTES + len(frame.payload)
+                sections = list(split_frame(frame, f"{name}: offset {offset}"))
+                segment.add(offset, frame.first_position, sections[-1].head.height, end)
+                yield from sections
+                offset = end
+        if generation not in (-1, self._meta.generation) or (generation == -1 and self._meta.generation):
+            raise DiskError(
+                f"{self.name}: offset {self._meta.slot_offset}: the log ends with commit {generation},"
+                f" its meta record is of commit {self._meta.generation}"
+            )
 
     def confirm(self, root: Hash, next_position: int) -> None:
         """Check what the replay led to, and make it durable. Raises :class:`DiskError`."""
-        meta, disk, name = self._meta, self._disk, self._name
+        meta, disk, name = self._meta, self.disk, self.name
         if (root, next_position) != (meta.root, meta.next_position):
             raise DiskError(
                 f"{name}: offset {meta.slot_offset}: the log gives root {root.hex()} and {next_position} entries,"
                 f" its meta record {meta.root.hex()} and {meta.next_position}"
             )
-        frame = disk.read(name, meta.frame_offset, meta.log_bytes - meta.frame_offset)
-        if frame:
-            disk.write(name, meta.frame_offset, frame)
+        if meta.has_frame:
+            disk.write(name, meta.frame_offset, disk.read(name, meta.frame_offset, meta.log_bytes - meta.frame_offset))
         disk.write(name, meta.slot_offset, meta.encode())
         disk.sync(name)
+
+    # --- commits ------------------------------------------------------------------------------------------------------
 
     def commit(self, height: Height, root: Hash, next_position: int, sections: Sequence[bytes]) -> None:
         """Append one frame with these sections and make it durable. Raises :class:`DiskError`.
 
         After an error nothing is known about the file's end: further commits are refused until it is opened again.
         """
-        if not self._usable:
-            raise DiskError(
-                f"{self._name}: offset {self._meta.log_bytes}: an earlier commit failed; open the store again"
-            )
+        self._require_usable()
         self._usable = False
-        frame, checksum = _encode_frame(self._meta.generation + 1, self._meta.next_position, b"".join(sections))
+        if self._meta.log_bytes >= self.segment_bytes:
+            self._roll()
+        first = self._meta.next_position
+        frame, checksum = _encode_frame(self._meta.generation + 1, first, b"".join(sections))
         start = self._meta.log_bytes
         meta = Meta(self._meta.generation + 1, height, root, next_position, start, start + len(frame), checksum)
         self._write(frame, meta)
+        self._segments[-1].add(start, first, height, meta.log_bytes)
         self._meta = meta
         self._usable = True
 
     def _write(self, frame: bytes, meta: Meta) -> None:
         """The three operations of a commit."""
-        offset = self._disk.append(self._name, frame)
+        name = self.name
+        offset = self.disk.append(name, frame)
         if offset != meta.frame_offset:
-            raise DiskError(f"{self._name}: offset {offset}: expected the file to end at {meta.frame_offset}")
-        self._disk.write(self._name, meta.slot_offset, meta.encode())
-        self._disk.sync(self._name)
+            raise DiskError(f"{name}: offset {offset}: expected the file to end at {meta.frame_offset}")
+        self.disk.write(name, meta.slot_offset, meta.encode())
+        self.disk.sync(name)
 
-    def _payload(self, offset: int, generation: int) -> bytes:
-        """The payload of the frame at an offset, checked."""
-        payload, problem = _read_frame(self._disk, self._name, offset, generation, self._meta.log_bytes)
-        if problem:
-            raise DiskError(f"{self._name}: offset {offset}: {problem}")
-        return payload
+    def _roll(self) -> None:
+        """Begin a new segment, which is durable before anything is appended to it."""
+        meta = self._meta.at_head_of_segment()
+        head = bytes(meta.slot_offset) + meta.encode()
+        self.disk.replace(segment_name(self.folder, self._number + 1), head.ljust(FRAMES_OFFSET, b"\0"))
+        self._number += 1
+        self._segments.append(_Segment(self._number))
+        self._meta = meta
+
+    def _require_usable(self) -> None:
+        if not self._usable:
+            raise DiskError(
+                f"{self.name}: offset {self._meta.log_bytes}: an earlier commit failed; open the store again"
+            )
+
+    # --- pruning ------------------------------------------------------------------------------------------------------
+
+    def prunable_segments(self, first_position: int) -> int:
+        """How many of the oldest segments hold no entry from ``first_position`` on; the newest two always stay."""
+        count = 0
+        while count < len(self._segments) - 2 and self._first_position(count + 1) <= first_position:
+            count += 1
+        return count
+
+    def prune(self, count: int, first_twig: int, peaks: Sequence[bytes]) -> None:
+        """Remove the oldest segments, after writing down what stands for them. Raises :class:`DiskError`."""
+        self._require_usable()
+        base = Base(self._segments[count].number, first_twig, tuple(peaks))
+        self.disk.replace(f"{self.folder}/{BASE_NAME}", base.encode())
+        if self.base.snapshot != NO_SNAPSHOT:
+            drop_snapshot(self.disk, self.folder)
+        self.base = base
+        for segment in self._segments[:count]:
+            self.disk.remove(segment_name(self.folder, segment.number))
+        del self._segments[:count]
+
+    def _first_position(self, index: int) -> int:
+        """Position of the first entry of a segment, by its place in the list."""
+        positions = self._segments[index].positions
+        return positions[0] if positions else self._meta.next_position
+
+    # --- reading back -------------------------------------------------------------------------------------------------
+
+    def entries(self, first: int, after: int) -> Iterator[tuple[int, bytes]]:
+        """The encoded entries of positions ``first`` to ``after``, not checked again. Raises :class:`DiskError`."""
+        for segment in self._segments[self._segment_of(first) :]:
+            for frame in range(max(bisect_right(segment.positions, first) - 1, 0), len(segment.offsets)):
+                base = segment.positions[frame]
+                if base >= after:
+                    return
+                starts = self._entry_starts(segment, frame)
+                low, high = max(first - base, 0), min(after - base, len(starts) - 1)
+                if low < high:
+                    name = segment_name(self.folder, segment.number)
+                    data = self.disk.read(name, starts[low], starts[high] - starts[low])
+                    for number in range(low, high):
+                        start = starts[number] - starts[low]
+                        yield base + number, data[start : start + entry_bytes(data, start)]
+
+    def _entry_starts(self, segment: _Segment, frame: int) -> array[int]:
+        """Where in the segment's file a frame's entries begin, and the last one ends; of the last frames asked for."""
+        key = (segment.number, segment.offsets[frame])
+        starts = self._starts.pop(key, None)
+        if starts is None:
+            starts, end = array("Q"), 0
+            payload = segment.offsets[frame] + FRAME_HEADER_BYTES
+            for section in self._read(segment, frame):
+                cursor = payload + SECTION_HEAD.size
+                end = cursor
+                for _, encoded in section.entries():
+                    starts.append(end)
+                    end += len(encoded)
+                payload += len(section.data)
+            starts.append(end)
+        self._starts[key] = starts
+        if len(self._starts) > REMEMBERED_FRAMES:
+            self._starts.popitem(last=False)
+        return starts
+
+    def sections_above(self, height: Height) -> Iterator[Section]:
+        """The blocks above a height, newest commit first. Raises :class:`DiskError`."""
+        for segment in reversed(self._segments):
+            for frame in range(len(segment.offsets) - 1, -1, -1):
+                if segment.heights[frame] <= height:
+                    return
+                sections = [section for section in self._read(segment, frame) if section.head.height > height]
+                yield from reversed(sections)
+
+    def head_at(self, height: Height) -> SectionHead | None:
+        """The head of the newest block at or below a height, or ``None`` where the log does not reach back so far."""
+        for segment in reversed(self._segments):
+            for frame in range(len(segment.offsets) - 1, -1, -1):
+                if frame and segment.heights[frame - 1] > height:
+                    continue
+                heads = [section.head for section in self._read(segment, frame) if section.head.height <= height]
+                if heads:
+                    return heads[-1]
+        return None
+
+    def _segment_of(self, position: int) -> int:
+        index = len(self._segments) - 1
+        while index and self._first_position(index) > position:
+            index -= 1
+        return index
+
+    def _read(self, segment: _Segment, frame: int) -> list[Section]:
+        """The sections of one frame, which was checked when it was replayed or written."""
+        name, offset = segment_name(self.folder, segment.number), segment.offsets[frame]
+        end = segment.offsets[frame + 1] if frame + 1 < len(segment.offsets) else segment.log_bytes
+        found = _check_frame(memoryview(self.disk.read(name, offset, end - offset)), 0, None)
+        if isinstance(found, str):
+            raise DiskError(f"{name}: offset {offset}: {found}")
+        return list(split_frame(found, f"{name}: offset {offset}"))
+
+    # --- rewind -------------------------------------------------------------------------------------------------------
+
+    def rewind(self, height: Height) -> list[bytes]:
+        """Cut the log back to the newest commit at or below a height, durably, all or nothing.
+
+        Returns the sections of a commit that was cut through, up to that height: the caller commits them again. The log
+        must be opened anew afterwards, also after an error. Raises :class:`DiskError`.
+        """
+        self._require_usable()
+        self._usable = False
+        for index in range(len(self._segments) - 1, -1, -1):
+            segment = self._segments[index]
+            kept = bisect_right(segment.heights, height)
+            if kept:
+                return self._cut(segment, kept, height, self._meta_of(segment, kept - 1))
+        if self.base.first_segment != 1 or height < self.origin.height:
+            raise DiskError(f"{self.name}: offset {FRAMES_OFFSET}: the log does not reach back to height {height}")
+        return self._cut(self._segments[0], 0, height, self.origin)
+
+    def _cut(self, segment: _Segment, kept: int, height: Height, meta: Meta) -> list[bytes]:
+        """Keep so many frames of a segment and nothing behind them; the sections of the next one up to a height."""
+        rest = self._partial(segment, kept, height)
+        record = _REWIND.pack(REWIND_MAGIC, segment.number) + meta.encode()
+        self.disk.replace(f"{self.folder}/{REWIND_NAME}", record + _checksum(BASE_KEY, record))
+        _finish_rewind(self.disk, self.folder)
+        return rest
+
+    def _partial(self, segment: _Segment, frame: int, height: Height) -> list[bytes]:
+        """The sections up to a height of the commit after the last one that is kept whole."""
+        if frame == len(segment.offsets):
+            following = [each for each in self._segments if each.number == segment.number + 1 and each.offsets]
+            if not following:
+                return []
+            segment, frame = following[0], 0
+        return [bytes(section.data) for section in self._read(segment, frame) if section.head.height <= height]
+
+    def _meta_of(self, segment: _Segment, frame: int) -> Meta:
+        """The record that the commit of a frame had."""
+        name, offset = segment_name(self.folder, segment.number), segment.offsets[frame]
+        last = self._read(segment, frame)[-1].head
+        header = self.disk.read(name, offset, FRAME_HEADER_BYTES)
+        _, generation, _, length = _FRAME.unpack_from(header)
+        end = offset + FRAME_HEADER_BYTES + length
+        return Meta(generation, last.height, last.root, last.next_position, offset, end, header[_FRAME.size :])
+
+
+def segment_name(folder: str, number: int) -> str:
+    """The file of a segment."""
+    return f"{folder}/{SEGMENT_PREFIX}{number:06d}"
+
+
+def chunk_name(folder: str, chunk: int) -> str:
+    """The file of a chunk of the snapshot with which a log begins."""
+    return f"{folder}/{CHUNK_PREFIX}{chunk:06d}"
+
+
+def snapshot_meta(height: Height, root: Hash, next_position: int) -> Meta:
+    """The record of a store that begins with a snapshot."""
+    return Meta(0, height, root, next_position, FRAMES_OFFSET, FRAMES_OFFSET, NO_CHECKSUM)
+
+
+def begin_with_snapshot(disk: Disk, folder: str, meta: Meta, first_twig: int, peaks: Sequence[bytes]) -> None:
+    """Make a log that begins with the snapshot whose manifest and chunks are there; all of it, or nothing."""
+    disk.replace(segment_name(folder, 1), meta.encode().ljust(FRAMES_OFFSET, b"\0"))
+    disk.replace(f"{folder}/{BASE_NAME}", Base(1, first_twig, tuple(peaks), meta.root, meta.height).encode())
+
+
+def drop_snapshot(disk: Disk, folder: str) -> None:
+    """Remove the files of a snapshot."""
+    for name in disk.names():
+        if name == f"{folder}/{MANIFEST_NAME}" or name.startswith(f"{folder}/{CHUNK_PREFIX}"):
+            disk.remove(name)
+
+
+def log_bytes(disk: Disk, folder: str) -> int:
+    """Bytes in the segments that a folder holds; 0 where there is no log."""
+    return sum(disk.size(segment_name(folder, number)) for number in _segment_numbers(disk, folder))
+
+
+def _segment_numbers(disk: Disk, folder: str) -> list[int]:
+    prefix = f"{folder}/{SEGMENT_PREFIX}"
+    numbers = [name.removeprefix(prefix) for name in disk.names() if name.startswith(prefix)]
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def _read_base(disk: Disk, folder: str) -> Base:
+    name = f"{folder}/{BASE_NAME}"
+    content = disk.read(name)
+    return Base.decode(content, name) if content else Base()
+
+
+def _finish_rewind(disk: Disk, folder: str) -> None:
+    """Do what the rewind file asks for, as often as it takes; then it goes."""
+    name = f"{folder}/{REWIND_NAME}"
+    content = disk.read(name)
+    if not content:
+        return
+    record, checksum = content[:-CHECKSUM_BYTES], content[-CHECKSUM_BYTES:]
+    meta = Meta.decode(record[_REWIND.size :])
+    if _checksum(BASE_KEY, record) != checksum or not record.startswith(REWIND_MAGIC) or meta is None:
+        raise DiskError(f"{name}: offset 0: the rewind record does not fit its checksum")
+    number = _REWIND.unpack_from(record)[1]
+    for later in reversed(_segment_numbers(disk, folder)):
+        if later > number:
+            disk.remove(segment_name(folder, later))
+    target = segment_name(folder, number)
+    disk.write(target, meta.slot_offset, meta.encode())
+    disk.write(target, SLOT_BYTES - meta.slot_offset, bytes(META_BYTES))
+    disk.sync(target)
+    disk.truncate(target, meta.log_bytes)
+    disk.remove(name)
 
 
 def _believed_meta(disk: Disk, name: str) -> tuple[Meta, str]:
@@ -232,69 +599,63 @@ def _believed_meta(disk: Disk, name: str) -> tuple[Meta, str]:
 
 def _frame_problem(disk: Disk, name: str, meta: Meta) -> str:
     """Why the frame that a meta record names is not there, or nothing."""
-    if meta.generation == 0:
+    if not meta.has_frame:
         return ""
-    payload, problem = _read_frame(disk, name, meta.frame_offset, meta.generation, meta.log_bytes, meta.frame_checksum)
-    if not problem and meta.frame_offset + FRAME_HEADER_BYTES + len(payload) != meta.log_bytes:
-        problem = "the frame's length is not what its meta record says"
-    return problem
+    content = memoryview(disk.read(name, meta.frame_offset, meta.log_bytes - meta.frame_offset))
+    frame = _check_frame(content, 0, meta.generation)
+    if isinstance(frame, str):
+        return frame
+    if frame.checksum != meta.frame_checksum:
+        return "a frame does not fit its checksum"
+    if meta.frame_offset + FRAME_HEADER_BYTES + len(frame.payload) != meta.log_bytes:
+        return "the frame's length is not what its meta record says"
+    return ""
+
+
+class _Frame(NamedTuple):
+    generation: int
+    first_position: int
+    checksum: bytes
+    payload: memoryview
 
 
 def _encode_frame(generation: int, first_position: int, payload: bytes) -> tuple[bytes, bytes]:
     """A frame, and its checksum."""
     head = _FRAME.pack(FRAME_MAGIC, generation, first_position, len(payload))
-    checksum = _checksum(FRAME_KEY, head + payload)
+    checksum = blake3(head, key=FRAME_KEY).update(payload).digest()
     return b"".join((head, checksum, payload)), checksum
 
 
-def _read_frame(
-    disk: Disk, name: str, offset: int, generation: int, limit: int, expected_checksum: bytes | None = None
-) -> tuple[bytes, str]:
-    """The payload of the frame at an offset, and what is wrong with it (or nothing)."""
-    header = disk.read(name, offset, FRAME_HEADER_BYTES)
+def _check_frame(content: memoryview, offset: int, generation: int | None) -> _Frame | str:
+    """The frame at an offset, or what is wrong with it."""
+    header = bytes(content[offset : offset + FRAME_HEADER_BYTES])
     if len(header) < FRAME_HEADER_BYTES:
-        return b"", "the file ends within a frame's header"
+        return "the file ends within a frame's header"
     head, checksum = header[: _FRAME.size], header[_FRAME.size :]
-    magic, found_generation, _, length = _FRAME.unpack(head)
-    if magic != FRAME_MAGIC or found_generation != generation:
-        return b"", f"no frame of commit {generation}"
-    if offset + FRAME_HEADER_BYTES + length > limit:
-        return b"", "a frame longer than the log"
-    payload = disk.read(name, offset + FRAME_HEADER_BYTES, length)
+    magic, found_generation, first_position, length = _FRAME.unpack(head)
+    if magic != FRAME_MAGIC or generation not in (None, found_generation):
+        return f"no frame of commit {generation}"
+    payload = content[offset + FRAME_HEADER_BYTES : offset + FRAME_HEADER_BYTES + length]
     if len(payload) < length:
-        return b"", "the file ends within a frame"
-    if _checksum(FRAME_KEY, head + payload) != checksum or expected_checksum not in (None, checksum):
-        return b"", "a frame does not fit its checksum"
-    return payload, ""
+        return "the file ends within a frame"
+    if blake3(head, key=FRAME_KEY).update(payload).digest() != checksum:
+        return "a frame does not fit its checksum"
+    return _Frame(found_generation, first_position, checksum, payload)
 
 
-def _decode_sections(payload: bytes, place: str) -> Iterator[Section]:
+def split_frame(frame: _Frame, place: str) -> Iterator[Section]:
     """The sections in a frame's payload. ``place`` begins the message of an error."""
-    cursor = 0
+    payload, cursor, position = frame.payload, 0, frame.first_position
     try:
         while cursor < len(payload):
-            height, entry_count, deleted_count = _SECTION.unpack_from(payload, cursor)
-            cursor += _SECTION.size
-            section = Section(Height(height), [], [])
-            for _ in range(entry_count):
-                _, key_bytes, value_bytes = _ENTRY.unpack_from(payload, cursor)
-                start, cursor = cursor, cursor + _ENTRY.size + key_bytes + value_bytes
-                section.entries.append(payload[start:cursor])
-            for _ in range(deleted_count):
-                start, cursor = cursor + _KEY.size, cursor + _KEY.size + _KEY.unpack_from(payload, cursor)[0]
-                section.deleted.append(payload[start:cursor])
-            yield section
+            head = SectionHead.decode(payload, cursor)
+            end = cursor + SECTION_HEAD.size + head.bytes_after
+            if end > len(payload) or position + head.entries != head.next_position:
+                raise DiskError(f"{place}: a frame with a valid checksum does not parse: its sections do not fit")
+            yield Section(head, position, payload[cursor:end])
+            cursor, position = end, head.next_position
     except struct.error as error:
         raise DiskError(f"{place}: a frame with a valid checksum does not parse: {error}") from None
-    if cursor != len(payload):
-        raise DiskError(f"{place}: a frame with a valid checksum does not parse: it ends within an entry")
-
-
-def decode_entry(encoded: bytes) -> tuple[bytes, bytes, int]:
-    """Key, value and previous position of an encoded entry."""
-    previous, key_bytes, _ = _ENTRY.unpack_from(encoded)
-    middle = _ENTRY.size + key_bytes
-    return encoded[_ENTRY.size : middle], encoded[middle:], previous
 
 
 def _checksum(key: bytes, data: bytes) -> bytes:

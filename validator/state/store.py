@@ -1,78 +1,104 @@
-"""The state store: views over one final state, which lies in a log on disk and in an index in memory.
+"""The state store: views over one final state, which lies in a log on disk and in an engine in memory.
 
-The rules, beside those of :mod:`validator.state.interface`:
+The rules, beside those of :mod:`validator.state.interface` and :mod:`validator.state.engine`:
 
-- an update deactivates the key's entry and appends a new one that names the old position; a delete only deactivates;
-- writing the value that a key already has changes nothing, and so does deleting an absent key: a root follows from the
-  net change of each block, not from how often the transition happened to write;
-- a view is an overlay: what its block changed, over its parent. Deriving leaves the parent as it is, costs
-  O(changes * log(entries)), and keeps memory in proportion to the changes;
-- a commit flattens a branch into the base. The committed view becomes the final one and reads straight from the base;
-  views that descend from it stay as they are, every other one raises :class:`StaleViewError` from then on.
+- one engine *stands at* one view, final or not. Deriving from a view first moves the engine there, back and forth along
+  the tree of views, then applies the batch; a chain of blocks costs no movement at all;
+- a view holds its block's batch and how to undo it. It is read through the batches between it and the final view; what
+  those do not name is what the final state has;
+- a commit writes the branch between the final view and the new one to the log. Views that descend from it stay as they
+  are, every other one raises :class:`StaleViewError` from then on.
 
 One process and one thread use a store; the disk sees to it that no second process does.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from validator.disk import Disk
+from validator.disk import Disk, DiskError
+from validator.state.engine import Engine, SectionHead, Step
+from validator.state.hashing import TWIG_LEVELS
 from validator.state.interface import Batch, View
 from validator.state.log import (
-    NO_POSITION,
+    MANIFEST_NAME,
+    NO_SNAPSHOT,
     Recovery,
     StateLog,
-    decode_entry,
-    encode_entry,
-    encode_section,
+    chunk_name,
+    log_bytes,
+    snapshot_meta,
 )
-from validator.state.merkle import Tree, TreeOverlay, derive, entry_hash
+from validator.state.merkle import pruned_peaks
+from validator.state.plain import PlainEngine
+from validator.state.prover import PastState, Prover
+from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.types import HEIGHT_LIMIT, Hash, Height, ValidatorError
-
-KEY_BYTES_LIMIT: Final = 512
-VALUE_BYTES_LIMIT: Final = 2**24
 
 NEVER_CHECKED: Final = -1
 """Epoch of a view that must look again whether it may still be read."""
 
-REPLAY_ENTRIES: Final = 65_536
-"""Entries that recovery hashes at once."""
+RETAINED_HEIGHTS: Final = 256
+"""Heights below the final one that can be proved, and rewound to."""
 
-_Slot = tuple[int, bytes]
-"""Position and value of a key's active entry."""
+PACKED_LOG_BYTES: Final = 64 * 1024 * 1024
+"""Size of the log from which on the packed engine is worth the seconds that compiling it takes."""
 
-_Changes = dict[bytes, _Slot | None]
-"""A block's net change of each key; ``None`` is deleted."""
+EMPTY_STEP: Final = Step(b"", Hash(b""), 0, 0, None)
 
 
 class StaleViewError(ValidatorError):
     """A view was used after it was dropped, or after another branch became final."""
 
 
+class HistoryError(ValidatorError):
+    """A height was asked for that lies above the final one, or below what is retained."""
+
+
+def choose_engine(size: int) -> Engine:
+    """An empty engine for a log of so many bytes: the plain one where it is small, or where numba is not installed."""
+    if size < PACKED_LOG_BYTES:
+        return PlainEngine()
+    try:
+        from validator.state.packed import PackedEngine
+    except ImportError:
+        return PlainEngine()
+    return PackedEngine()
+
+
 class LogStateStore:
     """The final state and the views over it. Made by :meth:`open`."""
 
-    def __init__(self, log: StateLog) -> None:
+    def __init__(self, log: StateLog, engine: Engine | None = None, retained: int = RETAINED_HEIGHTS) -> None:
         self._log = log
-        self._index = _Index()
-        self._tree = Tree()
+        self._engine: Engine = PlainEngine() if engine is None else engine
+        self._retained = retained
         self._epoch = 0
+        self.origin: Manifest | None = None
+        """The snapshot with which the log begins."""
+        self._prover: Prover | None = None
+        self._past: PastState | None = None
+        self._past_root = Hash(b"")
+        self._floors: deque[tuple[Height, int]] = deque()
         self._replay()
-        log.confirm(self._tree.root, self._tree.next_position)
-        settled = derive(self._tree, [], [])
-        self._final = _StateView(self, None, log.recovery.meta.height, settled, {}, b"")
+        log.confirm(self._engine.root, self._engine.next_position)
+        self._final = _StateView(self, None, log.meta.height, {}, EMPTY_STEP, self._engine.root)
+        self._standing = self._final
 
     @classmethod
-    def open(cls, disk: Disk, folder: str = "state") -> LogStateStore:
+    def open(
+        cls, disk: Disk, folder: str = "state", engine: Engine | None = None, retained: int = RETAINED_HEIGHTS
+    ) -> LogStateStore:
         """The store in a folder of a disk, as its last durable commit left it; an empty one where there is none.
 
-        Reads the whole log. Raises :class:`~validator.disk.DiskError`, with file and offset, where it is damaged below
-        the newest valid meta record, or where the root that it gives is not the one recorded.
+        Reads the whole log into ``engine``, an empty one, by default that of :func:`choose_engine`. Raises
+        :class:`~validator.disk.DiskError`, with file and offset, where the log is damaged below the newest valid meta
+        record, or where the root that it gives is not the one recorded.
         """
-        return cls(StateLog.open(disk, f"{folder}/log"))
+        log = StateLog.open(disk, folder)
+        return cls(log, choose_engine(log_bytes(disk, folder)) if engine is None else engine, retained)
 
     @property
     def final(self) -> View:
@@ -84,6 +110,16 @@ class LogStateStore:
         """What opening found, and what it had to cut off."""
         return self._log.recovery
 
+    @property
+    def log(self) -> StateLog:
+        """The log, to be read."""
+        return self._log
+
+    @property
+    def first_height(self) -> Height:
+        """The oldest height that can be proved and rewound to."""
+        return self._floors[0][0] if self._floors else self._final.height
+
     def commit(self, view: View) -> None:
         """Make ``view`` final and durable with one sync, with every view between it and the last final one.
 
@@ -94,20 +130,19 @@ class LogStateStore:
         if not isinstance(view, _StateView) or view.store is not self:
             raise ValueError("a store commits only its own views")
         view.require_readable()
-        branch = [layer for layer in view.layers() if layer is not self._final]
+        branch = view.branch()
         if not branch:
             return
-        branch.reverse()
-        self._log.commit(view.height, view.root, view.tree.next_position, [layer.section for layer in branch])
-        previous = self._final
-        for layer in branch:
-            self._tree.absorb(layer.tree)
-            self._index.apply(layer.changes)
-        self._final = view
+        self._log.commit(view.height, view.root, view.step.next_position, [layer.step.section for layer in branch])
+        if view not in self._standing.branch():
+            self._stand_at(view)
+        self._note_floors(branch)
+        previous, self._final = self._final, view
         self._epoch += 1
         for layer in (previous, *branch[:-1]):
             layer.retire(f"height {view.height} became final")
         view.settle()
+        self._prune()
 
     def drop(self, view: View) -> None:
         """Give up a view that is not final, and with it those that descend from it: using them raises from now on.
@@ -116,15 +151,79 @@ class LogStateStore:
         """
         if not isinstance(view, _StateView) or view.store is not self or view is self._final:
             raise ValueError("a store drops only its own views, and never the final one")
+        view.require_readable()
+        if view in self._standing.branch():
+            assert view.parent is not None, "a view that is not final has a parent"
+            self._stand_at(view.parent)
         self._epoch += 1
         view.retire("it was dropped")
+
+    def rewind(self, height: Height) -> None:
+        """Go back to the final state of an older height, durably. Every view becomes unusable, and so does the store:
+        it is to be closed and opened again, also after an error.
+
+        Raises :class:`HistoryError` where the height is not retained, :class:`~validator.disk.DiskError` where the disk
+        failed: the store then opens at the height where it was, at the one asked for, or between the two.
+        """
+        self._require_retained(height)
+        is_there = height == self._final.height
+        self.close()
+        if is_there:
+            return
+        rest = self._log.rewind(height)
+        if rest:
+            log = StateLog.open(self._log.disk, self._log.folder)
+            list(log.replay())
+            head = SectionHead.decode(rest[-1], 0)
+            log.commit(head.height, head.root, head.next_position, rest)
+
+    def prove(self, key: bytes, height: Height | None = None) -> bytes:
+        """The encoded proof of what the final state, or that of a retained height, says about a key.
+
+        :func:`validator.state.proof.verify` checks it against that height's state root. Raises :class:`HistoryError`
+        where the height is not retained, and :class:`~validator.disk.DiskError`.
+        """
+        prover, past = self._at(height)
+        return prover.prove(key, past).encode()
+
+    def manifest(self, height: Height | None = None) -> Manifest:
+        """What a snapshot of a retained height consists of. Raises :class:`HistoryError`."""
+        prover, past = self._at(height)
+        return prover.manifest(past)
+
+    def chunk(self, number: int, height: Height | None = None) -> bytes:
+        """A chunk of the snapshot of a retained height. Raises :class:`HistoryError`; :class:`IndexError` where there
+        is no such chunk."""
+        prover, past = self._at(height)
+        return prover.chunk(number, past)
+
+    def _at(self, height: Height | None) -> tuple[Prover, PastState]:
+        """What proves the state of a height, the final one by default."""
+        self._require_retained(self._final.height if height is None else height)
+        wanted = self._final.height if height is None else height
+        engine = self.stand_at_final()
+        if self._past is None or self._past.height != wanted or self._past_root != self._final.root:
+            self._prover = self._prover or Prover(engine, self._log, self.origin)
+            self._past, self._past_root = self._prover.past(wanted), self._final.root
+        assert self._prover is not None, "it made the past state"
+        return self._prover, self._past
+
+    def root_at(self, height: Height) -> Hash:
+        """The state root of a retained height. Raises :class:`HistoryError`."""
+        self._require_retained(height)
+        head = self._log.head_at(height)
+        if head is not None:
+            return head.root
+        return self._final.root if self.origin is None else self.origin.root
 
     def close(self) -> None:
         """Make every view unusable. What was committed stays; the disk is its owner's to close."""
         self._epoch += 1
         self._final.retire("the store was closed")
-        self._index = _Index()
-        self._tree = Tree()
+        self._standing = self._final
+        self._engine = PlainEngine()
+
+    # --- for views ----------------------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -132,57 +231,133 @@ class LogStateStore:
         return self._epoch
 
     @property
-    def index(self) -> _Index:
-        """The keys of the final state."""
-        return self._index
+    def engine(self) -> Engine:
+        """The state in memory; it stands wherever the last call left it."""
+        return self._engine
+
+    def stand_at_final(self) -> Engine:
+        """The engine, moved to the final state."""
+        self._stand_at(self._final)
+        return self._engine
+
+    def value(self, view: _StateView, key: bytes) -> bytes | None:
+        """What a readable view has under a key."""
+        if view is self._standing:
+            return self._engine.get(key)
+        layer = view
+        while layer.parent is not None:
+            if key in layer.changes:
+                return layer.changes[key]
+            layer = layer.parent
+        for above in self._standing.branch():
+            if key in above.changes:
+                return above.before()[key]
+        return self._engine.get(key)
+
+    def derive(self, parent: _StateView, height: Height, batch: Batch) -> _StateView:
+        """The child of a readable view."""
+        self._stand_at(parent)
+        changes = dict(batch)
+        step = self._engine.apply(height, changes)
+        self._standing = _StateView(self, parent, height, changes, step, step.root)
+        return self._standing
+
+    def items(self, view: _StateView, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Keys with a prefix, and their values, in a readable view."""
+        found = dict(self._engine.items(prefix))
+        for above in reversed(self._standing.branch()):
+            _overwrite(found, above.before(), prefix)
+        for layer in view.branch():
+            _overwrite(found, layer.changes, prefix)
+        return sorted(found.items())
+
+    def _stand_at(self, view: _StateView) -> None:
+        """Move the engine to a readable view."""
+        if view is self._standing:
+            return
+        here, there = self._standing.branch(), view.branch()
+        shared = 0
+        while shared < min(len(here), len(there)) and here[shared] is there[shared]:
+            shared += 1
+        for layer in reversed(here[shared:]):
+            self._engine.undo(layer.step)
+        for layer in there[shared:]:
+            layer.step = self._engine.apply(layer.height, layer.changes)
+            assert layer.step.root == layer.root, "applying a batch again gives the same root"
+        self._standing = view
+
+    # --- history and pruning ------------------------------------------------------------------------------------------
+
+    def _require_retained(self, height: Height) -> None:
+        if not self.first_height <= height <= self._final.height:
+            raise HistoryError(f"height {height} is not retained: {self.first_height} to {self._final.height} are")
+
+    def _note_floors(self, branch: list[_StateView]) -> None:
+        """Remember what the retained heights need."""
+        for layer in branch:
+            self._floors.append((layer.height, SectionHead.decode(layer.step.section, 0).oldest))
+        self._drop_floors()
+
+    def _drop_floors(self) -> None:
+        while len(self._floors) > 1 and self._floors[1][0] <= self._floors[-1][0] - self._retained:
+            self._floors.popleft()
+
+    def _prune(self) -> None:
+        """Remove the segments that no retained height needs."""
+        first_twig = self._floors[0][1] >> TWIG_LEVELS
+        count = self._log.prunable_segments(first_twig << TWIG_LEVELS)
+        if count:
+            peaks = [self._engine.upper_node(*place) for place in pruned_peaks(first_twig)]
+            self._log.prune(count, first_twig, peaks)
+            self._engine.forget(first_twig)
 
     def _replay(self) -> None:
-        """Rebuild index and tree from the log."""
-        leaves: list[bytes] = []
-        deactivated: list[int] = []
-        position = 0
-        for section in self._log.sections():
-            changes: _Changes = {}
-            for encoded in section.entries:
-                key, value, previous = decode_entry(encoded)
-                changes[key] = (position, value)
-                if previous != NO_POSITION:
-                    deactivated.append(previous)
-                leaves.append(entry_hash(encoded))
-                position += 1
-            for key in section.deleted:
-                slot = self._index.get(key)
-                if slot is not None:
-                    deactivated.append(slot[0])
-                changes[key] = None
-            self._index.apply(changes)
-            if len(leaves) >= REPLAY_ENTRIES:
-                self._tree.absorb(derive(self._tree, leaves, deactivated))
-                leaves, deactivated = [], []
-        self._tree.absorb(derive(self._tree, leaves, deactivated))
+        """Rebuild the engine's state from the log."""
+        base = self._log.base
+        if base.snapshot == NO_SNAPSHOT:
+            self._engine.seed(base.first_twig, base.peaks)
+        else:
+            self._load_snapshot()
+        for section in self._log.replay():
+            self._engine.replay(section.data, section.head, section.first_position)
+            self._floors.append((section.head.height, section.head.oldest))
+            self._drop_floors()
+        self._engine.finish()
+
+    def _load_snapshot(self) -> None:
+        """Begin with the snapshot that the log begins with."""
+        log, disk, folder = self._log, self._log.disk, self._log.folder
+        name = f"{folder}/{MANIFEST_NAME}"
+        try:
+            manifest = Manifest.decode(disk.read(name), log.base.snapshot_height, log.base.snapshot)
+            self._engine.seed(manifest.first_twig, manifest.peaks)
+            for chunk in range(manifest.chunks):
+                name = chunk_name(folder, chunk)
+                for twig in decode_chunk(manifest, chunk, disk.read(name)):
+                    self._engine.load_twig(twig)
+        except SnapshotError as error:
+            raise DiskError(f"{name}: offset 0: {error}") from None
+        self._engine.end_load(manifest.next_position)
+        log.origin = snapshot_meta(manifest.height, manifest.root, manifest.next_position)
+        self.origin = manifest
+        self._floors.append((manifest.height, manifest.first_twig << TWIG_LEVELS))
 
 
 class _StateView:
     """One block's overlay. ``parent`` is ``None`` in the final view, which has no changes of its own."""
 
-    __slots__ = ("_checked_epoch", "_height", "_root", "_stale", "changes", "parent", "section", "store", "tree")
+    __slots__ = ("_before", "_checked_epoch", "_height", "_root", "_stale", "changes", "parent", "step", "store")
 
     def __init__(
-        self,
-        store: LogStateStore,
-        parent: _StateView | None,
-        height: Height,
-        tree: TreeOverlay,
-        changes: _Changes,
-        section: bytes,
+        self, store: LogStateStore, parent: _StateView | None, height: Height, changes: Batch, step: Step, root: Hash
     ) -> None:
         self.store = store
         self.parent = parent
-        self.tree = tree
         self.changes = changes
-        self.section = section
+        self.step = step
         self._height = height
-        self._root = tree.root
+        self._root = root
+        self._before: dict[bytes, bytes | None] | None = None
         self._stale = ""
         self._checked_epoch = store.epoch
 
@@ -198,9 +373,9 @@ class _StateView:
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, or ``None``. Raises :class:`StaleViewError`."""
-        self.require_readable()
-        slot = self._slot(key)
-        return None if slot is None else slot[1]
+        if self._checked_epoch != self.store.epoch:
+            self.require_readable()
+        return self.store.value(self, key)
 
     def derive(self, height: Height, batch: Batch) -> _StateView:
         """The child view after ``batch``; its height may be this view's, but not below it.
@@ -210,55 +385,42 @@ class _StateView:
         self.require_readable()
         if not self._height <= height < HEIGHT_LIMIT:
             raise ValueError(f"height {height} cannot follow height {self._height}")
-        changes: _Changes = {}
-        entries: list[bytes] = []
-        deleted: list[bytes] = []
-        deactivated: list[int] = []
-        for key in sorted(batch):
-            value = batch[key]
-            _check_bounds(key, value)
-            slot = self._slot(key)
-            if value == (None if slot is None else slot[1]):
-                continue
-            if slot is not None:
-                deactivated.append(slot[0])
-            if value is None:
-                changes[key] = None
-                deleted.append(key)
-            else:
-                changes[key] = (self.tree.next_position + len(entries), value)
-                entries.append(encode_entry(key, value, NO_POSITION if slot is None else slot[0]))
-        tree = derive(self.tree, [entry_hash(entry) for entry in entries], deactivated)
-        return _StateView(self.store, self, height, tree, changes, encode_section(height, entries, deleted))
+        return self.store.derive(self, height, batch)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The keys that begin with ``prefix`` and their values, keys ascending, as they are at this call.
 
-        Costs O(keys found + changes in the overlays), after a commit that added or removed keys O(all keys) once.
-        Raises :class:`StaleViewError`.
+        Costs O(all keys): keys are ordered by their hashes. Raises :class:`StaleViewError`.
         """
         self.require_readable()
-        changes: _Changes = {}
-        for layer in reversed(list(self.layers())):
-            changes.update(item for item in layer.changes.items() if item[0].startswith(prefix))
-        found = {key: slot for key, slot in self.store.index.items(prefix) if key not in changes}
-        found.update((key, slot) for key, slot in changes.items() if slot is not None)
-        return iter([(key, found[key][1]) for key in sorted(found)])
+        return iter(self.store.items(self, prefix))
 
-    def layers(self) -> Iterator[_StateView]:
-        """This view and those below it, down to the final one (or to one that went stale)."""
-        layer: _StateView | None = self
-        while layer is not None:
-            yield layer
+    def branch(self) -> list[_StateView]:
+        """The views from the final one (exclusive) to this one, ascending."""
+        found: list[_StateView] = []
+        layer = self
+        while layer.parent is not None:
+            found.append(layer)
             layer = layer.parent
+        found.reverse()
+        return found
+
+    def before(self) -> dict[bytes, bytes | None]:
+        """What this view's keys had before it; only while the engine stands at it or above."""
+        if self._before is None:
+            values = self.store.engine.before(self.step)
+            self._before = {key: values.get(key, value) for key, value in self.changes.items()}
+        return self._before
 
     def require_readable(self) -> None:
         """Raise :class:`StaleViewError` unless this view is the final one or descends from it."""
         if self._checked_epoch == self.store.epoch:
             return
-        for layer in self.layers():
+        layer: _StateView | None = self
+        while layer is not None:
             if layer._stale:
                 raise StaleViewError(f"the view of height {self._height} can no longer be used: {layer._stale}")
+            layer = layer.parent
         self._checked_epoch = self.store.epoch
 
     def retire(self, reason: str) -> None:
@@ -271,54 +433,16 @@ class _StateView:
         """Let go of what the base has taken over."""
         self.parent = None
         self.changes = {}
-        self.section = b""
-
-    def _slot(self, key: bytes) -> _Slot | None:
-        """Position and value of a key's active entry."""
-        layer: _StateView | None = self
-        while layer is not None:
-            if key in layer.changes:
-                return layer.changes[key]
-            layer = layer.parent
-        return self.store.index.get(key)
+        self.step = EMPTY_STEP
+        self._before = None
 
 
-class _Index:
-    """The final state's keys, in memory: position and value of each."""
-
-    def __init__(self) -> None:
-        self._slots: dict[bytes, _Slot] = {}
-        self._ordered: list[bytes] = []
-        self._is_ordered = True
-
-    def get(self, key: bytes) -> _Slot | None:
-        """Position and value of a key's active entry."""
-        return self._slots.get(key)
-
-    def apply(self, changes: _Changes) -> None:
-        """Take over one block's net changes."""
-        for key, slot in changes.items():
-            if slot is None:
-                self._is_ordered = self._slots.pop(key, None) is None and self._is_ordered
-            else:
-                self._is_ordered = self._is_ordered and key in self._slots
-                self._slots[key] = slot
-
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, _Slot]]:
-        """The keys that begin with ``prefix``, ascending, and their slots."""
-        if not self._is_ordered:
-            self._ordered = sorted(self._slots)
-            self._is_ordered = True
-        for place in range(bisect_left(self._ordered, prefix), len(self._ordered)):
-            key = self._ordered[place]
-            if not key.startswith(prefix):
-                return
-            yield key, self._slots[key]
-
-
-def _check_bounds(key: bytes, value: bytes | None) -> None:
-    """Raise :class:`ValueError` where a key or value is longer or shorter than the interface allows."""
-    if not 1 <= len(key) <= KEY_BYTES_LIMIT:
-        raise ValueError(f"a key of {len(key)} bytes: expected 1 to {KEY_BYTES_LIMIT}")
-    if value is not None and len(value) > VALUE_BYTES_LIMIT:
-        raise ValueError(f"a value of {len(value)} bytes: expected at most {VALUE_BYTES_LIMIT}")
+def _overwrite(found: dict[bytes, bytes], changes: Batch, prefix: bytes) -> None:
+    """Put those of the changes that have a prefix over what was found."""
+    for key, value in changes.items():
+        if not key.startswith(prefix):
+            continue
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = value

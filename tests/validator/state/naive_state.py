@@ -1,4 +1,4 @@
-"""The state as ``docs/state.md`` defines it and nothing else: a list of entries, a set of positions, a full rebuild."""
+"""The state as ``docs/state.md`` defines it and nothing else: a list of entries, a map of positions, a full rebuild."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from pathlib import Path
 from typing import Any
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "state.md"
+SLACK = 4096
 
 
-def documented_program() -> dict[str, Any]:
-    """What the program on the page defines."""
-    block = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert block is not None, "docs/state.md lost its program"
+def documented_programs() -> dict[str, Any]:
+    """What the programs on the page define."""
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks, "docs/state.md lost its program"
     names: dict[str, Any] = {}
-    exec(block.group(1), names)
+    exec("\n".join(blocks), names)
     return names
 
 
-documented_root: Callable[..., bytes] = documented_program()["state_root"]
+PROGRAMS = documented_programs()
+documented_root: Callable[..., bytes] = PROGRAMS["state_root"]
+documented_apply: Callable[..., Any] = PROGRAMS["apply"]
+
+Row = tuple[int, int, bytes, bytes, bytes]
+"""Height, previous position, next key's hash, key, value."""
 
 
 class NaiveState:
     """A state that costs a full rebuild a root. Never changed: :meth:`apply` gives another one."""
 
-    def __init__(self) -> None:
-        self.entries: list[tuple[bytes, bytes, int | None]] = []
+    def __init__(self, slack: int = SLACK) -> None:
+        self.slack = slack
+        self.height = 0
+        self.entries: list[Row] = []
         self.positions: dict[bytes, int] = {}
         self._root: bytes | None = None
 
-    def apply(self, batch: Mapping[bytes, bytes | None]) -> NaiveState:
+    def apply(self, batch: Mapping[bytes, bytes | None], height: int) -> NaiveState:
         """The state after a batch."""
-        after = NaiveState()
-        after.entries = list(self.entries)
-        after.positions = dict(self.positions)
-        for key in sorted(batch):
-            value, position = batch[key], after.positions.get(key)
-            if value == (None if position is None else after.entries[position][1]):
-                continue
-            after.positions.pop(key, None)
-            if value is not None:
-                after.positions[key] = len(after.entries)
-                after.entries.append((key, value, position))
+        after = NaiveState(self.slack)
+        after.height = height
+        after.entries, after.positions = documented_apply(self.entries, self.positions, height, batch, self.slack)
         return after
 
     @property
     def items(self) -> dict[bytes, bytes]:
         """Keys and values, keys ascending."""
-        return {key: self.entries[self.positions[key]][1] for key in sorted(self.positions)}
+        return {key: self.entries[self.positions[key]][4] for key in sorted(self.positions)}
 
     @property
     def root(self) -> bytes:

@@ -11,10 +11,11 @@ from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.state.naive_state import NaiveState
 from validator.disk import DiskError
 from validator.state import LogStateStore, log
-from validator.state.log import FRAME_HEADER_BYTES, FRAMES_OFFSET, META_BYTES, SLOT_BYTES, Meta, StateLog
+from validator.state.log import FRAME_HEADER_BYTES, FRAMES_OFFSET, META_BYTES, SLOT_BYTES, Meta, StateLog, segment_name
 from validator.types import Hash, Height
 
-NAME = "state/log"
+FOLDER = "state"
+NAME = segment_name(FOLDER, 1)
 COMMITS = 4
 SEEDS = 40
 
@@ -34,8 +35,8 @@ def history() -> Iterator[tuple[int, NaiveState]]:
     model = NaiveState()
     yield 0, model
     for commit in range(1, COMMITS + 1):
-        for batch in batches(commit):
-            model = model.apply(batch)
+        for block, batch in enumerate(batches(commit)):
+            model = model.apply(batch, 2 * commit + block)
         yield commit, model
 
 
@@ -43,7 +44,7 @@ MODELS = dict(history())
 
 
 def open_store(disk: MemoryDisk, kind: type[StateLog] = StateLog) -> LogStateStore:
-    return LogStateStore(kind.open(disk, NAME))
+    return LogStateStore(kind.open(disk, FOLDER))
 
 
 def commit_one(store: LogStateStore, commit: int) -> None:
@@ -115,28 +116,28 @@ class WithoutSync(StateLog):
     """Broken: says that a commit is durable without having asked."""
 
     def _write(self, frame: bytes, meta: Meta) -> None:
-        self._disk.append(self._name, frame)
-        self._disk.write(self._name, meta.slot_offset, meta.encode())
+        self.disk.append(self.name, frame)
+        self.disk.write(self.name, meta.slot_offset, meta.encode())
 
 
 class OneSlot(StateLog):
     """Broken: overwrites the only valid record."""
 
     def _write(self, frame: bytes, meta: Meta) -> None:
-        self._disk.append(self._name, frame)
-        self._disk.write(self._name, 0, meta.encode())
-        self._disk.write(self._name, SLOT_BYTES, bytes(META_BYTES))
-        self._disk.sync(self._name)
+        self.disk.append(self.name, frame)
+        self.disk.write(self.name, 0, meta.encode())
+        self.disk.write(self.name, SLOT_BYTES, bytes(META_BYTES))
+        self.disk.sync(self.name)
 
 
 class MetaBeforeLog(StateLog):
     """Broken: the record is durable before the frame that it names, and recovery believes records blindly."""
 
     def _write(self, frame: bytes, meta: Meta) -> None:
-        self._disk.write(self._name, meta.slot_offset, meta.encode())
-        self._disk.sync(self._name)
-        self._disk.append(self._name, frame)
-        self._disk.sync(self._name)
+        self.disk.write(self.name, meta.slot_offset, meta.encode())
+        self.disk.sync(self.name)
+        self.disk.append(self.name, frame)
+        self.disk.sync(self.name)
 
 
 class UnsyncedRecovery(StateLog):
@@ -161,7 +162,7 @@ def test_a_record_durable_before_its_frame_is_caught(monkeypatch: pytest.MonkeyP
 def test_syncing_without_writing_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     class SyncOnly(StateLog):
         def confirm(self, root: Hash, next_position: int) -> None:
-            self._disk.sync(self._name)
+            self.disk.sync(self.name)
 
     assert wrong_recoveries(SyncOnly, kill_only=True), "a failed sync leaves bytes that a later sync does not save"
     assert wrong_recoveries(StateLog, kill_only=True) == []

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from cluster.simulation.disk import MemoryDisk
-from tests.validator.state.naive_state import DOCUMENT, NaiveState, documented_program
-from validator.state import LogStateStore, merkle
-from validator.state.log import NO_POSITION, encode_entry
-from validator.state.merkle import TWIG_ENTRIES, Tree, TreeOverlay, derive, entry_hash
+from tests.validator.state.naive_state import DOCUMENT, PROGRAMS, NaiveState
+from validator.state import LogStateStore, hashing, merkle
+from validator.state.hashing import NO_POSITION, TWIG_ENTRIES, Entry, entry_hash, key_hash
+from validator.state.merkle import Tree
 from validator.types import Height
 
 GOLDEN_BATCHES: list[dict[bytes, bytes | None]] = [
@@ -22,11 +22,11 @@ GOLDEN_BATCHES: list[dict[bytes, bytes | None]] = [
     {b"b": b"four", **{b"k" + i.to_bytes(2, "big"): i.to_bytes(2, "big") for i in range(2048)}},
 ]
 GOLDEN_ROOTS = [
-    "1a7bc221ba95b93a707c0e90f217f097d597399eb7f0a698314cf8f9d67e93e8",
-    "edab0eee4b8295e1dc90e083f247dd71b832130f928b5c3ad8025336f7f0118d",
-    "07bc4b281f3735cad1d3ab204a1a79c98df82638b2cf770a6606ec0f749df04f",
-    "a246ed9306bdc8b7ae6e8766fb27bd42e1f8349cb06467c1dedfee4461707afd",
-    "a9b4606e62d0ca33305e36c11d00a90ba4865fdd1793299c11bdde6d58981087",
+    "383f0847c39b835197b266514a4a20b5b2ab98805211e734f63d69bd06684a3a",
+    "9025c37cfffee25944ae80953b403c75704b68dd900a8259b8efc18ae2fef6bf",
+    "0e25eddfae45ed4d1ee2dd6c5e5f8a05d40477d18a606aacb2e5f602993d7390",
+    "f22b094ceb52d6e800e23cddf48366c118a1517a2acdd6eb5b0fac718a1ddf92",
+    "36b3db3aa2ba00c0f7aba8aec8ce9a189616565f036f32b3744ab1d83fb9c0f2",
 ]
 
 
@@ -40,12 +40,11 @@ def test_golden_roots_hold_in_the_store() -> None:
 
 
 def test_golden_roots_hold_in_the_documented_program() -> None:
-    program = documented_program()
-    entries: list[tuple[bytes, bytes, int | None]] = []
-    active: set[int] = set()
-    for batch, root in zip(GOLDEN_BATCHES, GOLDEN_ROOTS, strict=True):
-        entries, active = program["apply"](entries, active, batch)
-        assert program["state_root"](entries, active).hex() == root
+    entries: list[object] = []
+    positions: dict[bytes, int] = {}
+    for height, (batch, root) in enumerate(zip(GOLDEN_BATCHES, GOLDEN_ROOTS, strict=True)):
+        entries, positions = PROGRAMS["apply"](entries, positions, height, batch)
+        assert PROGRAMS["state_root"](entries, set(positions.values())).hex() == root
 
 
 def test_documented_vectors_are_those_tested_here() -> None:
@@ -54,22 +53,27 @@ def test_documented_vectors_are_those_tested_here() -> None:
 
 
 def test_worked_vector_follows_from_the_package() -> None:
-    worked = DOCUMENT.read_text(encoding="utf-8").split("Worked")[1].split("## Views")[0]
+    worked = DOCUMENT.read_text(encoding="utf-8").split("Worked")[1].split("## ")[0]
     printed = re.findall(r"`([0-9a-f]{6,})`", worked)
-    encoded = [encode_entry(b"a", b"one", NO_POSITION), encode_entry(b"b", b"", NO_POSITION)]
+    places = [key_hash(b"a"), key_hash(b"b")]
+    first = Entry(Height(1), NO_POSITION, places[1], b"a", b"one").encode()
+    second = Entry(Height(1), NO_POSITION, places[0], b"b", b"").encode()
+    encoded = [first, second] if places[0] < places[1] else [second, first]
     hashes = [entry_hash(entry) for entry in encoded]
-    overlay = derive(Tree(), hashes, [])
-    twig = overlay.twig(0)
+    tree = Tree()
+    tree.extend(hashes, [], 2)
+    twig = tree.twig(0)
     expected = [
+        *places,
         *encoded,
         *hashes,
-        *merkle.hash_pairs(merkle.ENTRY_NODE_KEY, hashes),
-        merkle.ABSENT_ENTRY_NODES[1],
+        *hashing.hash_pairs(hashing.ENTRY_NODE_KEY, hashes),
+        hashing.ABSENT_ENTRY_NODES[1],
         twig.entries_root,
-        merkle.twig_hash(*twig),
-        overlay.root,
+        hashing.twig_hash(*twig),
+        tree.root,
     ]
-    assert printed == [item.hex() for item in expected]
+    assert [item.hex() for item in expected] == printed
     assert twig.active_bits == b"\x03" + bytes(255)
 
 
@@ -77,50 +81,53 @@ SIZES = [0, 1, 2, 3, 1023, 2047, 2048, 2049, 4095, 4096, 4097, 3 * TWIG_ENTRIES 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_tree_equals_a_full_rebuild_however_it_was_cut_into_batches(size: int) -> None:
+def test_tree_equals_a_full_rebuild_however_it_was_cut_and_undone(size: int) -> None:
     rng = random.Random(size)
-    model = NaiveState().apply({i.to_bytes(4, "big"): b"v" for i in range(size)})
-    leaves = [entry_hash(encode_entry(key, value, NO_POSITION)) for key, value, _ in model.entries]
-    base, done = Tree(), 0
-    branch: list[TreeOverlay] = []
+    model = NaiveState().apply({i.to_bytes(4, "big"): b"v" for i in range(size)}, 1)
+    leaves = [entry_hash(Entry(Height(row[0]), *row[1:]).encode()) for row in model.entries]
+    tree, done = Tree(), 0
     while done < size:
         step = min(rng.choice([1, 2, 700, 2048, 2049, 5000]), size - done)
-        branch.append(derive(branch[-1] if branch else base, leaves[done : done + step], []))
+        before = (tree.root, tree.next_position, tree.frontier, tree.twig(0), tree.upper_node(1, 0))
+        undo = tree.extend(leaves[done : done + step], [done] if step > 1 else [], 77)
+        tree.revert(undo)
+        assert before == (tree.root, tree.next_position, tree.frontier, tree.twig(0), tree.upper_node(1, 0))
         done += step
-        if rng.random() < 0.3:
-            base.absorb(branch.pop(0))
-    for overlay in branch:
-        base.absorb(overlay)
-    assert base.root == model.root
-    assert derive(base, [], []).root == model.root
+        tree.extend(leaves[done - step : done], [], done)
+    assert tree.root == model.root
 
 
 def test_deactivation_alone_changes_the_root_and_nothing_else() -> None:
-    leaves = [entry_hash(bytes([i])) for i in range(5)]
-    parent = derive(Tree(), leaves, [])
-    child = derive(parent, [], [3])
-    assert child.root != parent.root
-    assert (child.next_position, child.frontier) == (parent.next_position, parent.frontier)
-    assert child.twig(0).active_bits[0] == 0b10111
-    assert parent.twig(0).active_bits[0] == 0b11111
+    tree = Tree()
+    tree.extend([entry_hash(bytes([i])) for i in range(5)], [], 5)
+    before = (tree.next_position, tree.frontier)
+    root = tree.root
+    undo = tree.extend([], [3], 5)
+    assert tree.root != root
+    assert (tree.next_position, tree.frontier) == before
+    assert tree.twig(0).active_bits[0] == 0b10111
+    tree.revert(undo)
+    assert (tree.root, tree.twig(0).active_bits[0]) == (root, 0b11111)
 
 
-def test_number_of_entries_is_part_of_the_root() -> None:
-    assert merkle.state_root(1, merkle.ABSENT) != merkle.state_root(0, merkle.ABSENT)
+def test_numbers_of_entries_and_of_live_keys_are_part_of_the_root() -> None:
+    roots = {hashing.state_root(entries, live, hashing.ABSENT) for entries in (0, 1) for live in (0, 1)}
+    assert len(roots) == 4
 
 
 def test_domains_are_apart() -> None:
-    keys = [merkle.ENTRY_KEY, merkle.ENTRY_NODE_KEY, merkle.TWIG_KEY, merkle.UPPER_NODE_KEY, merkle.ROOT_KEY]
-    assert len(set(keys)) == len(keys)
+    names = ("KEY_KEY", "ENTRY_KEY", "ENTRY_NODE_KEY", "TWIG_KEY", "UPPER_NODE_KEY", "ROOT_KEY")
+    keys = {getattr(hashing, name) for name in names}
+    assert len(keys) == len(names)
     assert all(len(key) == 32 for key in keys)
 
 
 def test_only_touched_nodes_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     twigs = 64
-    base = Tree()
-    base.absorb(derive(base, [entry_hash(i.to_bytes(4, "big")) for i in range(twigs * TWIG_ENTRIES)], []))
+    tree = Tree()
+    tree.extend([entry_hash(i.to_bytes(4, "big")) for i in range(twigs * TWIG_ENTRIES)], [], 1)
     hashed = {"nodes": 0, "twigs": 0}
-    pairs, twig = merkle.hash_pairs, merkle.twig_hash
+    pairs, twig = hashing.hash_pairs, hashing.twig_hash
 
     def counted_pairs(key: bytes, row: list[bytes]) -> list[bytes]:
         hashed["nodes"] += len(row) // 2
@@ -132,6 +139,6 @@ def test_only_touched_nodes_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(merkle, "hash_pairs", counted_pairs)
     monkeypatch.setattr(merkle, "twig_hash", counted_twig)
-    derive(base, [entry_hash(b"x")], [0, 1, 5 * TWIG_ENTRIES])
+    tree.extend([entry_hash(b"x")], [0, 1, 5 * TWIG_ENTRIES], 1)
     assert hashed["twigs"] == 3
     assert hashed["nodes"] <= merkle.TWIG_LEVELS + 3 * 7

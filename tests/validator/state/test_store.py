@@ -203,7 +203,7 @@ def test_scan_takes_its_prefix_from_every_layer(store: LogStateStore) -> None:
 def test_a_failed_commit_leaves_the_views_and_refuses_another(store: LogStateStore, disk: MemoryDisk) -> None:
     view = store.final.derive(Height(1), {b"a": b"1"})
     disk.plan = FaultPlan(disk.operations + 3)
-    with pytest.raises(DiskError, match="state/log: offset"):
+    with pytest.raises(DiskError, match="state/log-000001: offset"):
         store.commit(view)
     assert (view.get(b"a"), store.final.height) == (b"1", 0)
     with pytest.raises(DiskError, match="open the store again"):
@@ -211,8 +211,8 @@ def test_a_failed_commit_leaves_the_views_and_refuses_another(store: LogStateSto
 
 
 def test_a_log_that_somebody_else_wrote_to_is_noticed(store: LogStateStore, disk: MemoryDisk) -> None:
-    end = disk.append("state/log", b"foreign") + len(b"foreign")
-    with pytest.raises(DiskError, match=f"state/log: offset {end}: expected the file to end at "):
+    end = disk.append("state/log-000001", b"foreign") + len(b"foreign")
+    with pytest.raises(DiskError, match=f"state/log-000001: offset {end}: expected the file to end at "):
         store.commit(store.final.derive(Height(1), {b"a": b"1"}))
     assert LogStateStore.open(disk).final.height == 0
 
@@ -221,13 +221,13 @@ def test_reopening_gives_the_same_root_and_the_same_future(store: LogStateStore,
     model = NaiveState()
     for height in range(1, 8):
         batch = {bytes([i]): bytes([height]) if (i + height) % 5 else None for i in range(height * 9)}
-        model = model.apply(batch)
+        model = model.apply(batch, height)
         store.commit(store.final.derive(Height(height), batch))
     reopened = LogStateStore.open(disk)
     assert (reopened.final.height, reopened.final.root) == (7, model.root)
     assert dict(reopened.final.scan(b"")) == model.items
     future = {bytes([i]): b"future" for i in range(0, 90, 7)}
-    assert reopened.final.derive(Height(8), future).root == model.apply(future).root
+    assert reopened.final.derive(Height(8), future).root == model.apply(future, 8).root
     assert reopened.recovery.dropped_bytes == 0 and reopened.recovery.reason == ""
 
 
@@ -239,7 +239,7 @@ def test_a_store_on_real_files_reopens(tmp_path: Path) -> None:
     store.close()
     disk.close()
     again = DirectoryDisk(tmp_path)
-    assert again.names() == ["chain/log"]
+    assert again.names() == ["chain/log-000001"]
     assert LogStateStore.open(again, "chain").final.root == root
     again.close()
 

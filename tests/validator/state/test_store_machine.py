@@ -14,12 +14,15 @@ from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.state.naive_state import NaiveState
 from validator.disk import DiskError
 from validator.state import LogStateStore, StaleViewError, View
-from validator.types import Height
+from validator.state.plain import PlainEngine
+from validator.state.proof import verify
+from validator.types import Hash, Height
 
 KEYS = [b"a", b"aa", b"ab", b"b", b"b\x00", b"\xff", b"\xff\xff", bytes(512), b"timer/1", b"timer/2"]
 BATCHES = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=3), max_size=6)
 PICKS = st.integers(min_value=0, max_value=2**16)
 OPERATIONS_OF_A_COMMIT = 3
+SLACK = 40
 
 
 @dataclass(eq=False)
@@ -44,11 +47,13 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.disk = MemoryDisk()
-        self.committed = NaiveState()
+        self.committed = NaiveState(SLACK)
+        self.history: dict[int, NaiveState] = {}
+        """What was committed, by height; of several blocks of a height the last."""
         self.open()
 
     def open(self) -> None:
-        self.store = LogStateStore.open(self.disk)
+        self.store = LogStateStore.open(self.disk, engine=PlainEngine(SLACK))
         self.final = Node(self.store.final, self.committed, None)
         self.live = [self.final]
         self.stale: list[Node] = []
@@ -63,11 +68,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     def derive(self, parent: Node, step: int, batch: dict[bytes, bytes | None]) -> Node:
         view = parent.view.derive(Height(parent.view.height + step), batch)
-        node = Node(view, parent.model.apply(batch), parent)
+        node = Node(view, parent.model.apply(batch, view.height), parent)
         assert view.root == node.model.root
         return node
 
-    @rule(pick=PICKS, step=st.integers(0, 2), batch=BATCHES)
+    @rule(pick=PICKS, step=st.integers(1, 2), batch=BATCHES)
     def put_and_delete(self, pick: int, step: int, batch: dict[bytes, bytes | None]) -> None:
         self.live.append(self.derive(self.pick(pick), step, batch))
 
@@ -82,6 +87,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.commit(node.view)
         self.retire(node, gone=False)
         self.final, self.committed = node, node.model
+        self.remember(node)
+
+    def remember(self, node: Node | None) -> None:
+        """Note what the heights between a node and the final ones before it were."""
+        while node is not None and node.view.height not in self.history:
+            self.history[node.view.height] = node.model
+            node = node.parent
 
     @rule(pick=PICKS, silently=st.booleans())
     def drop(self, pick: int, silently: bool) -> None:
@@ -118,11 +130,32 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.final.view.get(b"a") == self.final.model.items.get(b"a")
         if loses:
             self.disk.crash(Random(seed), scattered=bool(seed % 2))
-        recovered = LogStateStore.open(self.disk).final.root
+        recovered = LogStateStore.open(self.disk, engine=PlainEngine(SLACK)).final.root
         assert recovered in (self.committed.root, node.model.root)
         self.committed = self.committed if recovered == self.committed.root else node.model
         self.disk.crash(Random(seed))
         self.open()
+
+    @rule(pick=PICKS)
+    def rewind_and_reopen(self, pick: int) -> None:
+        heights = sorted(height for height in self.history if height >= self.store.first_height)
+        if not heights:
+            return
+        height = heights[pick % len(heights)]
+        self.store.rewind(Height(height))
+        self.committed = self.history[height]
+        self.history = {each: model for each, model in self.history.items() if each <= height}
+        self.open()
+        assert self.store.final.height == height
+
+    @rule(pick=PICKS, key=st.sampled_from([*KEYS, b"absent", b"many\x00\x05"]))
+    def prove(self, pick: int, key: bytes) -> None:
+        heights = sorted(height for height in self.history if height >= self.store.first_height)
+        if heights:
+            height = heights[pick % len(heights)]
+            model = self.history[height]
+            assert self.store.root_at(Height(height)) == model.root
+            assert verify(Hash(model.root), key, self.store.prove(key, Height(height))) == model.items.get(key)
 
     @invariant()
     def the_final_view_is_the_model(self) -> None:

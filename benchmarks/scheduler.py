@@ -1,0 +1,142 @@
+"""The scheduler's data structures: what scheduling and cancelling cost, and what a waiting timer weighs.
+
+- ``schedule_cost_ratio``: a block whose transactions schedule and cancel timers, with very many live timers against
+  few; whole blocks, in turns.
+- ``bytes_per_timer``: what the process's resident set grows by when timers with a payload of 32 bytes are added,
+  everything included: state, indexes, allocator. Measured in a process of its own, over all three tiers.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
+from reporting import Metric, run_benchmark
+
+from validator.params import Parameters
+from validator.scheduler.scheduling import ScheduleRequest
+from validator.transition import PreparedTransaction
+from validator.types import Address
+
+LOTS = 10**9
+SMALL = 1_000
+ROUNDS = 15
+TRANSACTIONS = 100
+PAIRS = 10
+PAYLOAD_BYTES = 32
+SENDERS = 1
+
+
+def main() -> None:
+    if len(sys.argv) == 3 and sys.argv[1] == "--weigh":
+        print(_weigh(int(sys.argv[2])))
+        return
+    run_benchmark(__doc__, measure)
+
+
+def measure(quick: bool) -> list[Metric]:
+    large = 100_000 if quick else 1_000_000
+    weighed = 200_000 if quick else 1_000_000
+    few, many = _costs(SMALL, large)
+    return [
+        Metric("schedule_cancel_cost", few * 1e6, f"µs a pair, {SMALL:,} live"),
+        Metric("schedule_cost_ratio", many / few, f"× ({large:,} live / {SMALL:,})", goal=1.5, at_least=False),
+        Metric("bytes_per_timer", _bytes_a_timer(weighed), f"bytes ({weighed:,} timers)", goal=400, at_least=False),
+    ]
+
+
+# --- cost -------------------------------------------------------------------------------------------------------------
+
+
+def _costs(small: int, large: int) -> tuple[float, float]:
+    """Seconds for a schedule and a cancel, with few and with many live timers."""
+    chains = [_chain(small), _chain(large)]
+    try:
+        for chain in chains:
+            chain.timed_block(_schedules(chain, cancels=False))
+        few, many = interleaved(ROUNDS, lambda: _pair_cost(chains[0]), lambda: _pair_cost(chains[1]))
+        return few, many
+    finally:
+        for chain in chains:
+            chain.close()
+
+
+def _chain(live: int) -> BenchmarkChain:
+    chain = BenchmarkChain(
+        Parameters(max_timers_per_actor=LOTS),
+        actors(1_000),
+        {actor_address(number, SENDERS): RICH for number in range(TRANSACTIONS)},
+    )
+    chain.fill(_far_and_near(live))
+    return chain
+
+
+def _pair_cost(chain: BenchmarkChain) -> float:
+    seconds, outcome = chain.timed_block(_schedules(chain, cancels=True))
+    assert all(receipt.ok for receipt in outcome.receipts.transactions)
+    return seconds / (TRANSACTIONS * PAIRS)
+
+
+def _schedules(chain: BenchmarkChain, cancels: bool) -> list[PreparedTransaction]:
+    """Transactions that schedule timers near and far, and cancel those of the block before."""
+    height = chain.store.final.height + 1
+    transactions = []
+    for number in range(TRANSACTIONS):
+        operations = []
+        for pair in range(PAIRS):
+            name = f"{number}/{pair}"
+            if cancels:
+                operations.append(f'["cancel",{{"saved":"{name}"}}]')
+            delay = (100, 20_000)[pair % 2]
+            operations.append(f'["schedule",{{"in":{delay},"payload":"{"x" * PAYLOAD_BYTES}","save_as":"{name}"}}]')
+        payload = f"[{','.join(operations)}]".encode()
+        transactions.append(call(actor_address(number, SENDERS), height - 1, actor_address(number), payload))
+    return transactions
+
+
+def _far_and_near(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+    """Timers in ring and epoch queue."""
+    for number in range(count):
+        height = 2_000 + number * 7_919 % 80_000
+        yield actor_address(number % 1_000), ScheduleRequest(height, number.to_bytes(PAYLOAD_BYTES, "big"))
+
+
+# --- weight -----------------------------------------------------------------------------------------------------------
+
+
+def _bytes_a_timer(count: int) -> float:
+    done = subprocess.run([sys.executable, __file__, "--weigh", str(count)], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def _weigh(count: int) -> float:
+    chain = BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000))
+    try:
+        chain.fill(_everywhere(10_000, 0))
+        before = _resident()
+        chain.fill(_everywhere(count, 10_000))
+        return (_resident() - before) / count
+    finally:
+        chain.close()
+
+
+def _everywhere(count: int, first: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+    """Timers over ring, epoch queue and overflow."""
+    for number in range(first, first + count):
+        height = 1 + number * 7_919 % 120_000
+        yield actor_address(number % 1_000), ScheduleRequest(height, number.to_bytes(PAYLOAD_BYTES, "big"))
+
+
+def _resident() -> int:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""The state store: updates, inserts, reads, proofs, opening, memory and disk, against three baselines.
+
+All stores get the same work in the same run: keys of 21 bytes and values of 32, overwritten at random in batches, each
+batch one block that is derived and committed with its fsync. The baselines are
+
+- ``dict``: a plain dict, and a Merkle tree over all of it that is built anew for each batch;
+- ``lmdb``: LMDB with a transaction and an fsync a batch, and no Merkle tree at all;
+- ``plain``: the plain engine of the store, which hashes one node a call.
+
+The goal for memory is one for a million keys: in a ``--quick`` run what a batch takes weighs too much.
+``--full`` adds a store of 10 million keys, which takes some minutes and about 3 GB on the disk.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Any, Final
+
+import lmdb
+from blake3 import blake3
+from reporting import Metric, run_benchmark
+
+from cluster.live.disk import DirectoryDisk
+from validator.state import LogStateStore
+from validator.state.packed import PackedEngine
+from validator.state.plain import PlainEngine
+from validator.state.proof import verify
+from validator.types import Height
+
+FULL_OPTION: Final = "--full"
+KEY_BYTES: Final = 21
+VALUE_BYTES: Final = 32
+FILL_BATCH: Final = 10_000
+BATCH: Final = 10_000
+BATCHES: Final = (100, 1_000, 10_000, 100_000)
+ENTRIES_A_MEASUREMENT: Final = 200_000
+MOST_BATCHES: Final = 200
+SMALL: Final = 10_000
+READS: Final = 100_000
+PROOFS: Final = 300
+PAGE_BYTES: Final = 4096
+
+Batch = dict[bytes, bytes | None]
+
+
+def key_of(number: int) -> bytes:
+    """The key with a number; keys of neighbouring numbers lie apart."""
+    return b"a" + blake2b(number.to_bytes(8, "big"), digest_size=KEY_BYTES - 1).digest()
+
+
+def random_batches(rng: Random, keys: int, size: int, count: int) -> list[Batch]:
+    return [{key_of(rng.randrange(keys)): rng.randbytes(VALUE_BYTES) for _ in range(size)} for _ in range(count)]
+
+
+def batches_of(size: int) -> int:
+    """How many batches of a size are measured."""
+    return max(3, min(ENTRIES_A_MEASUREMENT // size, MOST_BATCHES))
+
+
+def resident_bytes() -> int:
+    """The process's resident set."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder beside this file's repository or in the system's temporary one, removed afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="stampede-state-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+class Ours:
+    """The store with one of its engines, on real files."""
+
+    def __init__(self, path: Path, engine: Any) -> None:
+        self.disk = DirectoryDisk(path)
+        self.store = LogStateStore.open(self.disk, engine=engine)
+        self.height = self.store.final.height
+
+    def commit(self, batch: Batch) -> None:
+        """One block."""
+        self.height += 1
+        self.store.commit(self.store.final.derive(Height(self.height), batch))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.store.close()
+        self.disk.close()
+
+
+class PlainDict:
+    """A dict, and a Merkle tree over its sorted items that is built anew for each batch."""
+
+    def __init__(self) -> None:
+        self.items: dict[bytes, bytes] = {}
+
+    def commit(self, batch: Batch) -> None:
+        """One block."""
+        for key, value in batch.items():
+            if value is None:
+                self.items.pop(key, None)
+            else:
+                self.items[key] = value
+        row = [blake3(key + self.items[key]).digest() for key in sorted(self.items)]
+        while len(row) > 1:
+            row = [blake3(b"".join(row[i : i + 2])).digest() for i in range(0, len(row), 2)]
+
+
+class Lmdb:
+    """LMDB: a transaction and an fsync a block."""
+
+    def __init__(self, path: Path) -> None:
+        self.environment = lmdb.open(str(path / "lmdb"), map_size=2**34)
+
+    def commit(self, batch: Batch) -> None:
+        """One block."""
+        with self.environment.begin(write=True) as transaction:
+            for key, value in batch.items():
+                if value is None:
+                    transaction.delete(key)
+                else:
+                    transaction.put(key, value)
+
+
+def fill(store: Any, keys: int) -> float:
+    """Insert so many keys; the seconds that the store took."""
+    seconds = 0.0
+    for first in range(0, keys, FILL_BATCH):
+        numbers = range(first, min(first + FILL_BATCH, keys))
+        batch: Batch = {key_of(number): number.to_bytes(VALUE_BYTES, "big") for number in numbers}
+        seconds += timed(store, [batch])
+    return seconds
+
+
+def timed(store: Any, batches: list[Batch]) -> float:
+    """The seconds that a store takes for some blocks."""
+    started = perf_counter()
+    for batch in batches:
+        store.commit(batch)
+    return perf_counter() - started
+
+
+def updates_per_second(store: Any, keys: int, size: int, count: int) -> float:
+    """Overwrites a second: one batch goes ahead, so that nothing is measured that happens once."""
+    rng = Random(size)
+    timed(store, random_batches(rng, keys, size, 1))
+    batches = random_batches(rng, keys, size, count)
+    return sum(map(len, batches)) / timed(store, batches)
+
+
+def measure_store(keys: int, is_large: bool) -> dict[str, float]:
+    """Everything that is measured of the packed store with so many keys."""
+    found: dict[str, float] = {}
+    with folder() as path:
+        gc.collect()
+        before = resident_bytes()
+        ours = Ours(path, PackedEngine())
+        found["inserts"] = keys / fill(ours, keys)
+        for size in BATCHES:
+            if size > BATCH:
+                gc.collect()
+                found["ram"] = (resident_bytes() - before) / keys - KEY_BYTES - VALUE_BYTES
+            if size <= 10 * keys:
+                found[f"updates_{size}"] = updates_per_second(ours, keys, size, batches_of(size))
+        found["disk"] = ours.store.log.size / keys
+        found["seconds_a_commit"] = BATCH / found[f"updates_{BATCH}"]
+        if not is_large:
+            found.update(measure_reads(ours, keys))
+        ours.close()
+        started = perf_counter()
+        again = Ours(path, PackedEngine())
+        found["open"] = perf_counter() - started
+        again.close()
+    return found
+
+
+def measure_reads(ours: Ours, keys: int) -> dict[str, float]:
+    """Reads, and proofs made and verified."""
+    rng = Random(1)
+    wanted = [key_of(rng.randrange(keys)) for _ in range(READS)]
+    view = ours.store.final
+    started = perf_counter()
+    for key in wanted:
+        view.get(key)
+    reads = READS / (perf_counter() - started)
+    started = perf_counter()
+    proofs = [ours.store.prove(key) for key in wanted[:PROOFS]]
+    made = PROOFS / (perf_counter() - started)
+    started = perf_counter()
+    for key, proof in zip(wanted, proofs, strict=False):
+        verify(view.root, key, proof)
+    verified = PROOFS / (perf_counter() - started)
+    size = sum(map(len, proofs)) / PROOFS
+    return {"reads": reads, "proofs_made": made, "proofs_verified": verified, "proof_bytes": size}
+
+
+def measure_baselines(keys: int) -> dict[str, float]:
+    """Updates a second of the baselines, at the same batch over the same keys."""
+    found = {}
+    with folder() as path:
+        lmdb_store = Lmdb(path)
+        fill(lmdb_store, keys)
+        found["lmdb"] = updates_per_second(lmdb_store, keys, BATCH, 5)
+        lmdb_store.environment.close()
+    plain_dict = PlainDict()
+    plain_dict.items = {key_of(number): bytes(VALUE_BYTES) for number in range(keys)}
+    found["dict"] = updates_per_second(plain_dict, keys, BATCH, 1)
+    del plain_dict
+    with folder() as path:
+        plain = Ours(path, PlainEngine())
+        for first in range(0, keys, 20 * FILL_BATCH):
+            plain.commit({key_of(n): bytes(VALUE_BYTES) for n in range(first, min(first + 20 * FILL_BATCH, keys))})
+        found["plain"] = updates_per_second(plain, keys, BATCH, 2)
+        plain.close()
+    return found
+
+
+def warm_up() -> None:
+    """Compile, so that no measurement does."""
+    engine = PackedEngine(slack=20)
+    for height in range(1, 10):
+        batch: Batch = {b"%d" % i: None if (i + height) % 3 == 0 else b"%d" % height for i in range(300)}
+        step = engine.apply(Height(height), batch)
+    engine.undo(step)
+    with folder() as path:
+        for _ in range(2):
+            ours = Ours(path, PackedEngine())
+            ours.commit({b"a": b"1", b"b": b"2"})
+            ours.commit({b"a": None})
+            ours.store.prove(b"a")
+            ours.close()
+
+
+def measure(is_quick: bool, is_full: bool) -> list[Metric]:
+    """All metrics."""
+    warm_up()
+    keys = 200_000 if is_quick else 1_000_000
+    large = measure_store(keys, is_large=False)
+    small = measure_store(SMALL, is_large=True)
+    figures = measure_baselines(keys)
+    largest = measure_store(10_000_000, is_large=True) if is_full else large
+    ours = large[f"updates_{BATCH}"]
+    ratio = largest["seconds_a_commit"] / small["seconds_a_commit"]
+    return [
+        Metric("updates_per_second", ours, "1/s", 300_000),
+        Metric("inserts_per_second", large["inserts"], "1/s", 100_000),
+        Metric("commit_cost_ratio", ratio, "", 2, at_least=False),
+        Metric("ram_bytes_per_key", large["ram"], "bytes", None if is_quick else 64, at_least=False),
+        Metric("disk_bytes_per_key", large["disk"], "bytes"),
+        *(Metric(f"updates_per_second_batch_{size}", large[f"updates_{size}"], "1/s") for size in BATCHES),
+        *(
+            Metric(f"updates_per_second_batch_{size}_of_{SMALL}", small[f"updates_{size}"], "1/s")
+            for size in BATCHES
+            if f"updates_{size}" in small
+        ),
+        Metric("reads_per_second", large["reads"], "1/s"),
+        Metric("proofs_made_per_second", large["proofs_made"], "1/s"),
+        Metric("proofs_verified_per_second", large["proofs_verified"], "1/s"),
+        Metric("proof_bytes", large["proof_bytes"], "bytes"),
+        Metric("open_seconds", large["open"], "s"),
+        *(Metric(f"times_as_fast_as_{name}", ours / figure, "×") for name, figure in figures.items()),
+        *(
+            [
+                Metric("updates_per_second_10m", largest[f"updates_{BATCH}"], "1/s"),
+                Metric("ram_bytes_per_key_10m", largest["ram"], "bytes", 64, at_least=False),
+                Metric("open_seconds_10m", largest["open"], "s"),
+            ]
+            if is_full
+            else []
+        ),
+    ]
+
+
+def main() -> None:
+    """Entry of the benchmark; ``--full`` is its own option, the others are those of all benchmarks."""
+    is_full = FULL_OPTION in sys.argv
+    if is_full:
+        sys.argv.remove(FULL_OPTION)
+    run_benchmark(__doc__, lambda is_quick: measure(is_quick, is_full))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The state transition: fires a second, and what waits, expires or migrates against an ordinary block.
+
+Every block that is measured is whole: transition, state commit with fsync, index. Ratios are of medians taken in turns
+in one run.
+
+- ``fires_per_second``: full lanes of timers with empty handlers; ``reschedules_per_second``: handlers that set and
+  reschedule.
+- ``backlog_block_ratio``: the same 200 fires with many carried timers waiting against few. A quarter of them is below
+  the lane price, a quarter has payers without funds, a quarter is over the cap, a quarter belongs to actors with a
+  bidding agent that bids too low (``GBA_BUDGET_CYCLES`` allows the same number of queries in both).
+- ``epoch_block_ratio``: the first block of an epoch into which many timers migrate against the blocks before it.
+- ``gc_storm_ratio``: blocks after very many timers expired at one height against the ordinary full blocks before. Both
+  lanes are full in all of them: 2,000 transactions that schedule a timer each, 2,000 fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
+from reporting import Metric, run_benchmark
+
+from validator.genesis import GenesisAgent
+from validator.params import Parameters
+from validator.scheduler.scheduling import ScheduleRequest
+from validator.transition import PreparedTransaction
+from validator.types import Address
+
+EMPTY = b"[]"
+RESCHEDULE = b'[["set","k","v"],["schedule",{"in":5,"payload":[["set","k","v"]],"gas_limit":2500}]]'
+LOTS = 10**9
+SMALL_BACKLOG = 1_000
+FIRES = 200
+HEAVY = b'[["burn",9000]]'
+HEAVY_GAS = 10_000
+
+
+def main() -> None:
+    run_benchmark(__doc__, measure)
+
+
+def measure(quick: bool) -> list[Metric]:
+    backlog = 100_000 if quick else 1_000_000
+    migrating = 100_000
+    storm = 100_000 if quick else 1_000_000
+    return [
+        Metric("fires_per_second", _fires_a_second(EMPTY, 1_000), "fires/s", goal=20_000),
+        Metric("reschedules_per_second", _fires_a_second(RESCHEDULE, 2_500), "fires/s", goal=8_000),
+        Metric(
+            "backlog_block_ratio", _backlog_ratio(backlog), f"× ({backlog:,} waiting / {SMALL_BACKLOG:,})", 2, False
+        ),
+        Metric("epoch_block_ratio", _epoch_ratio(migrating), f"× ({migrating:,} migrating)", 3, False),
+        Metric("gc_storm_ratio", _storm_ratio(storm), f"× ({storm:,} expired / full block)", 4, False),
+    ]
+
+
+# --- fires ------------------------------------------------------------------------------------------------------------
+
+
+def _fires_a_second(payload: bytes, gas_limit: int, blocks: int = 12) -> float:
+    chain = BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(100))
+    try:
+        a_block = chain.parameters.lane_timer_cycles // gas_limit
+        chain.fill(_due(range(1, blocks + 1), a_block, payload, gas_limit))
+        speeds = []
+        for _ in range(blocks):
+            seconds, outcome = chain.timed_block()
+            speeds.append(len(outcome.receipts.fires) / seconds)
+        return median(speeds[1:])
+    finally:
+        chain.close()
+
+
+def _due(
+    heights: range, a_block: int, payload: bytes, gas_limit: int, tip: int = 0
+) -> Iterator[tuple[Address, ScheduleRequest]]:
+    """Timers of a hundred actors that come due, so many a block."""
+    for height in heights:
+        for number in range(a_block):
+            request = ScheduleRequest(
+                height, payload, gas_limit=gas_limit, max_fee_per_cycle=10**12, max_priority_fee_per_cycle=tip
+            )
+            yield actor_address(number % 100), request
+
+
+# --- backlog ----------------------------------------------------------------------------------------------------------
+
+POOR, BIDDERS, SENDERS = 1, 2, 3
+WARM_UP = 20
+MEASURED = 15
+AGENTS = 250
+
+
+def _backlog_ratio(backlog: int) -> float:
+    small, large = _backlog_chain(SMALL_BACKLOG), _backlog_chain(backlog)
+    try:
+        ordinary, crowded = interleaved(MEASURED, lambda: _fires_of(small), lambda: _fires_of(large))
+        return crowded / ordinary
+    finally:
+        small.close()
+        large.close()
+
+
+def _fires_of(chain: BenchmarkChain) -> float:
+    seconds, outcome = chain.timed_block()
+    assert len(outcome.receipts.fires) == FIRES, f"{len(outcome.receipts.fires)} fires"
+    return seconds
+
+
+def _backlog_chain(backlog: int) -> BenchmarkChain:
+    """A chain on which so many timers wait, and 200 come due in each further block and fill the lane."""
+    parameters = Parameters(max_timers_per_actor=LOTS, gba_budget_cycles=35_000)
+    agent = GenesisAgent("builtin:fixed", 1, 1)
+    everyone = {**actors(1_000), **actors(1_000, POOR, balance=1), **actors(AGENTS, BIDDERS, agent=agent)}
+    chain = BenchmarkChain(parameters, everyone)
+    chain.fill(_waiting(backlog))
+    last = WARM_UP + MEASURED + 1
+    chain.fill(_due(range(WARM_UP + 1, last + 1), FIRES, HEAVY, HEAVY_GAS, tip=1_000))
+    for _ in range(WARM_UP):
+        chain.block()
+    return chain
+
+
+def _waiting(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+    for number in range(count):
+        height = 1 + number % WARM_UP
+        match number % 4:
+            case 0:
+                yield (
+                    actor_address(number % 1_000),
+                    ScheduleRequest(height, EMPTY, max_fee_per_cycle=1, max_priority_fee_per_cycle=1),
+                )
+            case 1:
+                fees = {"max_fee_per_cycle": 10**12, "max_priority_fee_per_cycle": 0}
+                yield actor_address(number % 1_000, POOR), ScheduleRequest(height, EMPTY, gas_limit=250_000, **fees)
+            case 2:
+                yield actor_address(number % 1_000), ScheduleRequest(height, EMPTY, gas_limit=400_000)
+            case _:
+                yield actor_address(number // 4 % AGENTS, BIDDERS), ScheduleRequest(height, EMPTY, gas_limit=1_000)
+
+
+# --- epochs -----------------------------------------------------------------------------------------------------------
+
+
+def _epoch_ratio(migrating: int) -> float:
+    """Short epochs, so that the benchmark reaches several of them; as many timers migrate into each."""
+    length, epochs = 50, 4
+    parameters = Parameters(
+        epoch_length=length, ring_buffer_size=length, epoch_horizon=2, max_timers_per_actor=LOTS, max_basefee=10**7
+    )
+    chain = BenchmarkChain(parameters, actors(1_000))
+    try:
+        chain.fill(_due(range(1, epochs * length + 2), FIRES, HEAVY, HEAVY_GAS, tip=1_000))
+        for epoch in range(2, epochs + 1):
+            chain.fill(_spread(epoch * length, length, migrating))
+        first, ordinary = [], []
+        for height in range(1, epochs * length + 1):
+            seconds, _ = chain.timed_block()
+            (first if height % length == 0 and height > length else ordinary).append(seconds)
+        return median(first) / median(ordinary)
+    finally:
+        chain.close()
+
+
+def _spread(first: int, length: int, count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+    """Timers below the lane price, spread over an epoch."""
+    for number in range(count):
+        request = ScheduleRequest(first + number % length, EMPTY, max_fee_per_cycle=1, max_priority_fee_per_cycle=0)
+        yield actor_address(number % 1_000), request
+
+
+# --- storms -----------------------------------------------------------------------------------------------------------
+
+
+STORM_FIRES = 2_000
+STORM_TRANSACTIONS = 2_000
+STORM_SENDERS = 100
+TRANSACTION_GAS = 2_500
+
+
+def _storm_ratio(expiring: int) -> float:
+    """Both lanes full all along; at one height very many timers expire."""
+    before, after = 8, 8
+    senders = {actor_address(number, SENDERS): RICH for number in range(STORM_SENDERS)}
+    chain = BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000), senders)
+    try:
+        chain.fill(_expiring(expiring, 2, before))
+        chain.fill(_due(range(1, before + after + 1), STORM_FIRES, EMPTY, 1_000))
+        calm, stormy = [], []
+        for height in range(1, before + after + 1):
+            seconds, outcome = chain.timed_block(_full_user_lane(height))
+            assert len(outcome.receipts.fires) == STORM_FIRES, "a storm does not slow honest timers"
+            assert len(outcome.receipts.transactions) == STORM_TRANSACTIONS
+            if 3 < height <= before:
+                calm.append(seconds)
+            elif height > before and len(outcome.receipts.destroyed) > STORM_FIRES:
+                stormy.append(seconds)
+        return median(stormy) / median(calm)
+    finally:
+        chain.close()
+
+
+def _full_user_lane(height: int) -> list[PreparedTransaction]:
+    """Calls that each schedule a timer, as many as the user lane holds."""
+    payload = b'[["schedule",{"in":3000,"payload":[["set","k","v"]],"gas_limit":2500}]]'
+    per_sender = STORM_TRANSACTIONS // STORM_SENDERS
+    return [
+        call(
+            sender=actor_address(number % STORM_SENDERS, SENDERS),
+            nonce=(height - 1) * per_sender + number // STORM_SENDERS,
+            to=actor_address(number % 1_000),
+            payload=payload,
+            gas_limit=TRANSACTION_GAS,
+            cells_limit=500,
+        )
+        for number in range(STORM_TRANSACTIONS)
+    ]
+
+
+def _expiring(count: int, height: int, expires_at: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+    for number in range(count):
+        yield (
+            actor_address(number % 1_000),
+            ScheduleRequest(height, EMPTY, expires_at=expires_at, max_fee_per_cycle=1, max_priority_fee_per_cycle=0),
+        )
+
+
+if __name__ == "__main__":
+    main()

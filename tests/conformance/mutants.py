@@ -1,0 +1,369 @@
+"""Small falsifications of the reference, one rule each: `(name, text in reference.py, what stands there instead)`.
+
+A rule that can be broken without any default case noticing is a rule that the comparison does not check. The generator
+is good enough when every one of these changes the outcome of some default case.
+"""
+
+from pathlib import Path
+from types import ModuleType
+
+from tests.conformance import reference
+
+MUTANTS: list[tuple[str, str, str]] = [
+    # §2 transactions, costs, scripts
+    ("nonce not raised", "self.state.nonce[sender] = self.state.nonce.get(sender, 0) + 1", "pass"),
+    ("nonce not checked", 'if number(tx["nonce"]) != self.state.nonce.get(sender, 0):', "if False:"),
+    ("cell fee not checked", 'or number(tx["max_fee_per_cell"]) < self.basefee_cell', ""),
+    ("cycle fee not checked", "if max_fee < self.basefee_cycle or", "if"),
+    ("gas not checked", 'if gas < self.params["TX_BASE_CYCLES"]:', "if False:"),
+    ("user lane endless", "if self.used[lane] + gas > lane_limit or", "if"),
+    ("cell lane endless", ' or self.used["cells"] + cells > self.params["LANE_USER_CELLS"]', ""),
+    ("limits counted as used", "self.used[lane] += meter.cycles\n", "self.used[lane] += meter.cycle_limit\n"),
+    (
+        "one lane for all",
+        'lane = "system" if tx["kind"] == "system" else "user"\n        lane_limit',
+        'lane = "user"\n        lane_limit',
+    ),
+    ("value not in funds", 'number(tx.get("value") or 0) + upfront', "upfront"),
+    (
+        "refund without tip",
+        "price + meter.cell_limit * self.basefee_cell - fee)",
+        "self.basefee_cycle + meter.cell_limit * self.basefee_cell - fee)",
+    ),
+    (
+        "all fees burned",
+        "self.burn(meter.cycles * self.basefee_cycle + meter.cells * self.basefee_cell)\n        self.used",
+        "self.burn(fee)\n        self.used",
+    ),
+    (
+        "tips of transactions after timers",
+        "        self.pay_proposer(proposer, tips)\n        self.timer_phase()\n",
+        "        self.timer_phase()\n        self.pay_proposer(proposer, tips)\n",
+    ),
+    ("failed handler keeps effects", "            self.state = before\n", "            pass\n"),
+    ("cells out of cycles", "            self.cycles = self.cycle_limit\n", ""),
+    ("cells charged when out", "        self.cells += cells\n\n\n@dataclass", "\n\n@dataclass"),
+    (
+        "payload free",
+        'meter.charge(self.params["TX_BASE_CYCLES"], len(payload))',
+        'meter.charge(self.params["TX_BASE_CYCLES"])',
+    ),
+    ("get free", "run.meter.charge(10)", "pass"),
+    ("emit counts characters", "run.meter.charge(50, len(data.encode()))", "run.meter.charge(50, len(data))"),
+    ("set counts characters", "len(key.encode()) + len(value.encode())", "len(key) + len(value)"),
+    ("rejected call free", "            run.meter.charge(80, len(payload))\n", ""),
+    ("reservation free", "run.meter.charge(80 + cycles, len(payload) + cells)", "run.meter.charge(80, len(payload))"),
+    ("messages unlimited", 'raise Rejection("TooManyMessages")', "pass"),
+    (
+        "save_as free",
+        'self.do_set(run, options["save_as"], timer_id)',
+        'self.state.storage.setdefault(run.actor, {})[options["save_as"]] = timer_id',
+    ),
+    ("try catches all", "except Rejection as rejection", "except Failure as rejection"),
+    ("duplicate keys pass", "if len({key for key, _ in pairs}) != len(pairs):", "if False:"),
+    ("surrogates pass", "        value.encode()\n    elif", "        pass\n    elif"),
+    ("depth 65", "if level > 64:", "if level > 65:"),
+    ("depth 63", "if level > 64:", "if level > 63:"),
+    ("minus zero passes", 'if text == "-0" or', "if"),
+    ("floats pass", "parse_float=_refuse, ", ""),
+    (
+        "null is given",
+        "{key: value for key, value in arguments[0].items() if value is not None}\n        for",
+        "dict(arguments[0])\n        for",
+    ),
+    ("json as given", 'json.dumps(value, separators=(",", ":")).encode()', "json.dumps(value).encode()"),
+    (
+        "json not ascii",
+        'json.dumps(value, separators=(",", ":"))',
+        'json.dumps(value, separators=(",", ":"), ensure_ascii=False)',
+    ),
+    (
+        "json sorted",
+        'json.dumps(value, separators=(",", ":"))',
+        'json.dumps(value, separators=(",", ":"), sort_keys=True)',
+    ),
+    # §4 timers
+    ("bid accepted", 'raise Rejection("TimerArgDeprecated")', "pass"),
+    (
+        "bid refused in fifo",
+        "            if self.auction:\n                raise",
+        "            if True:\n                raise",
+    ),
+    ("fee range", "not 0 <= value < FEE_LIMIT", "not 0 <= value"),
+    ("negative cap", "(max_fee, priority, cap)):", "(max_fee, priority)):"),
+    (
+        "tier and priority",
+        '                raise Rejection("TimerFeeOutOfRange")\n            priority =',
+        "                pass\n            priority =",
+    ),
+    ("tier of a zero median", "priority = self.p50 * self.params", "priority = 0 * self.params"),
+    ("same block", "if height <= self.height:", "if height < self.height:"),
+    ("far height", "if height >= 2**63:", "if False:"),
+    ("payload size", 'if len(payload) > self.params["MAX_TIMER_PAYLOAD"]:', "if False:"),
+    (
+        "handler length in characters",
+        "1 <= len(handler.encode()) <= 256:\n            raise",
+        "1 <= len(handler) <= 256:\n            raise",
+    ),
+    ("timer limit", '>= self.params["MAX_TIMERS_PER_ACTOR"]', '> self.params["MAX_TIMERS_PER_ACTOR"]'),
+    ("allowance endless", "run.allowance -= cap or 0", "pass"),
+    ("default cap none", "cap = run.allowance if cap is None else cap\n", "cap = 1 if cap is None else cap\n"),
+    ("gas too low", 'raise Rejection("TimerGasLimitTooLow")', "pass"),
+    ("gas too high", 'raise Rejection("TimerGasLimitTooHigh")', "pass"),
+    (
+        "expiry not clamped",
+        'expires_at = min(options.get("expires_at", latest), latest)',
+        'expires_at = options.get("expires_at", latest)',
+    ),
+    ("expiry before height", "if expires_at < height:", "if False:"),
+    ("below basefee accepted", 'raise Rejection("TimerRejectedBelowBasefee")', "pass"),
+    ("no clamp", "and priority > max_fee - self.lane_price:", "and False:"),
+    ("no schedule nonce", "state.schedule_nonce[actor] = nonce + 1", "pass"),
+    ("cancel anyone's", "if timer.actor != run.actor:", "if False:"),
+    ("extend shortens", "if expires_at <= timer.expires_at or", "if"),
+    ("extend the expired", " or self.height > timer.expires_at:", ":"),
+    ("extend not clamped", 'expires_at = min(expires_at, self.height + self.params["MAX_TTL"])', "pass"),
+    ("envelope ignored", "return base64.b64decode(inner, validate=True)", "return payload"),
+    ("envelope with more keys", 'set(value) != {"_handler", "_payload"}', '"_payload" not in value'),
+    (
+        "envelope handler any length",
+        "not 1 <= len(handler.encode()) <= 256:\n            return",
+        "False:\n            return",
+    ),
+    # §5 tiers
+    (
+        "tiers by distance",
+        "placed_in_ring = timer.height < timer.scheduled_at",
+        "placed_in_ring = timer.height < self.height",
+    ),
+    ("carried not ring", "or timer.height <= self.height + 1:", "or False:"),
+    ("horizon", 'elif epochs_away <= self.params["EPOCH_HORIZON"]', 'elif epochs_away < self.params["EPOCH_HORIZON"]'),
+    # §6 timer phase
+    ("carry lost", "if t.height <= self.height)", "if t.height == self.height)"),
+    (
+        "expiry a block early",
+        "            if self.height <= timer.expires_at:\n                continue",
+        "            if self.height < timer.expires_at:\n                continue",
+    ),
+    (
+        "whole gc budget",
+        'self.params["TIMER_GC_CYCLES"] - self.params["SCAN_LIMIT"] * cost',
+        'self.params["TIMER_GC_CYCLES"]',
+    ),
+    ("gc budget endless", 'if self.gc_used + cost > self.params["TIMER_GC_CYCLES"]:', "if False:"),
+    ("no fee gate", "if max_fee < self.lane_price:", "if False:"),
+    ("no cap gate", "elif self.over_cap(timer):", "elif False:"),
+    (
+        "cap before fee",
+        "if max_fee < self.lane_price:",
+        "if max_fee < self.lane_price and not self.over_cap(timer):",
+    ),
+    (
+        "tip not capped by max fee",
+        "tips[timer.timer_id] = min(priority, max_fee - self.lane_price)",
+        "tips[timer.timer_id] = priority",
+    ),
+    ("lane cells ignored", 'self.lane_cells >= params["LANE_TIMER_CELLS"]', "False"),
+    (
+        "lane cells exact",
+        'self.lane_cells >= params["LANE_TIMER_CELLS"]',
+        'self.lane_cells > params["LANE_TIMER_CELLS"]',
+    ),
+    ("scan limit ignored", 'looked >= params["SCAN_LIMIT"]', "False"),
+    (
+        "destroyed counts as looked at",
+        "            elif not self.destroy_insolvent(timer, needed, available):\n",
+        "            elif self.destroy_insolvent(timer, needed, available) or True:\n",
+    ),
+    (
+        "carried for gc does not count",
+        "            elif not self.destroy_insolvent(timer, needed, available):\n                looked += 1",
+        "            else:\n                self.destroy_insolvent(timer, needed, available)",
+    ),
+    (
+        "misfit does not count",
+        '                self.carried[timer_id] = "lane_full"\n                looked += 1',
+        '                self.carried[timer_id] = "lane_full"',
+    ),
+    (
+        "misfit ends the scan",
+        "                if not self.auction:\n                    self.carried",
+        "                if True:\n                    self.carried",
+    ),
+    (
+        "fifo goes on",
+        "                if not self.auction:\n                    self.carried",
+        "                if False:\n                    self.carried",
+    ),
+    ("payer cap ignored", "if timer.payer_cap is not None:", "if False:"),
+    (
+        "cells not in max cost",
+        'needed = gas_limit * price + params["MAX_CELLS_PER_FIRE"] * self.basefee_cell',
+        "needed = gas_limit * price + 10**3 * self.basefee_cell",
+    ),
+    ("lane by limit", "self.lane_used += meter.cycles", "self.lane_used += meter.cycle_limit"),
+    (
+        "cancelled are reported",
+        "self.deferred = {timer_id: why for timer_id, why in self.carried.items() if timer_id in self.state.timers}",
+        "self.deferred = self.carried",
+    ),
+    (
+        "cancelled count as looked at",
+        "if timer is None:\n                continue\n            gas",
+        "if timer is None:\n                looked += 1\n                continue\n            gas",
+    ),
+    # §7 basefees
+    ("no least step", "basefee + max(step, 1))", "basefee + step)"),
+    ("no highest basefee", 'min(params["MAX_BASEFEE"], basefee + max(step, 1))', "basefee + max(step, 1)"),
+    ("no lowest basefee", 'max(params["MIN_BASEFEE"], basefee - step)', "basefee - step"),
+    ("slope fixed", 'params["LANE_BASEFEE_SLOPE"], params', "8, params"),
+    ("multiplier ignored", '* self.params["LANE_FEE_MULTIPLIER_MILLI"] // 1000 if', "if"),
+    ("lane target whole", 'params["LANE_TIMER_CYCLES"] // 2', 'params["LANE_TIMER_CYCLES"]'),
+    (
+        "new parameters for the new basefee",
+        "        params = self.params\n        if self.auction:\n            self.fires",
+        "        params = self.params | self.state.pending\n        if self.auction:\n            self.fires",
+    ),
+    # §8 fairness
+    (
+        "upper median",
+        "middle = x[(len(x) - 1) // 2] + x[len(x) // 2] if x else 0",
+        "middle = 2 * x[len(x) // 2] if x else 0",
+    ),
+    ("mean", "middle = x[(len(x) - 1) // 2] + x[len(x) // 2] if x else 0", "middle = 2 * sum(x) // len(x) if x else 0"),
+    ("weight of one", "2 * divisor - min(2 * recent.get(actor, 0), divisor)", "1"),
+    (
+        "weight unclamped",
+        "2 * divisor - min(2 * recent.get(actor, 0), divisor)",
+        "2 * divisor - 2 * recent.get(actor, 0)",
+    ),
+    ("window a block longer", "if h >= window_start}", "if h >= window_start - 1}"),
+    ("window a block shorter", "if h >= window_start}", "if h > window_start}"),
+    ("floor ignored", "(tips[t.timer_id] + floor)", "(tips[t.timer_id])"),
+    ("wrong tie-break", "t.age if aged else (t.timer_id,)", "(t.timer_id,) if aged else t.age"),
+    ("lowest first", "-(tips[t.timer_id] + floor)", "(tips[t.timer_id] + floor)"),
+    # §9 gas bidding agents
+    ("median not wired", "            self.p50 = self.median_tip()\n", ""),
+    ("upper median tip", "return tips[(len(tips) - 1) // 2]", "return tips[len(tips) // 2]"),
+    ("median always by fires", 'if self.params["P50_WEIGHT"] == "fires":', "if True:"),
+    ("median always by cycles", 'if self.params["P50_WEIGHT"] == "fires":', "if False:"),
+    ("more than half", ">= total:", "> total:"),
+    ("no tip cap", 'if self.params["DEFAULT_TIP_CAP"] > 0:', "if False:"),
+    ("headroom of one", "max_fee = 2 * self.lane_price\n", "max_fee = self.lane_price\n"),
+    ("headroom not kept", "self.state.timers[timer.timer_id] = replace(timer, default_max_fee=max_fee)", "pass"),
+    ("gba beats explicit", "max_fee = answer[0] if max_fee is None else max_fee", "max_fee = answer[0]"),
+    (
+        "gba ignored",
+        "            if answer is not None:\n                max_fee = answer",
+        "            if False:\n                max_fee = answer",
+    ),
+    ("last answer ignored", "answer = self.good_answer.get(timer.actor)", "pass"),
+    ("unpaid takes the last answer", "                fallen_back.add(timer_id)\n", ""),
+    ("hopeless asked", "hopeless = timer.max_fee is not None and timer.max_fee < self.lane_price", "hopeless = False"),
+    ("over cap asked", "or hopeless or self.over_cap(timer):", "or hopeless:"),
+    ("all explicit asked", "not is_open or", ""),
+    (
+        "pause a block shorter",
+        'unpaid_at >= self.height - self.params["GBA_UNPAID_PAUSE"]',
+        'unpaid_at > self.height - self.params["GBA_UNPAID_PAUSE"]',
+    ),
+    ("no pause", 'unpaid_at >= self.height - self.params["GBA_UNPAID_PAUSE"]', "False"),
+    ("queries per actor", 'if rank < self.params["GBA_QUERIES_PER_ACTOR"]:', "if True:"),
+    ("rank ignored", "found.append((rank,", "found.append((0,"),
+    ("rotation ignored", "self.last_queried.get(timer.actor, 0), timer.timer_id", "0, timer.timer_id"),
+    ("budget endless", 'admitted = report["spent"] + limit <= self.params["GBA_BUDGET_CYCLES"]', "admitted = True"),
+    ("others of the unpaid", " or self.unpaid_at.get(owner) == self.height:", ":"),
+    (
+        "unpaid is charged",
+        "self.unpaid_at[owner] = self.height",
+        "self.burn(1); self.unpaid_at[owner] = self.height",
+    ),
+    ("query free", "self.state.debit(owner, 100 * self.basefee_cycle)", "pass"),
+    ("unpaid below its price", "< limit * self.basefee_cycle:", "< 100 * self.basefee_cycle:"),
+    # §10 settlement
+    (
+        "refund at the lane price",
+        "self.state.credit(timer.fee_payer, max_cost - fee)",
+        "self.state.credit(timer.fee_payer, max_cost - burned)",
+    ),
+    (
+        "refund to the actor",
+        "self.state.credit(timer.fee_payer, max_cost - fee)",
+        "self.state.credit(timer.actor, max_cost - fee)",
+    ),
+    (
+        "no refund after a revert",
+        "        self.state.credit(timer.fee_payer, max_cost - fee)",
+        "        self.state.credit(timer.fee_payer, 0 if error else max_cost - fee)",
+    ),
+    ("base not charged", 'meter.charge(self.params["FIRE_BASE_CYCLES"])', "pass"),
+    (
+        "reverted fires do not count",
+        "        self.fired_actors.append(timer.actor)",
+        "        self.fired_actors += [] if error else [timer.actor]",
+    ),
+    ("payer counts", "self.fired_actors.append(timer.actor)", "self.fired_actors.append(timer.fee_payer)"),
+    # §12 system instructions
+    ("anyone", 'raise Failure("NotSystemDeployer")', "pass"),
+    (
+        "in force at once",
+        "        self._write_parameters(config)\n",
+        "        self._write_parameters(config)\n        self.params = after\n",
+    ),
+    (
+        "last one wins",
+        "after = self.params | self.state.pending",
+        "after = self.params | {n: self._value(v) for n, v in config.items()}",
+    ),
+    ("caps above the lane", 'if after["LANE_TIMER_CYCLES"] < max', "if 0 > max"),
+    ("ranges ignored", "or not self.in_range(name, value)", ""),
+    ("unknown names", "if name not in GOVERNED or", "if name in GOVERNED and"),
+    ("gc floor", 'minimum = 2 * self.params["SCAN_LIMIT"]', 'minimum = self.params["SCAN_LIMIT"]'),
+    ("not written", "        self._write_parameters(config)\n", ""),
+    ("cancel is refused", 'self.state.timers.pop(arguments["timer_id"].lower(), None)', "pass"),
+    # §13 activation and fifo
+    (
+        "activation a block early",
+        'self.height > self.params["ACTIVATION_HEIGHT"]\n',
+        'self.height >= self.params["ACTIVATION_HEIGHT"]\n',
+    ),
+    ("lane basefee starts anew", "self.basefee_lane = self.basefee_cycle\n", "pass\n"),
+    (
+        "fifo cap",
+        '"MAX_CYCLES_PER_FIRE_AUCTION_PHASE" if self.auction else "MAX_CYCLES_PER_FIRE"',
+        '"MAX_CYCLES_PER_FIRE_AUCTION_PHASE"',
+    ),
+    ("fifo pays the lane", "// 1000 if self.auction else 0", "// 1000"),
+    (
+        "fifo fires count",
+        "        if self.auction:\n            self.fires_by_block[self.height] = self.fired_actors\n",
+        "        self.fires_by_block[self.height] = self.fired_actors\n        if self.auction:\n",
+    ),
+    # §14 messages
+    ("message limits", "if not (2_000 <= cycles", "if not (0 <= cycles"),
+    ("mailbox endless", 'raise Rejection("MailboxFull")', "pass"),
+    ("mailbox exact", '> self.params["MAILBOX_BYTES"]', '>= self.params["MAILBOX_BYTES"]'),
+    (
+        "sent to nobody",
+        "if to not in self.actors:\n            raise Rejection",
+        "if False:\n            raise Rejection",
+    ),
+    ("deferred lane endless", 'if used + message.cycles > self.params["LANE_DEFERRED_CYCLES"]:', "if False:"),
+    ("deferred by reservation", "used += run.meter.cycles - (0 if error else run.reserved)", "used += message.cycles"),
+    ("onward reservations count", "run.meter.cycles - (0 if error else run.reserved)", "run.meter.cycles"),
+    ("reverted reservations count off", "(0 if error else run.reserved)", "run.reserved"),
+    ("new messages run too", "for _ in range(len(self.state.queue)):", "while self.state.queue:"),
+    ("message base", 'run.meter.charge(self.params["MESSAGE_BASE_CYCLES"])', "pass"),
+]
+
+
+def mutated(old: str, new: str) -> ModuleType:
+    """The reference with one text replaced. The text must stand there exactly once."""
+    path = Path(reference.__file__)
+    source = path.read_text(encoding="utf-8")
+    assert source.count(old) == 1, f"{source.count(old)} times in the reference: {old!r}"
+    module = ModuleType("mutated_reference")
+    # Dataclasses look their module up by name; this one answers to the reference's.
+    module.__name__ = reference.__name__
+    exec(compile(source.replace(old, new), str(path), "exec"), module.__dict__)
+    return module

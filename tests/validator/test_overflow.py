@@ -1,0 +1,162 @@
+"""The overflow tree against its definition: whatever came and went, its rows are in order and its root is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+import numpy as np
+import pytest
+from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.validator.naive_pool import Waiting, draw_row
+from validator.scheduler import overflow
+from validator.scheduler.overflow import OverflowTree
+from validator.scheduler.rows import timer_id_of_row
+
+Places = dict[tuple[int, int], bytes]
+
+
+def root_of(places: Places) -> bytes | None:
+    """The tree's root; there is none where it is empty."""
+    return naive_root(places) if places else None
+
+
+def naive_root(places: Places) -> bytes:
+    """A node's hash by what ``docs/protocol.md`` says: the greatest priority, with those before and behind it below."""
+    if not places:
+        return bytes(32)
+    top = max(places, key=priority)
+    left = naive_root({place: key for place, key in places.items() if place < top})
+    right = naive_root({place: key for place, key in places.items() if place > top})
+    return blake3(b"stampede/overflow/node" + left + right + packed(top) + places[top]).digest()
+
+
+def priority(place: tuple[int, int]) -> bytes:
+    return blake3(b"stampede/overflow/priority" + packed(place)).digest()[:8]
+
+
+def packed(place: tuple[int, int]) -> bytes:
+    return place[0].to_bytes(8, "big") + place[1].to_bytes(8, "big")
+
+
+class Trees:
+    """A tree and what should be in it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.tree, self.parts = Random(seed), OverflowTree(), 0
+        self.rows: dict[tuple[int, int], Waiting] = {}
+
+    def step(self) -> None:
+        match self.random.choice(("add", "add", "add", "remove", "change", "take")):
+            case "add":
+                place = self.random.randrange(40), self.random.randrange(2**32)
+                self.rows[place] = draw_row(self.random, *place, 3)
+                self.tree.add(self.rows[place].packed())
+            case "remove" if self.rows:
+                place = self.random.choice(sorted(self.rows))
+                del self.rows[place]
+                self.tree.remove(*place)
+            case "change" if self.rows:
+                old = self.rows[self.random.choice(sorted(self.rows))]
+                new = Waiting(old.timer_id, *old.place, 77, 2, False, 5, None, None)
+                self.rows[new.place] = new
+                self.tree.change(new.packed())
+            case "take" if self.random.random() < 0.1:
+                self.cut_off()
+
+    def cut_off(self) -> None:
+        """A part is what was below the cut, in order; it goes back whole, or is dropped."""
+        self.parts += 1
+        below = self.random.randrange(40)
+        low = [self.rows[place] for place in sorted(self.rows) if place[0] < below]
+        self.tree.cut_off(self.parts, below)
+        assert content(self.tree.rows(self.parts)) == content(row.packed() for row in low)
+        height = self.random.randrange(40)
+        at_height = [row.packed() for row in low if row.place[0] == height]
+        assert content(self.tree.rows_at(self.parts, height)) == content(at_height)
+        assert content(self.tree.rows(self.parts)) == content(row.packed() for row in low), "asking changes nothing"
+        if self.random.random() < 0.5:
+            self.tree.put_back(self.parts)
+        else:
+            if low:
+                self.tree.remove(*low[0].place, self.parts)
+                self.tree.add(low[0].packed(), self.parts)
+            self.tree.drop(self.parts)
+            for row in low:
+                del self.rows[row.place]
+        assert self.parts not in self.tree.parts()
+
+    def require_equal(self) -> None:
+        expected = [self.rows[place] for place in sorted(self.rows)]
+        assert [row.tobytes() for row in self.tree.rows()] == [row.packed().tobytes() for row in expected]
+        assert self.tree.root() == root_of({row.place: row.timer_id for row in expected})
+
+
+def content(rows: Iterable[np.ndarray]) -> list[bytes]:
+    return [row.tobytes() for row in rows]
+
+
+def compare(seed: int, steps: int = 150) -> None:
+    trees = Trees(seed)
+    for step in range(steps):
+        trees.step()
+        if step % 7 == 0:
+            trees.require_equal()
+    trees.require_equal()
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32))
+def test_the_tree_is_its_content(seed: int) -> None:
+    compare(seed)
+
+
+def test_the_order_of_coming_does_not_matter() -> None:
+    random = Random(5)
+    rows = [draw_row(random, random.randrange(50), sequence, 3).packed() for sequence in range(1_000)]
+    roots = set()
+    for _ in range(3):
+        random.shuffle(rows)
+        tree = OverflowTree()
+        for row in rows:
+            tree.add(row)
+        roots.add(tree.root())
+        ids = [timer_id_of_row(row) for row in tree.rows()]
+        assert len(set(ids)) == 1_000
+    assert len(roots) == 1
+
+
+def test_a_change_of_what_no_hash_covers_keeps_the_root() -> None:
+    trees = Trees(3)
+    for _ in range(40):
+        trees.step()
+    root = trees.tree.root()
+    row = next(iter(trees.rows.values()))
+    trees.tree.change(Waiting(row.timer_id, *row.place, 1, 0, True, None, 3, 4).packed())
+    assert trees.tree.root() == root
+
+
+def is_caught() -> bool:
+    try:
+        for seed in range(10):
+            compare(seed)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_planted_faults_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Priorities of another kind, hashes that stay stale, rows that stay when they are taken."""
+    assert not is_caught()
+    with monkeypatch.context() as patched:
+        patched.setattr(overflow, "_priority", lambda trigger, _sequence: trigger)
+        assert is_caught()
+    with monkeypatch.context() as patched:
+        patched.setattr(overflow, "_stale_nodes", lambda nodes, root, stale: 0)
+        assert is_caught()
+    with monkeypatch.context() as patched:
+        patched.setattr(OverflowTree, "rows_at", lambda _tree, _part, _height: np.zeros(0, overflow.ROW))
+        assert is_caught()

@@ -1,0 +1,433 @@
+"""Compiled loops over packed rows: the best among what waits, what has expired, where a row stands.
+
+They are exact: fees are 96-bit integers in two words, scores 128-bit ones, ids are compared whole. Rows stand in the
+order of ``(trigger_height, sequence)``; every :data:`CHUNK` of them have a summary, by which a loop passes over chunks
+that cannot matter, so that what it costs follows what it finds rather than what waits.
+
+Numba mixes signed and unsigned words into floats, so every constant that meets a word is a word itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from validator.scheduler.rows import DEAD, HAS_AGENT, OPEN_MAX, OPEN_PRIORITY, SUPPLIED
+
+CHUNK: Final = 512
+SUMMARY: Final = np.dtype(
+    [
+        ("live", "<i8"),
+        ("least_expiry", "<u8"),
+        ("greatest_expiry", "<u8"),
+        ("max_high", "<u8"),
+        ("max_low", "<u8"),
+        ("priority_high", "<u8"),
+        ("priority_low", "<u8"),
+        ("least_id0", "<u8"),
+        ("candidates", "<i8"),
+        ("open", "<i8"),
+        ("agents", "<i8"),
+    ]
+)
+"""Of a chunk's rows. ``live`` and the expiries are those of all live rows, the rest of the ``candidates``, whose gas is
+within the cap: the greatest fees, the least first word of an id, how many have an open field, and how many of those
+an agent."""
+
+PRICES: Final = np.dtype(
+    [
+        ("height", "<u8"),
+        ("price_low", "<u8"),
+        ("price_high", "<u8"),
+        ("tip_low", "<u8"),
+        ("tip_high", "<u8"),
+        ("floor", "<u8"),
+        ("cap", "<u8"),
+        ("divisor", "<u8"),
+        ("by_id", "<u8"),
+        ("bid_max_low", "<u8"),
+        ("bid_max_high", "<u8"),
+        ("bid_priority_low", "<u8"),
+        ("bid_priority_high", "<u8"),
+    ]
+)
+"""What one block prices with: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1 for
+ids, 0 for age), and the greatest fields among the agents' bids."""
+
+ACTOR: Final = np.dtype(
+    [
+        ("recent", "<u8"),
+        ("max_low", "<u8"),
+        ("max_high", "<u8"),
+        ("priority_low", "<u8"),
+        ("priority_high", "<u8"),
+        ("has_bid", "<u8"),
+    ]
+)
+"""What one block knows of an actor: fires in the fairness window, its agent's last good bid."""
+
+FOUND: Final = np.dtype(
+    [("position", "<i8"), ("score_high", "<u8"), ("score_low", "<u8"), ("tip_low", "<u8"), ("tip_high", "<u8")]
+)
+
+_U0: Final = np.uint64(0)
+_U1: Final = np.uint64(1)
+_U2: Final = np.uint64(2)
+_U32: Final = np.uint64(32)
+_LOW_HALF: Final = np.uint64(0xFFFFFFFF)
+_DEAD: Final = np.uint32(DEAD)
+_OPEN_MAX: Final = np.uint32(OPEN_MAX)
+_OPEN_PRIORITY: Final = np.uint32(OPEN_PRIORITY)
+_OPEN: Final = np.uint32(OPEN_MAX | OPEN_PRIORITY)
+_HAS_AGENT: Final = np.uint32(HAS_AGENT)
+_SUPPLIED: Final = np.uint32(SUPPLIED)
+_NONE: Final = np.uint32(0)
+
+_compiled: Final = njit(cache=True, nogil=True)
+
+
+@_compiled
+def _is_less(high: Any, low: Any, other_high: Any, other_low: Any) -> Any:
+    return high < other_high or (high == other_high and low < other_low)
+
+
+@_compiled
+def _minus(high: Any, low: Any, other_high: Any, other_low: Any) -> Any:
+    return high - other_high - (_U1 if low < other_low else _U0), low - other_low
+
+
+@_compiled
+def _times(high: Any, low: Any, factor: Any) -> Any:
+    """A number of up to 97 bits times one of up to 31, in two words."""
+    lower = (low & _LOW_HALF) * factor
+    upper = (low >> _U32) * factor + (lower >> _U32)
+    return high * factor + (upper >> _U32), (upper << _U32) | (lower & _LOW_HALF)
+
+
+@_compiled
+def _weight(recent: Any, divisor: Any) -> Any:
+    """``2 * D - min(2 * r, D)`` (SPEC §8)."""
+    twice = _U2 * recent
+    return _U2 * divisor - (twice if twice < divisor else divisor)
+
+
+@_compiled
+def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None:
+    """Work a chunk's summary out anew."""
+    live, candidates, openings, agents = 0, 0, 0, 0
+    least_expiry, greatest_expiry, least_id = ~_U0, _U0, ~_U0
+    max_high, max_low, priority_high, priority_low = _U0, _U0, _U0, _U0
+    for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, count)):
+        row = rows[i]
+        if row.flags & _DEAD:
+            continue
+        live += 1
+        least_expiry = min(least_expiry, row.expires_at)
+        greatest_expiry = max(greatest_expiry, row.expires_at)
+        if np.uint64(row.gas_limit) > cap:
+            continue
+        candidates += 1
+        least_id = min(least_id, row.id0)
+        if row.flags & _OPEN:
+            openings += 1
+            agents += 1 if row.flags & _HAS_AGENT else 0
+        if _is_less(max_high, max_low, np.uint64(row.max_high), row.max_low):
+            max_high, max_low = np.uint64(row.max_high), row.max_low
+        if _is_less(priority_high, priority_low, np.uint64(row.priority_high), row.priority_low):
+            priority_high, priority_low = np.uint64(row.priority_high), row.priority_low
+    found = summary[chunk]
+    found.live, found.candidates, found.open, found.agents = live, candidates, openings, agents
+    found.least_expiry, found.greatest_expiry, found.least_id0 = least_expiry, greatest_expiry, least_id
+    found.max_high, found.max_low = max_high, max_low
+    found.priority_high, found.priority_low = priority_high, priority_low
+
+
+@_compiled
+def by_height(rows: Any) -> Any:
+    """``(first height, starts, order)``: positions in the order of trigger heights, and where each height's begin.
+
+    Heights count from the first one there is. A height's positions stay in the order in which they stood.
+    """
+    first, last = ~_U0, _U0
+    for i in range(len(rows)):
+        first, last = min(first, rows[i].trigger), max(last, rows[i].trigger)
+    heights = int(last - first) + 1 if len(rows) else 0
+    starts = np.zeros(heights + 1, np.int64)
+    for i in range(len(rows)):
+        starts[np.int64(rows[i].trigger - first) + 1] += 1
+    for height in range(heights):
+        starts[height + 1] += starts[height]
+    following, order = starts[:-1].copy(), np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        bucket = np.int64(rows[i].trigger - first)
+        order[following[bucket]] = i
+        following[bucket] += 1
+    return first, starts, order
+
+
+@_compiled
+def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
+    """The position of the first row not before ``(trigger, sequence)``."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        at = rows[middle].trigger
+        if at < trigger or (at == trigger and rows[middle].sequence < sequence):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_compiled
+def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, flags: Any) -> Any:
+    """Mark rows dead; tells where they stand and what their flags were. Returns how many were not there."""
+    missing = 0
+    for i in range(len(triggers)):
+        position = find(rows, count, triggers[i], sequences[i])
+        if position == count or rows[position].trigger != triggers[i] or rows[position].sequence != sequences[i]:
+            missing += 1
+            continue
+        positions[i] = position
+        flags[i] = rows[position].flags
+        rows[position].flags |= _DEAD
+    return missing
+
+
+@_compiled
+def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any:
+    """The first live rows that have expired at ``height``, in order, as many as ``found`` has room for."""
+    number = 0
+    for chunk in range((count + CHUNK - 1) // CHUNK):
+        if summary[chunk].live == 0 or summary[chunk].least_expiry >= height:
+            continue
+        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, count)):
+            if not rows[i].flags & _DEAD and rows[i].expires_at < height:
+                if number == len(found):
+                    return number
+                found[number] = i
+                number += 1
+    return number
+
+
+@_compiled
+def price(row: Any, actors: Any, prices: Any) -> Any:
+    """``(priced, tip_high, tip_low)`` of a row: whether it clears the gate, and its tip per cycle (SPEC §6.4, §9)."""
+    max_high, max_low = np.uint64(row.max_high), row.max_low
+    tip_high, tip_low = np.uint64(row.priority_high), row.priority_low
+    if row.flags & _OPEN:
+        actor = actors[row.actor]
+        by_agent = row.flags & _HAS_AGENT and actor.has_bid != _U0
+        if row.flags & _OPEN_MAX:
+            if by_agent:
+                max_high, max_low = actor.max_high, actor.max_low
+            elif not row.flags & _SUPPLIED:
+                return False, _U0, _U0
+        if row.flags & _OPEN_PRIORITY:
+            if by_agent:
+                tip_high, tip_low = actor.priority_high, actor.priority_low
+            else:
+                tip_high, tip_low = prices.tip_high, prices.tip_low
+    if _is_less(max_high, max_low, prices.price_high, prices.price_low):
+        return False, _U0, _U0
+    room_high, room_low = _minus(max_high, max_low, prices.price_high, prices.price_low)
+    if _is_less(room_high, room_low, tip_high, tip_low):
+        tip_high, tip_low = room_high, room_low
+    return True, tip_high, tip_low
+
+
+@_compiled
+def _score(tip_high: Any, tip_low: Any, recent: Any, prices: Any) -> Any:
+    low = tip_low + prices.floor
+    high = tip_high + (_U1 if low < tip_low else _U0)
+    return _times(high, low, _weight(recent, prices.divisor))
+
+
+@_compiled
+def _comes_before(
+    rows: Any, by_id: Any, high: Any, low: Any, at: Any, other_high: Any, other_low: Any, other: Any
+) -> Any:
+    """Whether the row at ``at`` with that score is taken before another (SPEC §8)."""
+    if high != other_high:
+        return high > other_high
+    if low != other_low:
+        return low > other_low
+    if by_id == _U0:
+        return at < other
+    if rows[at].id0 != rows[other].id0:
+        return rows[at].id0 < rows[other].id0
+    if rows[at].id1 != rows[other].id1:
+        return rows[at].id1 < rows[other].id1
+    if rows[at].id2 != rows[other].id2:
+        return rows[at].id2 < rows[other].id2
+    return rows[at].id3 < rows[other].id3
+
+
+@_compiled
+def _heap_before(rows: Any, by_id: Any, found: Any, i: Any, j: Any) -> Any:
+    return _comes_before(
+        rows,
+        by_id,
+        found[i].score_high,
+        found[i].score_low,
+        found[i].position,
+        found[j].score_high,
+        found[j].score_low,
+        found[j].position,
+    )
+
+
+@_compiled
+def _sink(rows: Any, by_id: Any, found: Any, i: Any, size: Any) -> None:
+    """Restore the heap whose top is the last of those found."""
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            return
+        if child + 1 < size and _heap_before(rows, by_id, found, child, child + 1):
+            child += 1
+        if not _heap_before(rows, by_id, found, i, child):
+            return
+        _swap(found, i, child)
+        i = child
+
+
+@_compiled
+def _rise(rows: Any, by_id: Any, found: Any, i: Any) -> None:
+    while i > 0:
+        parent = (i - 1) // 2
+        if not _heap_before(rows, by_id, found, parent, i):
+            return
+        _swap(found, i, parent)
+        i = parent
+
+
+@_compiled
+def _swap(found: Any, i: Any, j: Any) -> None:
+    position, high, low = found[i].position, found[i].score_high, found[i].score_low
+    tip_low, tip_high = found[i].tip_low, found[i].tip_high
+    found[i].position, found[i].score_high, found[i].score_low = (
+        found[j].position,
+        found[j].score_high,
+        found[j].score_low,
+    )
+    found[i].tip_low, found[i].tip_high = found[j].tip_low, found[j].tip_high
+    found[j].position, found[j].score_high, found[j].score_low = position, high, low
+    found[j].tip_low, found[j].tip_high = tip_low, tip_high
+
+
+@_compiled
+def _put(found: Any, i: Any, position: Any, high: Any, low: Any, tip_high: Any, tip_low: Any) -> None:
+    found[i].position, found[i].score_high, found[i].score_low = position, high, low
+    found[i].tip_high, found[i].tip_low = tip_high, tip_low
+
+
+@_compiled
+def _bound(chunk: Any, prices: Any) -> Any:
+    """``(possible, high, low)``: whether a row of the chunk may clear the gate, and a score that none exceeds.
+
+    It is exact where one row has the greatest of everything and its actor has not fired of late.
+    """
+    if chunk.candidates == 0 or chunk.greatest_expiry < prices.height:
+        return False, _U0, _U0
+    max_high, max_low = chunk.max_high, chunk.max_low
+    tip_high, tip_low = chunk.priority_high, chunk.priority_low
+    if chunk.open and _is_less(tip_high, tip_low, prices.tip_high, prices.tip_low):
+        tip_high, tip_low = prices.tip_high, prices.tip_low
+    if chunk.agents and _is_less(tip_high, tip_low, prices.bid_priority_high, prices.bid_priority_low):
+        tip_high, tip_low = prices.bid_priority_high, prices.bid_priority_low
+    if chunk.agents and _is_less(max_high, max_low, prices.bid_max_high, prices.bid_max_low):
+        max_high, max_low = prices.bid_max_high, prices.bid_max_low
+    if _is_less(max_high, max_low, prices.price_high, prices.price_low):
+        return False, _U0, _U0
+    room_high, room_low = _minus(max_high, max_low, prices.price_high, prices.price_low)
+    if _is_less(room_high, room_low, tip_high, tip_low):
+        tip_high, tip_low = room_high, room_low
+    high, low = _score(tip_high, tip_low, _U0, prices)
+    return True, high, low
+
+
+@_compiled
+def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
+    """The chunks in which something may be found, from the highest bound down; equal bounds from the least id up."""
+    number = np.empty(chunks, np.int64)
+    high, low = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
+    least = np.empty(chunks, np.uint64)
+    size = 0
+    for chunk in range(chunks):
+        possible, bounds[chunk, 0], bounds[chunk, 1] = _bound(summary[chunk], prices)
+        if possible:
+            number[size], least[size] = chunk, summary[chunk].least_id0
+            high[size], low[size] = ~bounds[chunk, 0], ~bounds[chunk, 1]  # so that the highest bound comes first
+            size += 1
+    order = np.arange(size) if prices.by_id == _U0 else np.argsort(least[:size], kind="mergesort")
+    order = order[np.argsort(low[:size][order], kind="mergesort")]
+    return number[:size][order[np.argsort(high[:size][order], kind="mergesort")]]
+
+
+@_compiled
+def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst: Any, by_id: Any) -> Any:
+    """Whether a chunk with this bound cannot hold anything better than ``worst``, the last of those found."""
+    if high != worst.score_high or low != worst.score_low:
+        return _is_less(high, low, worst.score_high, worst.score_low)
+    if by_id == _U0:
+        return chunk * CHUNK > worst.position
+    return least_id0 > rows[worst.position].id0
+
+
+@_compiled
+def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: Any, found: Any) -> Any:
+    """The best rows that clear the gate, best first, as many as ``found`` has room for; returns how many.
+
+    Only rows that come after ``after[0]`` in the order count, unless its position is negative.
+    """
+    size, room, by_id = 0, len(found), prices.by_id
+    chunks = (count + CHUNK - 1) // CHUNK
+    bounds = np.empty((chunks, 2), np.uint64)
+    for chunk in _promising(summary, chunks, prices, bounds):
+        if size == room and _is_beaten(
+            rows, chunk, summary[chunk].least_id0, bounds[chunk, 0], bounds[chunk, 1], found[0], by_id
+        ):
+            continue
+        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, count)):
+            row = rows[i]
+            if row.flags & _DEAD or np.uint64(row.gas_limit) > prices.cap or row.expires_at < prices.height:
+                continue
+            cleared, tip_high, tip_low = price(row, actors, prices)
+            if not cleared:
+                continue
+            high, low = _score(tip_high, tip_low, actors[row.actor].recent, prices)
+            if after[0].position >= 0 and not _comes_before(
+                rows, by_id, after[0].score_high, after[0].score_low, after[0].position, high, low, i
+            ):
+                continue
+            if size < room:
+                _put(found, size, i, high, low, tip_high, tip_low)
+                _rise(rows, by_id, found, size)
+                size += 1
+            elif _comes_before(rows, by_id, high, low, i, found[0].score_high, found[0].score_low, found[0].position):
+                _put(found, 0, i, high, low, tip_high, tip_low)
+                _sink(rows, by_id, found, 0, size)
+    for end in range(size - 1, 0, -1):
+        _swap(found, 0, end)
+        _sink(rows, by_id, found, 0, end)
+    return size
+
+
+@_compiled
+def first_open(rows: Any, positions: Any, number: Any, prices: Any, skip: Any) -> Any:
+    """Of an actor's open rows, in order, the position of the one with rank ``skip`` that may be asked about, or -1."""
+    for i in range(number):
+        row = rows[positions[i]]
+        if row.flags & _DEAD or row.expires_at < prices.height or np.uint64(row.gas_limit) > prices.cap:
+            continue
+        if not row.flags & _OPEN_MAX and _is_less(
+            np.uint64(row.max_high), row.max_low, prices.price_high, prices.price_low
+        ):
+            continue
+        if skip == 0:
+            return positions[i]
+        skip -= 1
+    return -1

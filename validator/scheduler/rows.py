@@ -1,0 +1,115 @@
+"""Packed rows: what the scheduler's indexes keep of a timer, 96 bytes in one NumPy record.
+
+A row holds what deciding about a timer takes: identity, order, expiry, fees, gas, actor. Everything else (payload,
+handler, payer) stays in state and is read when the timer fires. Fees have up to 96 bits and stand as two words; ids
+stand as four words, the first eight bytes first, so that comparing words compares ids. Actors stand by a number of the
+index's own (:class:`ActorNumbers`).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from validator.records import Timer
+from validator.types import Address
+
+ROW: Final = np.dtype(
+    [
+        ("id0", "<u8"),
+        ("id1", "<u8"),
+        ("id2", "<u8"),
+        ("id3", "<u8"),
+        ("trigger", "<u8"),
+        ("sequence", "<u8"),
+        ("expires_at", "<u8"),
+        ("max_low", "<u8"),
+        ("priority_low", "<u8"),
+        ("max_high", "<u4"),
+        ("priority_high", "<u4"),
+        ("gas_limit", "<u4"),
+        ("actor", "<u4"),
+        ("flags", "<u4"),
+        ("scheduled_at", "<u4"),
+    ]
+)
+"""``gas_limit`` is 0 where it is open."""
+
+Rows = npt.NDArray[np.void]
+
+OPEN_MAX: Final = 1
+"""No explicit ``max_fee_per_cycle``; the row's is what the default agent supplied, once it did."""
+OPEN_PRIORITY: Final = 2
+HAS_AGENT: Final = 4
+"""The actor has a gas bidding agent of its own."""
+SUPPLIED: Final = 8
+"""The default agent has supplied ``max_fee_per_cycle``."""
+DEAD: Final = 16
+"""The timer is gone; the row waits to be swept."""
+
+WORD_BITS: Final = 64
+WORD_MASK: Final = 2**64 - 1
+
+_PACKED: Final = struct.Struct("<9Q6I")
+_WORDS: Final = struct.Struct(">4Q")
+assert _PACKED.size == ROW.itemsize
+
+
+class ActorNumbers:
+    """Small numbers for actors, in the order in which the index met them. They mean nothing outside one index."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Address, int] = {}
+        self._addresses: list[Address] = []
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def number(self, address: Address) -> int:
+        """The actor's number, a new one where it has none."""
+        number = self._numbers.get(address)
+        if number is None:
+            number = self._numbers[address] = len(self._addresses)
+            self._addresses.append(address)
+        return number
+
+    def address(self, number: int) -> Address:
+        return self._addresses[number]
+
+
+def pack_row(timer: Timer, actor: int, has_agent: bool) -> bytes:
+    """The row of a timer."""
+    flags = HAS_AGENT if has_agent else 0
+    max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
+    if max_fee is None:
+        flags |= OPEN_MAX
+        max_fee = timer.default_max_fee
+        if max_fee is None:
+            max_fee = 0
+        else:
+            flags |= SUPPLIED
+    if priority is None:
+        flags |= OPEN_PRIORITY
+        priority = 0
+    return _PACKED.pack(
+        *_WORDS.unpack(timer.timer_id),
+        timer.trigger_height,
+        timer.sequence,
+        timer.expires_at,
+        max_fee & WORD_MASK,
+        priority & WORD_MASK,
+        max_fee >> WORD_BITS,
+        priority >> WORD_BITS,
+        timer.gas_limit or 0,
+        actor,
+        flags,
+        timer.scheduled_at,
+    )
+
+
+def timer_id_of_row(row: np.void) -> bytes:
+    """The timer's id."""
+    return _WORDS.pack(*row.item()[:4])

@@ -1,0 +1,198 @@
+"""The timers that are due: packed rows in the order of ``(trigger_height, sequence)``, with summaries of their chunks.
+
+A row is appended when its trigger height comes, killed when its timer ends, and revived when that is undone. It never
+moves while it may still be asked for; dead rows are swept only when nothing above the final block refers to them.
+Summaries are worked out anew when they are next needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from validator.scheduler import kernels
+from validator.scheduler.kernels import CHUNK, FOUND, SUMMARY
+from validator.scheduler.rows import DEAD, HAS_AGENT, OPEN_MAX, ROW, SUPPLIED, WORD_BITS, WORD_MASK, Rows
+
+LEAST_CAPACITY: Final = CHUNK
+FIRST_BATCH: Final = 256
+"""How many of the best rows are looked for at first; each further batch is twice as large."""
+LARGEST_BATCH: Final = 4_096
+LEAST_SWEPT: Final = 4 * CHUNK
+"""Dead rows below which sweeping is not worth it."""
+
+
+class WaitingPool:
+    """Rows of due timers."""
+
+    def __init__(self) -> None:
+        self.rows: Rows = np.zeros(LEAST_CAPACITY, ROW)
+        self.count = 0
+        self.live = 0
+        self._summary = np.zeros(1, SUMMARY)
+        self._stale: set[int] = set()
+        self._cap = 0
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def append(self, rows: Rows) -> None:
+        """Add rows behind the last one; they must come after it in the order."""
+        self._reserve(self.count + len(rows))
+        self.rows[self.count : self.count + len(rows)] = rows
+        self._touch(self.count, self.count + len(rows))
+        self.count += len(rows)
+        self.live += len(rows)
+
+    def cut(self, number: int) -> Rows:
+        """Take the last ``number`` rows off again and return those that live."""
+        tail = self.rows[self.count - number : self.count].copy()
+        self._touch(self.count - number, self.count)
+        self.count -= number
+        living: Rows = tail[(tail["flags"] & DEAD) == 0]
+        self.live -= len(living)
+        return living
+
+    def kill(self, places: Sequence[tuple[int, int]]) -> list[bool]:
+        """The timers of the rows at these ``(trigger_height, sequence)`` are gone.
+
+        Returns of each whether the default agent had supplied its ``max_fee``.
+        """
+        triggers, sequences = np.array(places, np.uint64).T
+        positions, flags = np.zeros(len(places), np.int64), np.zeros(len(places), np.uint32)
+        missing = kernels.kill(self.rows, self.count, triggers, sequences, positions, flags)
+        assert not missing, "a due timer has a row"
+        self.live -= len(places)
+        self._stale.update((positions // CHUNK).tolist())
+        return ((flags & SUPPLIED) != 0).tolist()  # type: ignore[no-any-return]
+
+    def put(self, row: Rows) -> None:
+        """Bring a row back to life, or change it: one row of the order, as it is to be now."""
+        trigger, sequence = int(row["trigger"][0]), int(row["sequence"][0])
+        position = self._lower_bound(trigger, sequence)
+        if position == self.count or int(self.rows["sequence"][position]) != sequence:
+            self._insert(position, row)
+            return
+        was_dead = bool(self.rows["flags"][position] & DEAD)
+        self.rows[position : position + 1] = row
+        self.live += was_dead
+        self._stale.add(position // CHUNK)
+
+    def supply(self, first: int, max_fee: int, answered: npt.NDArray[np.bool_]) -> int:
+        """Give the living rows from ``first`` on that have an open ``max_fee`` the default agent's.
+
+        Not those whose actor's own agent has answered (``answered``, by actor number). Returns how many got it.
+        """
+        part = self.rows[first : self.count]
+        flags = part["flags"]
+        chosen = (flags & (OPEN_MAX | SUPPLIED | DEAD)) == OPEN_MAX
+        chosen &= ((flags & HAS_AGENT) == 0) | ~answered[part["actor"]]
+        part["max_low"][chosen] = max_fee & WORD_MASK
+        part["max_high"][chosen] = max_fee >> WORD_BITS
+        part["flags"][chosen] |= SUPPLIED
+        self._touch(first, self.count)
+        return int(chosen.sum())
+
+    def withdraw_supplies(self) -> None:
+        """Take back what the default agent supplied to every row: nothing was supplied before the auction began."""
+        rows = self.rows[: self.count]
+        chosen = (rows["flags"] & OPEN_MAX) != 0
+        rows["flags"][chosen] &= ~np.uint32(SUPPLIED)
+        rows["max_low"][chosen] = rows["max_high"][chosen] = 0
+        self._touch(0, self.count)
+
+    def sweep(self) -> bool:
+        """Drop dead rows where they are more than the living. Only when nothing can be undone any more."""
+        dead = self.count - self.live
+        if dead < LEAST_SWEPT or dead <= self.live:
+            return False
+        living = self.living()
+        self.rows = np.zeros(LEAST_CAPACITY, ROW)
+        self.count = self.live = 0
+        self._summary = np.zeros(1, SUMMARY)
+        self._stale.clear()
+        self.append(living)
+        return True
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def position_of(self, trigger: int, sequence: int) -> int:
+        """Where a row stands. It must be there."""
+        position = self._lower_bound(trigger, sequence)
+        assert position < self.count and int(self.rows["sequence"][position]) == sequence, "a due timer has a row"
+        return position
+
+    def living(self) -> Rows:
+        """A copy of the living rows, in order."""
+        living: Rows = self.rows[: self.count][(self.rows["flags"][: self.count] & DEAD) == 0]
+        return living.copy()
+
+    def positions(self, height: int, cap: int) -> list[int]:
+        """Positions of the living rows that have not expired and whose gas is within the cap, in order."""
+        rows = self.rows[: self.count]
+        chosen = ((rows["flags"] & DEAD) == 0) & (rows["expires_at"] >= height) & (rows["gas_limit"] <= cap)
+        return [int(position) for position in np.flatnonzero(chosen)]
+
+    def expired(self, height: int, most: int) -> npt.NDArray[np.int64]:
+        """Positions of the first living rows that have expired, at most ``most``."""
+        found = np.empty(min(most, self.live), np.int64)
+        number = kernels.expired(self.rows, self.count, self.summary(self._cap), np.uint64(height), found)
+        return found[:number]
+
+    def best_first(self, actors: npt.NDArray[np.void], prices: npt.NDArray[np.void]) -> Iterator[tuple[int, int, int]]:
+        """``(position, tip per cycle, score)`` of the rows that clear the gate, best first, found batch by batch."""
+        after = np.zeros(1, FOUND)
+        after["position"] = -1
+        summary = self.summary(int(prices[0]["cap"]))
+        size = FIRST_BATCH
+        while True:
+            found = np.zeros(min(size, LARGEST_BATCH), FOUND)
+            number = kernels.best(self.rows, self.count, summary, actors, prices[0], after, found)
+            for item in found[:number]:
+                position, score_high, score_low, tip_low, tip_high = item.tolist()
+                yield position, tip_high << WORD_BITS | tip_low, score_high << WORD_BITS | score_low
+            if number < len(found):
+                return
+            after = found[number - 1 : number].copy()
+            size *= 2
+
+    def summary(self, cap: int) -> npt.NDArray[np.void]:
+        """The chunks' summaries for a per-fire cap, worked out where they are stale."""
+        if cap != self._cap:
+            self._cap = cap
+            self._stale = set(range((self.count + CHUNK - 1) // CHUNK))
+        for chunk in self._stale:
+            kernels.summarize(self.rows, self.count, chunk, np.uint64(cap), self._summary)
+        self._stale.clear()
+        return self._summary
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _lower_bound(self, trigger: int, sequence: int) -> int:
+        return int(kernels.find(self.rows, self.count, np.uint64(trigger), np.uint64(sequence)))
+
+    def _insert(self, position: int, row: Rows) -> None:
+        """A row that was swept comes back: rare, and as slow as it is rare."""
+        self._reserve(self.count + 1)
+        self.rows[position + 1 : self.count + 1] = self.rows[position : self.count].copy()
+        self.rows[position : position + 1] = row
+        self.count += 1
+        self.live += 1
+        self._touch(position, self.count)
+
+    def _reserve(self, count: int) -> None:
+        if count <= len(self.rows):
+            return
+        capacity = max(count, len(self.rows) + len(self.rows) // 4 + CHUNK)
+        rows = np.zeros(capacity, ROW)
+        rows[: self.count] = self.rows[: self.count]
+        self.rows = rows
+        summary = np.zeros((capacity + CHUNK - 1) // CHUNK, SUMMARY)
+        summary[: len(self._summary)] = self._summary
+        self._summary = summary
+
+    def _touch(self, first: int, end: int) -> None:
+        if end > first:
+            self._stale.update(range(first // CHUNK, (end - 1) // CHUNK + 1))

@@ -1,0 +1,179 @@
+"""The encodings and hashes that a state root is made of, and nothing else: what a store and a verifier share.
+
+``docs/state.md`` gives every encoding exactly. The rules:
+
+- every kind of hash is BLAKE3 in keyed mode under its own public key, so that no two kinds can be mistaken for another,
+  and a node stays one 64-byte block: what is hashed in a node is nothing but its two children;
+- an *entry* says what value a key got at which height, which entry that replaced, and which key comes next in the ring
+  of all keys, ordered by the hash of the key;
+- 2,048 neighbouring entries are a *twig*. A twig's root is over the Merkle root of its entry hashes, which only grows,
+  and over its active bits, which change when an entry is replaced or deleted;
+- an *upper tree* stands over the twig roots, as deep as their number asks for;
+- the state root is over the number of entries ever appended, the number of live keys and the upper tree's root.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from blake3 import blake3
+
+from validator.types import Hash, Height
+
+TWIG_LEVELS: Final = 11
+TWIG_ENTRIES: Final = 1 << TWIG_LEVELS
+BITMAP_BYTES: Final = TWIG_ENTRIES // 8
+NODE_BYTES: Final = 32
+POSITION_BYTES: Final = 8
+UPPER_LEVELS: Final = 8 * POSITION_BYTES - TWIG_LEVELS
+"""Levels that the upper tree can ever have: positions are u64."""
+
+KEY_BYTES_LIMIT: Final = 512
+VALUE_BYTES_LIMIT: Final = 2**24
+
+ABSENT: Final = bytes(NODE_BYTES)
+"""Stands where there is no entry, and where there is no twig."""
+
+NO_BITS: Final = bytes(BITMAP_BYTES)
+
+NO_POSITION: Final = 2**64 - 1
+"""Previous position of an entry whose key was absent."""
+
+
+def domain_key(name: str) -> bytes:
+    """The BLAKE3 key of one kind of hash: its name in ASCII, filled up with zero bytes to 32."""
+    return f"stampede/state/2/{name}".encode("ascii").ljust(NODE_BYTES, b"\0")
+
+
+KEY_KEY: Final = domain_key("key")
+ENTRY_KEY: Final = domain_key("entry")
+ENTRY_NODE_KEY: Final = domain_key("entry-node")
+TWIG_KEY: Final = domain_key("twig")
+UPPER_NODE_KEY: Final = domain_key("upper-node")
+ROOT_KEY: Final = domain_key("root")
+
+ENTRY_HEAD: Final = struct.Struct(">QQ32sHI")
+ROOT_RECORD: Final = struct.Struct(">QQ32s")
+
+
+class Entry(NamedTuple):
+    """One entry of the log."""
+
+    height: Height
+    """Height of the block that appended it."""
+    previous: int
+    """Position of the entry of the same key that it replaced, or :data:`NO_POSITION`."""
+    next_hash: bytes
+    """Hash of the key that comes next in the ring; of the entry's own key where there is no other."""
+    key: bytes
+    value: bytes
+
+    def encode(self) -> bytes:
+        """The entry as it is hashed and logged."""
+        head = ENTRY_HEAD.pack(self.height, self.previous, self.next_hash, len(self.key), len(self.value))
+        return b"".join((head, self.key, self.value))
+
+
+def entry_bytes(data: bytes | memoryview, offset: int) -> int:
+    """Length of the encoded entry that begins at an offset. Raises :class:`struct.error` where its head is cut."""
+    *_, key_bytes, value_bytes = ENTRY_HEAD.unpack_from(data, offset)
+    return int(ENTRY_HEAD.size + key_bytes + value_bytes)
+
+
+def decode_entry(encoded: bytes) -> Entry:
+    """The entry of an encoding. Raises :class:`ValueError` where the bytes are not exactly one entry."""
+    if len(encoded) < ENTRY_HEAD.size:
+        raise ValueError(f"an entry of {len(encoded)} bytes: its head alone has {ENTRY_HEAD.size}")
+    height, previous, next_hash, key_bytes, value_bytes = ENTRY_HEAD.unpack_from(encoded)
+    middle = ENTRY_HEAD.size + key_bytes
+    if len(encoded) != middle + value_bytes:
+        raise ValueError(f"an entry of {len(encoded)} bytes: its lengths say {middle + value_bytes}")
+    return Entry(Height(height), previous, next_hash, encoded[ENTRY_HEAD.size : middle], encoded[middle:])
+
+
+def check_bounds(key: bytes, value: bytes | None) -> None:
+    """Raise :class:`ValueError` where a key or value is longer or shorter than the interface allows."""
+    if not 1 <= len(key) <= KEY_BYTES_LIMIT:
+        raise ValueError(f"a key of {len(key)} bytes: expected 1 to {KEY_BYTES_LIMIT}")
+    if value is not None and len(value) > VALUE_BYTES_LIMIT:
+        raise ValueError(f"a value of {len(value)} bytes: expected at most {VALUE_BYTES_LIMIT}")
+
+
+def key_hash(key: bytes) -> bytes:
+    """A key's place in the ring."""
+    return blake3(key, key=KEY_KEY).digest()
+
+
+def entry_hash(encoded_entry: bytes | memoryview) -> bytes:
+    """Leaf of a twig's entry tree."""
+    return blake3(encoded_entry, key=ENTRY_KEY).digest()
+
+
+def twig_hash(entries_root: bytes, active_bits: bytes) -> bytes:
+    """Root of one twig: the root of its 2,048 entry hashes, then its active bits."""
+    return blake3(entries_root + active_bits, key=TWIG_KEY).digest()
+
+
+def state_root(next_position: int, live: int, upper_root: bytes) -> Hash:
+    """The state root: entries ever appended, live keys, root of the upper tree."""
+    return Hash(blake3(ROOT_RECORD.pack(next_position, live, upper_root), key=ROOT_KEY).digest())
+
+
+def hash_pairs(key: bytes, row: Sequence[bytes]) -> list[bytes]:
+    """The parents of an even number of neighbouring nodes."""
+    return [blake3(row[i] + row[i + 1], key=key).digest() for i in range(0, len(row), 2)]
+
+
+def _absent_nodes(key: bytes, levels: int) -> tuple[bytes, ...]:
+    """What stands at each level over nothing but absent leaves."""
+    nodes = [ABSENT]
+    for _ in range(levels):
+        nodes += hash_pairs(key, [nodes[-1], nodes[-1]])
+    return tuple(nodes)
+
+
+ABSENT_ENTRY_NODES: Final = _absent_nodes(ENTRY_NODE_KEY, TWIG_LEVELS)
+ABSENT_UPPER_NODES: Final = _absent_nodes(UPPER_NODE_KEY, UPPER_LEVELS)
+
+
+def twigs_for(next_position: int) -> int:
+    """Twigs that hold the entries before ``next_position``."""
+    return (next_position + TWIG_ENTRIES - 1) >> TWIG_LEVELS
+
+
+def upper_depth(twigs: int) -> int:
+    """Levels between the twig roots and the upper root: the smallest depth with ``2**depth >= twigs``."""
+    return (twigs - 1).bit_length() if twigs else 0
+
+
+EMPTY_ROOT: Final = state_root(0, 0, ABSENT)
+
+
+class Twig(NamedTuple):
+    """What a twig's root is made of."""
+
+    entries_root: bytes
+    active_bits: bytes
+    """Bit ``i % 8`` (from the lowest) of byte ``i // 8`` says that the twig's entry ``i`` is active."""
+
+
+ABSENT_TWIG: Final = Twig(ABSENT_ENTRY_NODES[TWIG_LEVELS], NO_BITS)
+
+Frontier = tuple[bytes, ...]
+"""Per level below the twig's entry root: the complete left sibling beside the next position, empty where none."""
+
+EMPTY_FRONTIER: Final[Frontier] = (b"",) * TWIG_LEVELS
+
+COMPACTION_SLACK: Final = 2 * TWIG_ENTRIES
+"""Entries that the log may always hold between its oldest active one and its end."""
+
+
+def window_limit(live: int, slack: int = COMPACTION_SLACK) -> int:
+    """Entries between the oldest active one and the end above which a block compacts: 2.5 times the live keys."""
+    return live * 5 // 2 + slack
+
+
+COMPACTION_STEPS: Final = 2
+"""Entries that a block may re-append for each entry that its changes appended."""

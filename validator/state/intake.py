@@ -1,0 +1,90 @@
+"""Taking a snapshot in: chunks from whomever, each checked and durable before the next; then a store begins with it.
+
+What has arrived survives a restart, so an interrupted intake goes on with the chunks that are missing. Until the last
+step the folder holds no store; that step writes the log's first segment and then the base that names the snapshot.
+"""
+
+from __future__ import annotations
+
+from validator.disk import Disk
+from validator.state.log import (
+    MANIFEST_NAME,
+    begin_with_snapshot,
+    chunk_name,
+    drop_snapshot,
+    snapshot_meta,
+)
+from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
+from validator.types import Hash, Height
+
+
+class SnapshotIntake:
+    """The intake of the snapshot of one height, whose state root a finalization proves."""
+
+    def __init__(self, disk: Disk, folder: str, height: Height, root: Hash) -> None:
+        self.height = height
+        self.root = root
+        self.manifest: Manifest | None = None
+        self._disk = disk
+        self._folder = folder
+        self._missing: set[int] = set()
+        self._resume()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has arrived."""
+        return self.manifest is not None and not self._missing
+
+    def missing(self) -> list[int]:
+        """The chunks that have not arrived, ascending."""
+        return sorted(self._missing)
+
+    def take_manifest(self, data: bytes) -> None:
+        """Take the manifest. Raises :class:`SnapshotError` where it is of another root."""
+        if self.manifest is None:
+            self._begin(Manifest.decode(data, self.height, self.root))
+            self._disk.replace(f"{self._folder}/{MANIFEST_NAME}", data)
+
+    def take_chunk(self, chunk: int, data: bytes) -> None:
+        """Take a chunk; one that is there already is ignored. Raises :class:`SnapshotError` where it is wrong."""
+        if self.manifest is None or chunk not in self._missing:
+            return
+        decode_chunk(self.manifest, chunk, data)
+        self._disk.replace(chunk_name(self._folder, chunk), data)
+        self._missing.discard(chunk)
+
+    def install(self) -> None:
+        """Make a store of what has arrived; it is to be opened then.
+
+        Raises :class:`SnapshotError` where the manifest left out twigs that hold live keys: it goes, with its chunks.
+        """
+        assert self.manifest is not None and self.is_complete, "a snapshot is installed whole"
+        manifest = self.manifest
+        live = 0
+        for chunk in range(manifest.chunks):
+            data = self._disk.read(chunk_name(self._folder, chunk))
+            live += sum(len(twig.entries) for twig in decode_chunk(manifest, chunk, data))
+        if live != manifest.live:
+            drop_snapshot(self._disk, self._folder)
+            raise SnapshotError(f"the manifest's twigs hold {live} live keys of {manifest.live}")
+        meta = snapshot_meta(manifest.height, self.root, manifest.next_position)
+        begin_with_snapshot(self._disk, self._folder, meta, manifest.first_twig, manifest.peaks)
+
+    def _begin(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._missing = set(range(manifest.chunks))
+
+    def _resume(self) -> None:
+        """Go on with what an earlier intake of the same root left; another root's is dropped."""
+        data = self._disk.read(f"{self._folder}/{MANIFEST_NAME}")
+        if not data:
+            return
+        try:
+            self._begin(Manifest.decode(data, self.height, self.root))
+        except SnapshotError:
+            drop_snapshot(self._disk, self._folder)
+            return
+        for chunk in self.missing():
+            content = self._disk.read(chunk_name(self._folder, chunk))
+            if content:
+                self._missing.discard(chunk)
