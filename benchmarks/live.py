@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from reporting import Metric, run_benchmark
+from reporting import Metric, Size, run_benchmark
 
 from cluster.books import keep_books
 from cluster.checks import Outcome, check_run
@@ -35,10 +35,10 @@ def main() -> None:
     run_benchmark(__doc__, measure)
 
 
-def measure(quick: bool) -> list[Metric]:
+def measure(size: Size) -> list[Metric]:
     """All metrics of this benchmark."""
-    idle = _live(_scenario("idle", 300 if quick else 2_000, interval_ms=0, users=[]))
-    flood = _scenario("flood", 60 if quick else 240, interval_ms=100, users=FLOOD_USERS)
+    idle = _live(_scenario("idle", 300 if size.quick else 2_000, interval_ms=0, users=[]))
+    flood = _scenario("flood", 60 if size.quick else 240, interval_ms=100, users=FLOOD_USERS)
     loaded = _live(flood)
     began = time.perf_counter()
     simulated_record = simulate(flood, SEED, COMMIT)

@@ -35,13 +35,26 @@ class Metric:
         return self.value >= self.goal if self.at_least else self.value <= self.goal
 
 
-def run_benchmark(description: str | None, measure: Callable[[bool], list[Metric]]) -> None:
-    """Parse the options, measure (``measure(quick)``), print the table, write the JSON file."""
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a run the user asked for."""
+
+    quick: bool
+    full: bool = False
+
+
+def run_benchmark(description: str | None, measure: Callable[[Size], list[Metric]], full: str | None = None) -> None:
+    """Parse the options, measure, print the table, write the JSON file.
+
+    ``full`` says what ``--full`` adds, where a benchmark has that option.
+    """
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smaller run that ends within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics here")
+    if full is not None:
+        parser.add_argument("--full", action="store_true", help=full)
     options = parser.parse_args()
-    metrics = measure(options.quick)
+    metrics = measure(Size(options.quick, getattr(options, "full", False)))
     Console().print(_table(metrics))
     if options.json is not None:
         options.json.write_text(json.dumps(as_json(metrics), indent=2) + "\n", encoding="utf-8")

@@ -13,10 +13,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
-from reporting import Metric, run_benchmark
+from reporting import Metric, Size, run_benchmark
 
 from validator.params import Parameters
 from validator.scheduler.scheduling import ScheduleRequest
@@ -36,16 +37,21 @@ def main() -> None:
     if len(sys.argv) == 3 and sys.argv[1] == "--weigh":
         print(_weigh(int(sys.argv[2])))
         return
-    run_benchmark(__doc__, measure)
+    run_benchmark(__doc__, measure, full="10 million live timers, too: a quarter of an hour, about 10 GB of memory")
 
 
-def measure(quick: bool) -> list[Metric]:
-    large = 100_000 if quick else 1_000_000
-    weighed = 200_000 if quick else 1_000_000
-    few, many = _costs(SMALL, large)
+def measure(size: Size) -> list[Metric]:
+    lives = [SMALL, 100_000, *([] if size.quick else [1_000_000]), *([10_000_000] if size.full else [])]
+    weighed = 200_000 if size.quick else 1_000_000
+    costs = _costs(lives)
+    steps = zip(lives[1:-1], costs[1:-1], strict=True)
     return [
-        Metric("schedule_cancel_cost", few * 1e6, f"µs a pair, {SMALL:,} live"),
-        Metric("schedule_cost_ratio", many / few, f"× ({large:,} live / {SMALL:,})", goal=1.5, at_least=False),
+        Metric("schedule_cancel_cost", costs[0] * 1e6, f"µs a pair, {SMALL:,} live"),
+        *(
+            Metric(f"schedule_cost_ratio_{live}", cost / costs[0], f"× ({live:,} live / {SMALL:,})")
+            for live, cost in steps
+        ),
+        Metric("schedule_cost_ratio", costs[-1] / costs[0], f"× ({lives[-1]:,} live / {SMALL:,})", 1.5, at_least=False),
         Metric("bytes_per_timer", _bytes_a_timer(weighed), f"bytes ({weighed:,} timers)", goal=400, at_least=False),
     ]
 
@@ -53,14 +59,13 @@ def measure(quick: bool) -> list[Metric]:
 # --- cost -------------------------------------------------------------------------------------------------------------
 
 
-def _costs(small: int, large: int) -> tuple[float, float]:
-    """Seconds for a schedule and a cancel, with few and with many live timers."""
-    chains = [_chain(small), _chain(large)]
+def _costs(lives: list[int]) -> list[float]:
+    """Seconds for a schedule and a cancel, with so many live timers each."""
+    chains = [_chain(live) for live in lives]
     try:
         for chain in chains:
             chain.timed_block(_schedules(chain, cancels=False))
-        few, many = interleaved(ROUNDS, lambda: _pair_cost(chains[0]), lambda: _pair_cost(chains[1]))
-        return few, many
+        return interleaved(ROUNDS, *(partial(_pair_cost, chain) for chain in chains))
     finally:
         for chain in chains:
             chain.close()

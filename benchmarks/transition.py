@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
-from reporting import Metric, run_benchmark
+from reporting import Metric, Size, run_benchmark
 
 from validator.genesis import GenesisAgent
 from validator.params import Parameters
@@ -39,10 +39,10 @@ def main() -> None:
     run_benchmark(__doc__, measure)
 
 
-def measure(quick: bool) -> list[Metric]:
-    backlog = 100_000 if quick else 1_000_000
+def measure(size: Size) -> list[Metric]:
+    backlog = 100_000 if size.quick else 1_000_000
     migrating = 100_000
-    storm = 100_000 if quick else 1_000_000
+    storm = 100_000 if size.quick else 1_000_000
     return [
         Metric("fires_per_second", _fires_a_second(EMPTY, 1_000), "fires/s", goal=20_000),
         Metric("reschedules_per_second", _fires_a_second(RESCHEDULE, 2_500), "fires/s", goal=8_000),

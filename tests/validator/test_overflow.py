@@ -25,17 +25,14 @@ def root_of(places: Places) -> bytes | None:
 
 
 def naive_root(places: Places) -> bytes:
-    """A node's hash by what ``docs/protocol.md`` says: the greatest priority, with those before and behind it below."""
-    if not places:
-        return bytes(32)
-    top = max(places, key=priority)
-    left = naive_root({place: key for place, key in places.items() if place < top})
-    right = naive_root({place: key for place, key in places.items() if place > top})
-    return blake3(b"stampede/overflow/node" + left + right + packed(top) + places[top]).digest()
-
-
-def priority(place: tuple[int, int]) -> bytes:
-    return blake3(b"stampede/overflow/priority" + packed(place)).digest()[:8]
+    """A node's hash by what ``docs/protocol.md`` says: a branch where keys first differ, a leaf where there is one."""
+    if len(places) == 1:
+        ((place, timer_id),) = places.items()
+        return blake3(b"stampede/overflow/leaf" + packed(place) + timer_id).digest()
+    bits = {place: f"{int.from_bytes(packed(place), 'big'):0128b}" for place in places}
+    bit = next(i for i in range(128) if len({text[i] for text in bits.values()}) == 2)
+    left, right = (naive_root({p: places[p] for p in places if bits[p][bit] == side}) for side in "01")
+    return blake3(b"stampede/overflow/branch" + bytes([bit]) + left + right).digest()
 
 
 def packed(place: tuple[int, int]) -> bytes:
@@ -149,10 +146,10 @@ def is_caught() -> bool:
 
 
 def test_planted_faults_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Priorities of another kind, hashes that stay stale, rows that stay when they are taken."""
+    """Keys the other way round, hashes that stay stale, a height without its rows."""
     assert not is_caught()
     with monkeypatch.context() as patched:
-        patched.setattr(overflow, "_priority", lambda trigger, _sequence: trigger)
+        patched.setattr(overflow, "_IDENTITY", overflow.struct.Struct("<QQ4Q"))
         assert is_caught()
     with monkeypatch.context() as patched:
         patched.setattr(overflow, "_stale_nodes", lambda nodes, root, stale: 0)
@@ -160,3 +157,18 @@ def test_planted_faults_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(OverflowTree, "rows_at", lambda _tree, _part, _height: np.zeros(0, overflow.ROW))
         assert is_caught()
+
+
+def test_no_choice_of_keys_makes_a_long_path() -> None:
+    """Keys that each leave the path of all before one bit later: as bad as it gets."""
+    tree = OverflowTree()
+    keys = [(2**63 - 2**bit, 0) for bit in range(63)] + [(2**63 - 1, 2**64 - 2**bit) for bit in range(64)]
+    for trigger, sequence in keys:
+        row = np.zeros(1, overflow.ROW)
+        row["trigger"], row["sequence"], row["id0"] = trigger, sequence, trigger
+        tree.add(row)
+    ids = {key: timer_id_of_row(row) for key, row in zip(sorted(keys), tree.rows(), strict=True)}
+    assert tree.root() == naive_root(ids)
+    tree.cut_off(1, 2**62)
+    tree.put_back(1)
+    assert tree.root() == naive_root(ids)

@@ -1,16 +1,18 @@
-"""The calendar's third tier: a Merkleized balanced search tree over ``(trigger_height, sequence)`` (SPEC §5).
+"""The calendar's third tier: a Merkleized search tree over ``(trigger_height, sequence)`` (SPEC §5).
 
-It is a treap: a binary search tree by key that is at the same time a heap by priority, and priorities are hashed from
-keys. So its shape, and with it its root, follows from its content alone, not from the order in which timers came and
-went. A node's hash covers its children's hashes and its own timer; the root stands in the chain's counters, and so
-under the state root.
+It is a binary radix tree (a crit-bit tree): a branch stands where keys first differ, at one of the 128 bits of the
+key, those with a 0 there to its left. So its shape, and with it its root, follows from its content alone, and no path
+is longer than 128, whatever keys are chosen. (A treap with hashed priorities is balanced only for who does not search
+for keys: paths of thousands can be ground out in seconds.) A branch's hash covers its bit and its children, a leaf's
+its timer; the root stands under the state root.
 
-``hash(node) = BLAKE3("stampede/overflow/node" ‖ hash(left) ‖ hash(right) ‖ trigger[8] ‖ sequence[8] ‖ timer_id[32])``,
-32 zero bytes standing for no child; ``priority = BLAKE3("stampede/overflow/priority" ‖ trigger[8] ‖ sequence[8])``,
-its first eight bytes. Integers are big-endian.
+- ``hash(leaf) = BLAKE3("stampede/overflow/leaf" ‖ trigger[8] ‖ sequence[8] ‖ timer_id[32])``
+- ``hash(branch) = BLAKE3("stampede/overflow/branch" ‖ bit[1] ‖ hash(left) ‖ hash(right))``
 
-Nodes are packed records beside their rows; the walks are compiled. Hashes that a change made stale are worked out anew
-together, children first, when the root is asked for: once a block, whatever it changed.
+Integers are big-endian, bits count from the first of the trigger height.
+
+Nodes are packed records, leaves with their rows beside them; the walks are compiled. Hashes that a change made stale
+are worked out anew together, children first, when the root is asked for: once a block, whatever it changed.
 
 When an epoch comes within the horizon, its timers are cut off as a tree of their own (a *part*), by one walk down,
 however many they are. They need no hashes any more, and each block of the epoch finds its own among them by another
@@ -33,23 +35,24 @@ NODE: Final = np.dtype(
     [
         ("trigger", "<u8"),
         ("sequence", "<u8"),
-        ("priority", "<u8"),
         ("left", "<i4"),
         ("right", "<i4"),
+        ("bit", "<i4"),
         ("stale", "<u4"),
-        ("row", "<u4"),
     ]
 )
+"""A leaf's key, or for a branch a key that shares all bits before its own with everything below it."""
 NO_NODE: Final = -1
-NO_CHILD: Final = bytes(32)
+LEAF: Final = 128
+"""A leaf's bit: behind all that keys have."""
 LEAST_CAPACITY: Final = 64
-DEEPEST: Final = 4_096
-"""No path is longer; a treap of a billion nodes with honest priorities has paths of about a hundred."""
+LONGEST_WALK: Final = 2 * (LEAF + 2)
 
-_NODE_TAG: Final = b"stampede/overflow/node"
-_PRIORITY_TAG: Final = b"stampede/overflow/priority"
-_KEY: Final = struct.Struct(">QQ")
+_LEAF_TAG: Final = b"stampede/overflow/leaf"
+_BRANCH_TAG: Final = b"stampede/overflow/branch"
 _IDENTITY: Final = struct.Struct(">QQ4Q")
+_U1: Final = np.uint64(1)
+_U63: Final = np.uint64(63)
 
 _compiled: Final = njit(cache=True, nogil=True)
 
@@ -63,7 +66,7 @@ class OverflowTree:
         self._hashes = bytearray(32 * LEAST_CAPACITY)
         self._free: list[int] = list(range(LEAST_CAPACITY - 1, -1, -1))
         self._count = 0
-        """Of all nodes in use."""
+        """Of all leaves."""
         self._roots: dict[int | None, int] = {}
         """By part; ``None`` is the Merkleized tree."""
 
@@ -71,64 +74,60 @@ class OverflowTree:
 
     def add(self, row: Rows, part: int | None = None) -> None:
         """Put a row into a part; its key must not be there."""
-        node = self._take_node()
-        trigger, sequence = int(row["trigger"][0]), int(row["sequence"][0])
-        self._rows[node : node + 1] = row
-        self._nodes[node] = (trigger, sequence, _priority(trigger, sequence), NO_NODE, NO_NODE, 1, 0)
-        self._set_root(part, int(_insert(self._nodes, self._root_of(part), node)))
+        leaf, branch = self._take_node(), self._take_node()
+        self._rows[leaf : leaf + 1] = row
+        self._nodes[leaf] = (int(row["trigger"][0]), int(row["sequence"][0]), NO_NODE, NO_NODE, LEAF, 1)
+        root, spare = _insert(self._nodes, self._root_of(part), leaf, branch)
+        self._keep(part, root, spare)
         self._count += 1
 
     def remove(self, trigger: int, sequence: int, part: int | None = None) -> None:
         """Take a row out of a part; it must be there."""
-        root, node = _delete(self._nodes, self._root_of(part), np.uint64(trigger), np.uint64(sequence))
-        assert node != NO_NODE, "a timer beyond the horizon has a node"
-        self._set_root(part, int(root))
-        self._free.append(int(node))
+        root, leaf, branch = _delete(self._nodes, self._root_of(part), np.uint64(trigger), np.uint64(sequence))
+        assert leaf != NO_NODE, "a timer beyond the horizon has a leaf"
+        self._keep(part, root, leaf, branch)
         self._count -= 1
 
     def change(self, row: Rows, part: int | None = None) -> None:
-        """Replace a row of a part; what its node's hash covers stays."""
-        node = int(_find(self._nodes, self._root_of(part), row["trigger"][0], row["sequence"][0]))
-        assert node != NO_NODE, "a timer beyond the horizon has a node"
-        self._rows[node : node + 1] = row
+        """Replace a row of a part; what its leaf's hash covers stays."""
+        leaf = int(_find(self._nodes, self._root_of(part), row["trigger"][0], row["sequence"][0]))
+        assert leaf != NO_NODE, "a timer beyond the horizon has a leaf"
+        self._rows[leaf : leaf + 1] = row
 
     def cut_off(self, part: int, below: int) -> None:
         """Make a part of every row of the tree whose trigger height is below ``below``."""
-        low, high = _split(self._nodes, self._root_of(None), np.uint64(below), np.uint64(0))
-        self._set_root(part, int(low))
-        self._set_root(None, int(high))
+        low, high, spare = _split(self._nodes, self._root_of(None), np.uint64(below))
+        self._keep(part, low)
+        self._keep(None, high, spare)
 
     def put_back(self, part: int) -> None:
         """Undo :meth:`cut_off`."""
-        low, high = self._root_of(part), self._root_of(None)
-        self._set_root(None, int(_join(self._nodes, low, high)))
-        self._set_root(part, NO_NODE)
+        joined, spare = _join(self._nodes, self._root_of(part), self._root_of(None), self._take_node())
+        self._keep(None, joined, spare)
+        self._keep(part, NO_NODE)
 
     def drop(self, part: int) -> None:
         """Forget a part with all its rows."""
-        nodes = self._walk(self._root_of(part))
+        nodes = self._walk(self._root_of(part), leaves_only=False)
         self._free.extend(nodes.tolist())
-        self._count -= len(nodes)
-        self._set_root(part, NO_NODE)
+        self._count -= (len(nodes) + 1) // 2
+        self._keep(part, NO_NODE)
 
     # --- questions --------------------------------------------------------------------------------------------------
-
-    def rows(self, part: int | None = None) -> Rows:
-        """A copy of a part's rows, in order."""
-        rows: Rows = self._rows[self._walk(self._root_of(part))]
-        return rows
 
     def parts(self) -> list[int]:
         """The parts that hold anything, ascending."""
         return sorted(part for part in self._roots if part is not None)
 
+    def rows(self, part: int | None = None) -> Rows:
+        """A copy of a part's rows, in order."""
+        rows: Rows = self._rows[self._walk(self._root_of(part), leaves_only=True)]
+        return rows
+
     def rows_at(self, part: int, height: int) -> Rows:
         """A copy of a part's rows with this trigger height, in order."""
-        low, rest = _split(self._nodes, self._root_of(part), np.uint64(height), np.uint64(0))
-        middle, high = _split(self._nodes, rest, np.uint64(height + 1), np.uint64(0))
-        rows: Rows = self._rows[self._walk(int(middle))]
-        joined = _join(self._nodes, _join(self._nodes, low, middle), high)
-        self._set_root(part, int(joined))
+        found = np.empty(self._count, np.int64)
+        rows: Rows = self._rows[found[: _at_height(self._nodes, self._root_of(part), np.uint64(height), found)]]
         return rows
 
     def root(self) -> Hash | None:
@@ -136,7 +135,7 @@ class OverflowTree:
         top = self._root_of(None)
         if top == NO_NODE:
             return None
-        stale = np.empty(self._count, np.int64)
+        stale = np.empty(2 * self._count, np.int64)
         for node in stale[: _stale_nodes(self._nodes, top, stale)].tolist():
             self._hashes[32 * node : 32 * node + 32] = self._node_hash(node)
             self._nodes["stale"][node] = 0
@@ -145,26 +144,29 @@ class OverflowTree:
     # --- parts ------------------------------------------------------------------------------------------------------
 
     def _node_hash(self, node: int) -> bytes:
-        _, _, _, left, right, _, _ = self._nodes[node].item()
+        _, _, left, right, bit, _ = self._nodes[node].item()
+        if bit < LEAF:
+            return blake3(_BRANCH_TAG + bytes((bit,)) + self._hash_of(left) + self._hash_of(right)).digest()
         row = self._rows[node].item()
-        identity = _IDENTITY.pack(row[4], row[5], *row[:4])
-        return blake3(_NODE_TAG + self._hash_of(left) + self._hash_of(right) + identity).digest()
+        return blake3(_LEAF_TAG + _IDENTITY.pack(row[4], row[5], *row[:4])).digest()
 
     def _hash_of(self, node: int) -> bytes:
-        return NO_CHILD if node == NO_NODE else bytes(self._hashes[32 * node : 32 * node + 32])
+        return bytes(self._hashes[32 * node : 32 * node + 32])
 
-    def _walk(self, root: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        found = np.empty(self._count, np.int64)
-        return found[: _in_order(self._nodes, root, found)]
+    def _walk(self, root: int, leaves_only: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
+        found = np.empty(2 * self._count, np.int64)
+        return found[: _in_order(self._nodes, root, leaves_only, found)]
 
     def _root_of(self, part: int | None) -> int:
         return self._roots.get(part, NO_NODE)
 
-    def _set_root(self, part: int | None, root: int) -> None:
+    def _keep(self, part: int | None, root: int, *freed: int) -> None:
+        """Set a part's root; give back nodes that are not used any more."""
         if root == NO_NODE:
             self._roots.pop(part, None)
         else:
-            self._roots[part] = root
+            self._roots[part] = int(root)
+        self._free.extend(int(node) for node in freed if node != NO_NODE)
 
     def _take_node(self) -> int:
         if not self._free:
@@ -177,159 +179,219 @@ class OverflowTree:
         return self._free.pop()
 
 
-def _priority(trigger: int, sequence: int) -> int:
-    return int.from_bytes(blake3(_PRIORITY_TAG + _KEY.pack(trigger, sequence)).digest(length=8), "big")
-
-
 # --- compiled walks -------------------------------------------------------------------------------------------------
 
 
 @_compiled
-def _is_before(nodes: Any, node: Any, trigger: Any, sequence: Any) -> Any:
-    at = nodes[node].trigger
-    return at < trigger or (at == trigger and nodes[node].sequence < sequence)
+def _bit_of(trigger: Any, sequence: Any, bit: Any) -> Any:
+    word = trigger if bit < 64 else sequence
+    return (word >> (_U63 - np.uint64(bit & 63))) & _U1
 
 
 @_compiled
-def _split(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
-    """The trees of what is before the key, and of what is not. Everything on the path becomes stale."""
-    low, high = NO_NODE, NO_NODE
-    low_end, high_end = NO_NODE, NO_NODE
-    while root != NO_NODE:
-        nodes[root].stale = 1
-        if _is_before(nodes, root, trigger, sequence):
-            if low_end == NO_NODE:
-                low = root
-            else:
-                nodes[low_end].right = root
-            low_end = root
-            root = nodes[root].right
-        else:
-            if high_end == NO_NODE:
-                high = root
-            else:
-                nodes[high_end].left = root
-            high_end = root
-            root = nodes[root].left
-    if low_end != NO_NODE:
-        nodes[low_end].right = NO_NODE
-    if high_end != NO_NODE:
-        nodes[high_end].left = NO_NODE
-    return low, high
+def _first_difference(trigger: Any, sequence: Any, other_trigger: Any, other_sequence: Any) -> Any:
+    """The first bit in which two keys differ, 128 where they are equal."""
+    word, bit = trigger ^ other_trigger, 0
+    if word == np.uint64(0):
+        word, bit = sequence ^ other_sequence, 64
+        if word == np.uint64(0):
+            return LEAF
+    while not (word >> _U63) & _U1:
+        word <<= _U1
+        bit += 1
+    return bit
 
 
 @_compiled
-def _insert(nodes: Any, root: Any, node: Any) -> Any:
-    """Put a node in: down to where its priority is the greatest, and there between the halves of what was below."""
-    trigger, sequence, priority = nodes[node].trigger, nodes[node].sequence, nodes[node].priority
+def _branch(nodes: Any, node: Any, bit: Any, left: Any, right: Any) -> None:
+    nodes[node].trigger, nodes[node].sequence = nodes[left].trigger, nodes[left].sequence
+    nodes[node].left, nodes[node].right, nodes[node].bit, nodes[node].stale = left, right, bit, 1
+
+
+@_compiled
+def _insert(nodes: Any, root: Any, leaf: Any, branch: Any) -> Any:
+    """Put a leaf in, below a branch that stands where its key leaves the tree. Returns the root and the spare node."""
+    if root == NO_NODE:
+        return leaf, branch
+    trigger, sequence = nodes[leaf].trigger, nodes[leaf].sequence
     parent, at = NO_NODE, root
-    while at != NO_NODE and nodes[at].priority >= priority:
+    while True:
+        difference = _first_difference(trigger, sequence, nodes[at].trigger, nodes[at].sequence)
+        if difference < nodes[at].bit:
+            break
         nodes[at].stale = 1
         parent = at
-        at = nodes[at].right if _is_before(nodes, at, trigger, sequence) else nodes[at].left
-    low, high = _split(nodes, at, trigger, sequence)
-    nodes[node].left, nodes[node].right = low, high
-    if parent == NO_NODE:
-        return node
-    if _is_before(nodes, parent, trigger, sequence):
-        nodes[parent].right = node
+        at = nodes[at].right if _bit_of(trigger, sequence, nodes[at].bit) else nodes[at].left
+    if _bit_of(trigger, sequence, difference):
+        _branch(nodes, branch, difference, at, leaf)
     else:
-        nodes[parent].left = node
-    return root
+        _branch(nodes, branch, difference, leaf, at)
+    if parent == NO_NODE:
+        return branch, NO_NODE
+    if nodes[parent].left == at:
+        nodes[parent].left = branch
+    else:
+        nodes[parent].right = branch
+    return root, NO_NODE
 
 
 @_compiled
 def _delete(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
-    """Take a node out; returns the new root, and the node or -1."""
-    parent, at = NO_NODE, root
-    while at != NO_NODE and (nodes[at].trigger != trigger or nodes[at].sequence != sequence):
+    """Take a leaf out, and the branch above it. Returns the root, the leaf or -1, and the branch or -1."""
+    above, parent, at = NO_NODE, NO_NODE, root
+    while at != NO_NODE and nodes[at].bit < LEAF:
         nodes[at].stale = 1
-        parent = at
-        at = nodes[at].right if _is_before(nodes, at, trigger, sequence) else nodes[at].left
-    if at == NO_NODE:
-        return root, NO_NODE
-    joined = _join(nodes, nodes[at].left, nodes[at].right)
+        above, parent = parent, at
+        at = nodes[at].right if _bit_of(trigger, sequence, nodes[at].bit) else nodes[at].left
+    if at == NO_NODE or nodes[at].trigger != trigger or nodes[at].sequence != sequence:
+        return root, NO_NODE, NO_NODE
     if parent == NO_NODE:
-        return joined, at
-    if nodes[parent].left == at:
-        nodes[parent].left = joined
+        return NO_NODE, at, NO_NODE
+    sibling = nodes[parent].right if nodes[parent].left == at else nodes[parent].left
+    if above == NO_NODE:
+        return sibling, at, parent
+    if nodes[above].left == parent:
+        nodes[above].left = sibling
     else:
-        nodes[parent].right = joined
-    return root, at
-
-
-@_compiled
-def _join(nodes: Any, low: Any, high: Any) -> Any:
-    """One tree of two, everything in the first being before everything in the second."""
-    root, end, on_right = NO_NODE, NO_NODE, False
-    while low != NO_NODE or high != NO_NODE:
-        takes_low = high == NO_NODE or (low != NO_NODE and nodes[low].priority >= nodes[high].priority)
-        top = low if takes_low else high
-        if end == NO_NODE:
-            root = top
-        elif on_right:
-            nodes[end].right = top
-        else:
-            nodes[end].left = top
-        if low == NO_NODE or high == NO_NODE:
-            return root
-        nodes[top].stale = 1
-        end, on_right = top, takes_low
-        if takes_low:
-            low = nodes[low].right
-        else:
-            high = nodes[high].left
-    return root
+        nodes[above].right = sibling
+    return root, at, parent
 
 
 @_compiled
 def _find(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
     at = root
-    while at != NO_NODE and (nodes[at].trigger != trigger or nodes[at].sequence != sequence):
-        at = nodes[at].right if _is_before(nodes, at, trigger, sequence) else nodes[at].left
+    while at != NO_NODE and nodes[at].bit < LEAF:
+        at = nodes[at].right if _bit_of(trigger, sequence, nodes[at].bit) else nodes[at].left
+    if at == NO_NODE or nodes[at].trigger != trigger or nodes[at].sequence != sequence:
+        return NO_NODE
     return at
 
 
 @_compiled
-def _in_order(nodes: Any, root: Any, found: Any) -> Any:
-    """All nodes in the order of their keys; returns how many."""
-    path = np.empty(DEEPEST, np.int64)
-    depth, number, at = 0, 0, root
-    while depth or at != NO_NODE:
-        while at != NO_NODE:
-            if depth == DEEPEST:
-                raise OverflowError("the overflow tree is too deep")
-            path[depth] = at
-            depth += 1
-            at = nodes[at].left
+def _split(nodes: Any, root: Any, trigger: Any) -> Any:
+    """The trees of what is below a trigger height, and of what is not; and the branch that is not used any more, or -1.
+
+    Down to where the border leaves the tree, then up again: each branch on the way keeps one child whole, and gets back
+    what is left of the other on that child's side.
+    """
+    path = np.empty(LONGEST_WALK, np.int64)
+    depth, at, zero = 0, root, np.uint64(0)
+    while at != NO_NODE and nodes[at].bit <= _first_difference(trigger, zero, nodes[at].trigger, nodes[at].sequence):
+        if nodes[at].bit == LEAF:
+            break
+        path[depth] = at
+        depth += 1
+        at = nodes[at].right if _bit_of(trigger, zero, nodes[at].bit) else nodes[at].left
+    low, high, spare = NO_NODE, NO_NODE, NO_NODE
+    if at != NO_NODE:
+        if nodes[at].trigger < trigger:
+            low = at
+        else:
+            high = at
+    while depth:
+        depth -= 1
+        branch = path[depth]
+        if _bit_of(trigger, zero, nodes[branch].bit):
+            if low == NO_NODE:
+                low, spare = nodes[branch].left, branch
+            else:
+                nodes[branch].right, nodes[branch].stale = low, 1
+                low = branch
+        elif high == NO_NODE:
+            high, spare = nodes[branch].right, branch
+        else:
+            nodes[branch].left, nodes[branch].stale = high, 1
+            high = branch
+    return low, high, spare
+
+
+@_compiled
+def _join(nodes: Any, low: Any, high: Any, branch: Any) -> Any:
+    """One tree of two, everything in the first being before everything in the second; and the spare node, or -1."""
+    if low == NO_NODE or high == NO_NODE:
+        return (high if low == NO_NODE else low), branch
+    root, parent, on_right = NO_NODE, NO_NODE, False
+    while True:
+        difference = _first_difference(
+            nodes[low].trigger, nodes[low].sequence, nodes[high].trigger, nodes[high].sequence
+        )
+        if difference < nodes[low].bit and difference < nodes[high].bit:
+            _branch(nodes, branch, difference, low, high)
+            top = branch
+        else:
+            top = low if nodes[low].bit < nodes[high].bit else high
+        if parent == NO_NODE:
+            root = top
+        elif on_right:
+            nodes[parent].right = top
+        else:
+            nodes[parent].left = top
+        if top == branch:
+            return root, NO_NODE
+        nodes[top].stale = 1
+        parent, on_right = top, top == low
+        if on_right:
+            low = nodes[low].right
+        else:
+            high = nodes[high].left
+
+
+@_compiled
+def _in_order(nodes: Any, root: Any, leaves_only: Any, found: Any) -> Any:
+    """The nodes below a root, leaves in the order of their keys; returns how many."""
+    path = np.empty(LONGEST_WALK, np.int64)
+    depth, number = 0, 0
+    if root != NO_NODE:
+        path[0], depth = root, 1
+    while depth:
         depth -= 1
         at = path[depth]
-        found[number] = at
-        number += 1
-        at = nodes[at].right
+        if nodes[at].bit == LEAF or not leaves_only:
+            found[number] = at
+            number += 1
+        if nodes[at].bit < LEAF:
+            path[depth], path[depth + 1] = nodes[at].right, nodes[at].left
+            depth += 2
+    return number
+
+
+@_compiled
+def _at_height(nodes: Any, root: Any, trigger: Any, found: Any) -> Any:
+    """The leaves with this trigger height, in order; returns how many."""
+    path = np.empty(LONGEST_WALK, np.int64)
+    depth, number = 0, 0
+    if root != NO_NODE:
+        path[0], depth = root, 1
+    while depth:
+        depth -= 1
+        at = path[depth]
+        difference = _first_difference(trigger, nodes[at].sequence, nodes[at].trigger, nodes[at].sequence)
+        if difference < min(nodes[at].bit, 64):
+            continue
+        if nodes[at].bit == LEAF:
+            found[number] = at
+            number += 1
+        else:
+            path[depth], path[depth + 1] = nodes[at].right, nodes[at].left
+            depth += 2
     return number
 
 
 @_compiled
 def _stale_nodes(nodes: Any, root: Any, found: Any) -> Any:
     """The stale nodes, children before parents. A node that is not stale has nothing stale below it."""
-    path = np.empty(2 * DEEPEST, np.int64)
+    path = np.empty(LONGEST_WALK, np.int64)
     path[0], depth, number = root, 1, 0
     while depth:
-        if depth > DEEPEST:
-            raise OverflowError("the overflow tree is too deep")
         depth -= 1
         at = path[depth]
         if not nodes[at].stale:
             continue
         found[number] = at
         number += 1
-        if nodes[at].left != NO_NODE:
-            path[depth] = nodes[at].left
-            depth += 1
-        if nodes[at].right != NO_NODE:
-            path[depth] = nodes[at].right
-            depth += 1
+        if nodes[at].bit < LEAF:
+            path[depth], path[depth + 1] = nodes[at].right, nodes[at].left
+            depth += 2
     for i in range(number // 2):
         found[i], found[number - 1 - i] = found[number - 1 - i], found[i]
     return number
