@@ -41,11 +41,14 @@ NODE: Final = np.dtype(
         ("stale", "<u4"),
     ]
 )
-"""A leaf's key, or for a branch a key that shares all bits before its own with everything below it."""
+"""A leaf's key, or for a branch a key that shares all bits before its own with everything below it. A leaf's ``left``
+is the place of its row."""
 NO_NODE: Final = -1
 LEAF: Final = 128
 """A leaf's bit: behind all that keys have."""
 LEAST_CAPACITY: Final = 64
+GROWTH: Final = 16
+"""Arrays grow by one part in so many: what is reserved and not used weighs, with millions of timers."""
 LONGEST_WALK: Final = 2 * (LEAF + 2)
 
 _LEAF_TAG: Final = b"stampede/overflow/leaf"
@@ -65,6 +68,7 @@ class OverflowTree:
         self._rows: Rows = np.zeros(LEAST_CAPACITY, ROW)
         self._hashes = bytearray(32 * LEAST_CAPACITY)
         self._free: list[int] = list(range(LEAST_CAPACITY - 1, -1, -1))
+        self._free_rows: list[int] = list(range(LEAST_CAPACITY - 1, -1, -1))
         self._count = 0
         """Of all leaves."""
         self._roots: dict[int | None, int] = {}
@@ -74,9 +78,9 @@ class OverflowTree:
 
     def add(self, row: Rows, part: int | None = None) -> None:
         """Put a row into a part; its key must not be there."""
-        leaf, branch = self._take_node(), self._take_node()
-        self._rows[leaf : leaf + 1] = row
-        self._nodes[leaf] = (int(row["trigger"][0]), int(row["sequence"][0]), NO_NODE, NO_NODE, LEAF, 1)
+        leaf, branch, place = self._take_node(), self._take_node(), self._take_row()
+        self._rows[place : place + 1] = row
+        self._nodes[leaf] = (int(row["trigger"][0]), int(row["sequence"][0]), place, NO_NODE, LEAF, 1)
         root, spare = _insert(self._nodes, self._root_of(part), leaf, branch)
         self._keep(part, root, spare)
         self._count += 1
@@ -85,6 +89,7 @@ class OverflowTree:
         """Take a row out of a part; it must be there."""
         root, leaf, branch = _delete(self._nodes, self._root_of(part), np.uint64(trigger), np.uint64(sequence))
         assert leaf != NO_NODE, "a timer beyond the horizon has a leaf"
+        self._free_rows.append(self._row_of(leaf))
         self._keep(part, root, leaf, branch)
         self._count -= 1
 
@@ -92,7 +97,8 @@ class OverflowTree:
         """Replace a row of a part; what its leaf's hash covers stays."""
         leaf = int(_find(self._nodes, self._root_of(part), row["trigger"][0], row["sequence"][0]))
         assert leaf != NO_NODE, "a timer beyond the horizon has a leaf"
-        self._rows[leaf : leaf + 1] = row
+        place = self._row_of(leaf)
+        self._rows[place : place + 1] = row
 
     def cut_off(self, part: int, below: int) -> None:
         """Make a part of every row of the tree whose trigger height is below ``below``."""
@@ -109,8 +115,10 @@ class OverflowTree:
     def drop(self, part: int) -> None:
         """Forget a part with all its rows."""
         nodes = self._walk(self._root_of(part), leaves_only=False)
+        leaves = nodes[self._nodes["bit"][nodes] == LEAF]
+        self._free_rows.extend(self._nodes["left"][leaves].tolist())
         self._free.extend(nodes.tolist())
-        self._count -= (len(nodes) + 1) // 2
+        self._count -= len(leaves)
         self._keep(part, NO_NODE)
 
     # --- questions --------------------------------------------------------------------------------------------------
@@ -121,14 +129,12 @@ class OverflowTree:
 
     def rows(self, part: int | None = None) -> Rows:
         """A copy of a part's rows, in order."""
-        rows: Rows = self._rows[self._walk(self._root_of(part), leaves_only=True)]
-        return rows
+        return self._rows_of(self._walk(self._root_of(part), leaves_only=True))
 
     def rows_at(self, part: int, height: int) -> Rows:
         """A copy of a part's rows with this trigger height, in order."""
         found = np.empty(self._count, np.int64)
-        rows: Rows = self._rows[found[: _at_height(self._nodes, self._root_of(part), np.uint64(height), found)]]
-        return rows
+        return self._rows_of(found[: _at_height(self._nodes, self._root_of(part), np.uint64(height), found)])
 
     def root(self) -> Hash | None:
         """The tree's Merkle root, ``None`` where the tree is empty."""
@@ -147,7 +153,7 @@ class OverflowTree:
         _, _, left, right, bit, _ = self._nodes[node].item()
         if bit < LEAF:
             return blake3(_BRANCH_TAG + bytes((bit,)) + self._hash_of(left) + self._hash_of(right)).digest()
-        row = self._rows[node].item()
+        row = self._rows[left].item()
         return blake3(_LEAF_TAG + _IDENTITY.pack(row[4], row[5], *row[:4])).digest()
 
     def _hash_of(self, node: int) -> bytes:
@@ -168,15 +174,31 @@ class OverflowTree:
             self._roots[part] = int(root)
         self._free.extend(int(node) for node in freed if node != NO_NODE)
 
+    def _row_of(self, leaf: int) -> int:
+        return int(self._nodes["left"][leaf])
+
+    def _rows_of(self, leaves: np.ndarray[Any, np.dtype[np.int64]]) -> Rows:
+        rows: Rows = self._rows[self._nodes["left"][leaves]]
+        return rows
+
     def _take_node(self) -> int:
         if not self._free:
-            capacity = len(self._nodes)
-            larger = capacity + capacity // 4 + LEAST_CAPACITY
+            capacity, larger = len(self._nodes), _larger(len(self._nodes))
             self._nodes = np.concatenate([self._nodes, np.zeros(larger - capacity, NODE)])
-            self._rows = np.concatenate([self._rows, np.zeros(larger - capacity, ROW)])
             self._hashes += bytes(32 * (larger - capacity))
             self._free = list(range(larger - 1, capacity - 1, -1))
         return self._free.pop()
+
+    def _take_row(self) -> int:
+        if not self._free_rows:
+            capacity, larger = len(self._rows), _larger(len(self._rows))
+            self._rows = np.concatenate([self._rows, np.zeros(larger - capacity, ROW)])
+            self._free_rows = list(range(larger - 1, capacity - 1, -1))
+        return self._free_rows.pop()
+
+
+def _larger(capacity: int) -> int:
+    return capacity + capacity // GROWTH + LEAST_CAPACITY
 
 
 # --- compiled walks -------------------------------------------------------------------------------------------------
