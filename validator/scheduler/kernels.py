@@ -83,7 +83,6 @@ _OPEN_PRIORITY: Final = np.uint32(OPEN_PRIORITY)
 _OPEN: Final = np.uint32(OPEN_MAX | OPEN_PRIORITY)
 _HAS_AGENT: Final = np.uint32(HAS_AGENT)
 _SUPPLIED: Final = np.uint32(SUPPLIED)
-_NONE: Final = np.uint32(0)
 
 _compiled: Final = njit(cache=True, nogil=True)
 
@@ -414,20 +413,3 @@ def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: A
         _swap(found, 0, end)
         _sink(rows, by_id, found, 0, end)
     return size
-
-
-@_compiled
-def first_open(rows: Any, positions: Any, number: Any, prices: Any, skip: Any) -> Any:
-    """Of an actor's open rows, in order, the position of the one with rank ``skip`` that may be asked about, or -1."""
-    for i in range(number):
-        row = rows[positions[i]]
-        if row.flags & _DEAD or row.expires_at < prices.height or np.uint64(row.gas_limit) > prices.cap:
-            continue
-        if not row.flags & _OPEN_MAX and _is_less(
-            np.uint64(row.max_high), row.max_low, prices.price_high, prices.price_low
-        ):
-            continue
-        if skip == 0:
-            return positions[i]
-        skip -= 1
-    return -1
