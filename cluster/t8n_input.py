@@ -18,7 +18,6 @@ from cluster.genesis_file import parse_accounts, parse_actors, parse_deployers, 
 from cluster.json_input import Wrong
 from validator.genesis import Genesis, Policy
 from validator.transactions import (
-    MAX_NAME_BYTES,
     U64_LIMIT,
     Action,
     Call,
@@ -30,7 +29,7 @@ from validator.transactions import (
     Transfer,
     UpdateTimerConfig,
 )
-from validator.types import AMOUNT_LIMIT, HASH_BYTES, PRICE_LIMIT, Address, is_reserved
+from validator.types import AMOUNT_LIMIT, HASH_BYTES, MAX_NAME_BYTES, PRICE_LIMIT, Address, is_reserved
 
 T = TypeVar("T")
 

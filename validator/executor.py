@@ -200,10 +200,6 @@ class Executor:
         return self._genesis
 
     @property
-    def genesis_digest(self) -> Hash:
-        return header_hash(self._genesis_header)
-
-    @property
     def final_header(self) -> Header:
         """Header of the last final block."""
         return self._final_header

@@ -20,6 +20,7 @@ from validator.types import (
     ADDRESS_BYTES,
     AMOUNT_LIMIT,
     HASH_BYTES,
+    MAX_NAME_BYTES,
     PRICE_LIMIT,
     Address,
     Hash,
@@ -29,7 +30,6 @@ from validator.types import (
 
 SIGNING_DOMAIN: Final = b"stampede/transaction/v1"
 MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
-MAX_NAME_BYTES: Final = 256
 U64_LIMIT: Final = 2**64
 
 ALLOWED_CODE: Final = frozenset({"builtin:script"})

@@ -31,6 +31,8 @@ TimerId = NewType("TimerId", bytes)
 PRICE_LIMIT: Final = 2**96
 AMOUNT_LIMIT: Final = 2**128
 HEIGHT_LIMIT: Final = 2**63
+MAX_NAME_BYTES: Final = 256
+"""The longest name of a handler."""
 ADDRESS_BYTES: Final = 20
 HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 """What ``bytes.fromhex`` takes besides white space, which it skips and nothing here may."""

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from validator.host import HandlerContext
 from validator.pvm import script
+from validator.types import MAX_NAME_BYTES
 
-LONGEST_HANDLER_BYTES: Final = 256
 _ENVELOPE: Final = frozenset({"_handler", "_payload"})
 _STRICT_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 """The standard alphabet, padded to a multiple of four; Python's own strict decoders differ between versions."""
@@ -35,7 +35,7 @@ def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
         name_bytes = len(name.encode())
     except UnicodeEncodeError:
         return handler, payload
-    if not 1 <= name_bytes <= LONGEST_HANDLER_BYTES or not _STRICT_BASE64.fullmatch(encoded):
+    if not 1 <= name_bytes <= MAX_NAME_BYTES or not _STRICT_BASE64.fullmatch(encoded):
         return handler, payload
     return name, base64.b64decode(encoded)
 

@@ -149,7 +149,7 @@ class SchedulerIndex:
         self._expected = []
         self._take(change for change in changes if change.key[:1] != TIMER)
         if self._height in self._supplies:
-            self.supply(self._supplies[self._height], ())
+            self.supply(self._supplies[self._height])
         timers = ((change.before, change.after) for change in changes if change.key[:1] == TIMER)
         if self._staged is None:
             self._change_timers(timers)
@@ -194,18 +194,14 @@ class SchedulerIndex:
 
     # --- the default agent's supply -----------------------------------------------------------------------------------
 
-    def supply(self, max_fee: int, answered: Iterable[Address]) -> None:
+    def supply(self, max_fee: int) -> None:
         """The default agent supplies ``max_fee`` to the timers that are priced for the first time in this block.
 
-        Those of an actor whose own agent has answered, in this block (``answered``) or before, are left to that agent.
+        Those of an actor whose own agent has answered, in this block (:meth:`expect_bids`) or before, are left to that
+        agent.
         """
         first = 0 if self._height == self._first_priced else self.pool.count - self._beginnings[-1].appended
-        has_answered = np.zeros(max(len(self.numbers), 1), bool)
-        for actor, memory in self._memories.items():
-            has_answered[self.numbers.number(actor)] = memory.first_answer_height > 0
-        for actor in answered:
-            has_answered[self.numbers.number(actor)] = True
-        number = self.pool.supply(first, max_fee, has_answered)
+        number = self.pool.supply(first, max_fee, self.actors["has_bid"] != 0)
         if number:
             self._supplied[self._height] = self._supplied.get(self._height, 0) + number
 

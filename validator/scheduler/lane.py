@@ -110,9 +110,8 @@ class TimerPhase:
         """Destroy what is past its expiry, within the garbage collection budget less step 6's share."""
         p, pool = self.parameters, self.index.pool
         room = (p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal) // p.gc_cycles_per_removal
-        cancelled = len(
-            self.world.changes_under(TIMER)
-        )  # at most, by transactions of this block; their rows still stand
+        # Rows of what this block's transactions cancelled still stand, at most as many as they changed timers.
+        cancelled = len(self.world.changes_under(TIMER))
         ids = map(timer_id_of_row, pool.rows[pool.expired(self.terms.height, room + cancelled)])
         expired = [self._timer(timer_id) for timer_id in ids if not self.world.is_removed(timer_key(timer_id))][:room]
         self.destroy(expired, "expired", [Event("TimerExpired", timer.actor, _id_field(timer)) for timer in expired])
@@ -123,7 +122,7 @@ class TimerPhase:
         It is written down once for the block, and not at all where nothing needs it.
         """
         max_fee = self.default_max_fee
-        self.index.supply(max_fee, self.bidding.answered)
+        self.index.supply(max_fee)
         for timer_id in self.bidding.defaulted:
             timer = self._timer(timer_id)
             if timer.max_fee_per_cycle is None and self._supplied(timer) is None:

@@ -13,10 +13,9 @@ from validator.codec import keccak256
 from validator.errors import Rejection
 from validator.params import Parameters
 from validator.records import DEFAULT_HANDLER, Timer
-from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_reserved
+from validator.types import HEIGHT_LIMIT, MAX_NAME_BYTES, PRICE_LIMIT, Address, TimerId, is_reserved
 from validator.world import World
 
-LONGEST_HANDLER_BYTES: Final = 256
 TIERS: Final = ("economy", "standard", "fast", "urgent")
 
 
@@ -180,7 +179,7 @@ def _check_height(height: int, current: int) -> None:
 def _check_sizes(request: ScheduleRequest, parameters: Parameters) -> None:
     if len(request.payload) > parameters.max_timer_payload:
         raise Rejection("TimerPayloadTooLarge")
-    if not 1 <= len(request.handler.encode()) <= LONGEST_HANDLER_BYTES:
+    if not 1 <= len(request.handler.encode()) <= MAX_NAME_BYTES:
         raise Rejection("TimerHandlerInvalid")
 
 

@@ -35,7 +35,6 @@ Int = Any
 
 LANES: Final = 16
 BLOCK_BYTES: Final = 64
-BLOCK_WORDS: Final = 16
 MESSAGE_BYTES_LIMIT: Final = 1024
 HASH_WORDS: Final = 8
 
@@ -54,9 +53,7 @@ TWIG_ENTRIES: Final = 2048
 TWIG_ROW_BYTES: Final = 320
 """A twig's entry root, its active bits, and zeros up to whole blocks."""
 TWIG_BYTES: Final = 288
-BITS_OFFSET: Final = 32
 
-SMALL_UNITS: Final = 256
 SIZE_CLASSES: Final = 640
 
 NEXT_POSITION: Final = 0
@@ -150,10 +147,6 @@ _CORNERS: Final = np.array(
     ]
 )
 """The words of the state that each step of a round mixes."""
-_KEYED: Final = 16
-_CHUNK_START: Final = 1
-_CHUNK_END: Final = 2
-_ROOT: Final = 8
 
 
 # --- hashing --------------------------------------------------------------------------------------------------------
