@@ -6,8 +6,8 @@ ledger of the longest chain is the run's; others are kept as far as the checks n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cluster.ledger import Ledger, Violation
@@ -30,6 +30,31 @@ class Seal:
     block_hash: bytes
     header_root: bytes
     computed_root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SealedChain:
+    """What a validator served, block by block, up to the first one that cannot be read; false where that is nothing."""
+
+    first_height: int
+    seals: list[Seal]
+
+    def __bool__(self) -> bool:
+        return bool(self.seals)
+
+    @property
+    def tip(self) -> int:
+        """Height of the last block; 0 where there is none."""
+        return self.first_height + len(self.seals) - 1 if self.seals else 0
+
+    def at(self, height: int) -> Seal | None:
+        """The block at a height, where it is among them."""
+        position = height - self.first_height
+        return self.seals[position] if 0 <= position < len(self.seals) else None
+
+    def items(self) -> Iterator[tuple[int, Seal]]:
+        """Every block with its height, ascending."""
+        return enumerate(self.seals, start=self.first_height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +105,20 @@ class Books:
     record: RunRecord
     ledger: Ledger
     """Of the longest chain."""
-    longest: ValidatorRecord | None
-    seals: dict[str, list[Seal]] = field(default_factory=dict)
-    """By validator name; from height 1 on, up to the first block that cannot be read."""
+    chain: list[BlockRecord]
+    """The longest chain, from height 1 on."""
+    seals: dict[str, SealedChain] = field(default_factory=dict)
+    """By validator name."""
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
     divergences: list[Divergence] = field(default_factory=list)
 
     @property
     def common_height(self) -> int:
-        """The lowest tip: every validator of the scenario has every height up to it."""
+        """The lowest tip: every validator of the scenario has every height up to it that it can have executed."""
         if len(self.record.validators) < self.record.scenario.validators.count:
             return 0
-        return min((len(self.seals[validator.name]) for validator in self.record.validators), default=0)
+        return min((self.seals[validator.name].tip for validator in self.record.validators), default=0)
 
     @property
     def seen(self) -> list[ValidatorRecord]:
@@ -102,30 +128,43 @@ class Books:
 
 def keep_books(record: RunRecord) -> Books:
     """The books of a run. Reads the record only; never raises on what a validator served."""
-    longest = longest_validator(record.validators)
-    books = Books(record=record, ledger=Ledger(record.genesis), longest=longest)
+    chain = longest_chain(record.validators)
+    books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
     cache: dict[bytes, tuple[bytes, bytes] | None] = {}
     for validator in record.validators:
         books.seals[validator.name] = _seals(validator, cache)
-    if longest is None:
+    if not chain:
         return books
-    sharing = [validator for validator in record.validators if _is_prefix(validator.blocks, longest.blocks)]
-    books.ledger = _walk(books, longest.blocks, sharing)
+    sharing = [validator for validator in record.validators if _is_part(validator, chain)]
+    books.ledger = _walk(books, chain, sharing)
     for violation in books.ledger.violations:
-        names = tuple(validator.name for validator in sharing if len(validator.blocks) >= violation.height)
-        books.findings.append(Finding(names, violation))
+        holds = [v for v in sharing if v.first_height <= violation.height <= v.tip]
+        books.findings.append(Finding(tuple(validator.name for validator in holds), violation))
     for validator in record.validators:
         if validator not in sharing:
-            own = _walk(books, validator.blocks, [validator])
-            books.findings.extend(Finding((validator.name,), violation) for violation in own.violations)
+            own = _walk(books, _from_the_first(validator, chain), [validator])
+            books.findings.extend(
+                Finding((validator.name,), violation)
+                for violation in own.violations
+                if violation.height >= validator.first_height
+            )
         _enter_divergence(books, validator)
     return books
 
 
-def longest_validator(validators: Sequence[ValidatorRecord]) -> ValidatorRecord | None:
-    """The one with the most blocks, unmutated before mutated; ``None`` where nobody has any."""
-    held = [validator for validator in validators if validator.blocks]
-    return max(held, key=lambda v: (len(v.blocks), v.mutant is None, -v.index), default=None)
+def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
+    """The blocks of the validator that has the most from height 1 on, unmutated before mutated, and whatever one that
+    joined later has on top of the same blocks."""
+    held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
+    longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
+    chain = [] if longest is None else list(longest.blocks)
+    for validator in validators:
+        overlap = len(chain) + 1 - validator.first_height
+        if not 0 < overlap < len(validator.blocks) or validator.first_height == 1:
+            continue
+        if _is_part(replace(validator, blocks=validator.blocks[:overlap]), chain):
+            chain.extend(validator.blocks[overlap:])
+    return chain
 
 
 def questions(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Questions:
@@ -154,7 +193,7 @@ def questions(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Questions:
 # --- building -------------------------------------------------------------------------------------------------------
 
 
-def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes] | None]) -> list[Seal]:
+def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes] | None]) -> SealedChain:
     seals: list[Seal] = []
     for record in validator.blocks:
         if record.block not in cache:
@@ -163,7 +202,7 @@ def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes] | 
         if identity is None:
             break
         seals.append(Seal(identity[0], identity[1], record.computed_root))
-    return seals
+    return SealedChain(validator.first_height, seals)
 
 
 def _identity(block: bytes) -> tuple[bytes, bytes] | None:
@@ -174,11 +213,18 @@ def _identity(block: bytes) -> tuple[bytes, bytes] | None:
     return header_hash(header), header.state_root
 
 
-def _is_prefix(blocks: Sequence[BlockRecord], longer: Sequence[BlockRecord]) -> bool:
-    return len(blocks) <= len(longer) and all(
+def _is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:
+    """Whether a validator served what a chain has at the same heights, and nothing beyond it."""
+    same = chain[validator.first_height - 1 : validator.tip]
+    return len(validator.blocks) == len(same) and all(
         mine.block == theirs.block and mine.receipts == theirs.receipts
-        for mine, theirs in zip(blocks, longer, strict=False)
+        for mine, theirs in zip(validator.blocks, same, strict=True)
     )
+
+
+def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> list[BlockRecord]:
+    """A validator's chain from height 1 on: where it joined later, with what others have below."""
+    return [*chain[: validator.first_height - 1], *validator.blocks]
 
 
 def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
@@ -186,7 +232,7 @@ def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[Validato
     ledger = Ledger(books.record.genesis)
     by_tip: dict[int, list[ValidatorRecord]] = {}
     for owner in owners:
-        by_tip.setdefault(len(owner.blocks), []).append(owner)
+        by_tip.setdefault(owner.tip, []).append(owner)
     for height in range(len(blocks) + 1):
         if height:
             ledger.apply(blocks[height - 1].block, blocks[height - 1].receipts)
@@ -219,7 +265,7 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
         receipts = bytes.fromhex(str(told.get("receipts") or ""))
     except ValueError:
         receipts = b""
-    before = validator.blocks[: height - 1]
+    before = _from_the_first(validator, books.chain)[: height - 1]
     if not receipts or height < 1 or len(before) < height - 1:
         return
     ledger = Ledger(books.record.genesis)
@@ -233,8 +279,7 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
 
 
 def _final_block(books: Books, height: int) -> bytes | None:
-    longest = books.longest
-    return longest.blocks[height - 1].block if longest is not None and len(longest.blocks) >= height else None
+    return books.chain[height - 1].block if len(books.chain) >= height else None
 
 
 def _address(text: str) -> bytes:

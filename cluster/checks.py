@@ -17,10 +17,13 @@ from cluster.books import Books, Finding, TipView, keep_books
 from cluster.errors import ExitCode
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall
-from cluster.record import FaultRecord, RunRecord, ValidatorRecord
+from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
 
 CATCH_UP_SLACK_HEIGHTS: Final = 5
 """How far behind the others a validator that came back may end and still count as caught up."""
+
+HEIGHTS_AFTER_A_JOIN: Final = 10
+"""Heights that a validator must execute after it joined, for its join to say anything."""
 
 EXAMPLES_SHOWN: Final = 3
 """Findings named in a detail; the rest is counted."""
@@ -88,7 +91,8 @@ def check_agreement(books: Books) -> Check:
     """All validators hold the same block at every height; heights that only some hold are compared among those."""
     differences = []
     for height in range(1, _highest(books) + 1):
-        held = {v.name: books.seals[v.name][height - 1].block_hash for v in books.seen if _holds(books, v, height)}
+        seals = {validator.name: books.seals[validator.name].at(height) for validator in books.seen}
+        held = {name: seal.block_hash for name, seal in seals.items() if seal is not None}
         if len(set(held.values())) > 1:
             differences.append(f"height {height}: {_groups(held)}")
     if differences:
@@ -105,7 +109,7 @@ def check_state_roots(books: Books) -> Check:
     ]
     compared = 0
     for validator in books.seen:
-        for height, seal in enumerate(books.seals[validator.name], start=1):
+        for height, seal in books.seals[validator.name].items():
             compared += 1
             if seal.computed_root != seal.header_root:
                 problems.append(
@@ -123,9 +127,14 @@ def check_chain(books: Books) -> Check:
     """Hash chain, roots over transactions and receipts, nonces: the served bytes hang together."""
     problems = _finding_texts(books, CHAIN)
     unread = [
-        f"{validator.name}: the block at height {len(books.seals[validator.name]) + 1} cannot be read"
+        f"{validator.name}: the block at height {validator.first_height + len(seals)} cannot be read"
         for validator in books.record.validators
-        if len(books.seals[validator.name]) < len(validator.blocks)
+        if len(seals := books.seals[validator.name].seals) < len(validator.blocks)
+    ]
+    unread += [
+        f"{validator.name}: nobody served what lies below height {validator.first_height}, where it begins"
+        for validator in books.seen
+        if len(books.chain) < validator.first_height - 1
     ]
     if problems or unread:
         return Check("chain", Outcome.FAIL, _examples([*unread, *problems]))
@@ -250,6 +259,16 @@ def check_faults(books: Books) -> Check:
     return Check("faults", outcome, _examples(texts))
 
 
+def check_joins(books: Books) -> Check:
+    """Each validator that is late joined by a snapshot, caught up, and executed blocks of its own then."""
+    record = books.record
+    if not record.scenario.validators.late:
+        return Check("joins", Outcome.PASS, "the scenario has none")
+    results = [_check_join(books, join) for join in record.joins]
+    outcome = worst(result for result, _ in results)
+    return Check("joins", outcome, _examples([text for result, text in results if result is outcome]))
+
+
 def check_no_problems(books: Books) -> Check:
     """Nothing went wrong around the run, and it was not ended early."""
     record = books.record
@@ -270,6 +289,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_progress,
     check_load,
     check_faults,
+    check_joins,
     check_no_problems,
 )
 
@@ -299,6 +319,35 @@ def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     return Outcome.PASS, f"{name}: {bit}; {went_on}; {', '.join(caught_up)}"
 
 
+def _check_join(books: Books, join: JoinRecord) -> tuple[Outcome, str]:
+    name = f"{join.target} at height {join.at_height}"
+    if join.begun_ms is None:
+        return Outcome.INCONCLUSIVE, f"{name}: never began"
+    if join.ended_ms is None:
+        verdict = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
+        return verdict, f"{name}: never had its snapshot"
+    validator = next((v for v in books.record.validators if v.name == join.target), None)
+    if validator is None or validator.status is None:
+        return Outcome.INCONCLUSIVE, f"{name}: does not say how it began"
+    height = validator.status.get("snapshot_height")
+    if not isinstance(height, int) or height <= 0:
+        return Outcome.FAIL, f"{name}: executed the chain from the genesis on, without a snapshot"
+    outcome, text = _level_with_others(books, validator)
+    if outcome is not Outcome.PASS:
+        return outcome, f"{name}: {text}"
+    executed = len(books.seals[validator.name].seals)
+    if executed < HEIGHTS_AFTER_A_JOIN:
+        return (
+            Outcome.INCONCLUSIVE,
+            f"{name}: executed {executed} heights after it joined, {HEIGHTS_AFTER_A_JOIN} needed",
+        )
+    chunks = f"{sum(join.chunks.values())} chunks from {len(join.chunks)} peers"
+    return Outcome.PASS, (
+        f"{name}: took in the snapshot of height {height} ({chunks}) in {join.ended_ms - join.begun_ms:,.0f} ms,"
+        f" executed {executed} heights from there, {text}"
+    )
+
+
 def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     """Whether heights became final while the fault lasted; a fault too short for a view change says nothing."""
     assert fault.begun_ms is not None
@@ -326,13 +375,21 @@ def _on_same_host(record: RunRecord, target: str) -> list[ValidatorRecord]:
     return [validator for validator in record.validators if hosts[validator.index] == host]
 
 
-def _caught_up(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
+def _level_with_others(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
+    """Whether a validator ended about as high as the others."""
     record = books.record
-    others = max((len(books.seals[v.name]) for v in record.validators if v is not validator), default=0)
-    height = len(books.seals[validator.name])
+    others = max((books.seals[v.name].tip for v in record.validators if v is not validator), default=0)
+    height = books.seals[validator.name].tip
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     if height < others - CATCH_UP_SLACK_HEIGHTS:
         return unfinished, f"{validator.name} did not catch up: height {height} where the others have {others}"
+    return Outcome.PASS, f"caught up to {height}"
+
+
+def _caught_up(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
+    outcome, level = _level_with_others(books, validator)
+    if outcome is not Outcome.PASS:
+        return outcome, level
     status: dict[str, Any] = validator.status or {}
     starts, recovered = status.get("starts"), status.get("recovered_height")
     if not isinstance(starts, int) or not isinstance(recovered, int):
@@ -341,7 +398,7 @@ def _caught_up(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, f"{validator.name} was started {starts} times, so it was never down"
     if recovered <= 0:
         return Outcome.FAIL, f"{validator.name} found nothing on its own disk when it came back"
-    return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and caught up to {height}"
+    return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and {level}"
 
 
 # --- helpers --------------------------------------------------------------------------------------------------------
@@ -382,9 +439,9 @@ def _stuck_below(books: Books, target: int) -> list[str]:
     """In words, the validators that answered and are below a height, without a divergence or a mutant to explain it."""
     diverged = {told.validator for told in books.divergences}
     return [
-        f"{validator.name} stopped at height {len(books.seals[validator.name])}"
+        f"{validator.name} stopped at height {books.seals[validator.name].tip}"
         for validator in books.record.validators
-        if len(books.seals[validator.name]) < target
+        if books.seals[validator.name].tip < target
         and (validator.status is not None or validator.blocks)
         and validator.name not in diverged
         and validator.mutant is None
@@ -417,15 +474,14 @@ def _timer_words(books: Books) -> str:
 
 
 def _highest(books: Books) -> int:
-    return max((len(seals) for seals in books.seals.values()), default=0)
-
-
-def _holds(books: Books, validator: ValidatorRecord, height: int) -> bool:
-    return len(books.seals[validator.name]) >= height
+    return max((chain.tip for chain in books.seals.values()), default=0)
 
 
 def _compared(books: Books) -> str:
-    return f"{books.common_height:,} heights of {len(books.seen)} validators"
+    late = [f"{v.name} from height {v.first_height:,} on" for v in books.seen if v.first_height > 1]
+    return f"{books.common_height:,} heights of {len(books.seen)} validators" + (
+        f" ({', '.join(late)})" if late else ""
+    )
 
 
 def _groups(held: dict[str, bytes]) -> str:

@@ -35,7 +35,9 @@ class ValidatorRecord:
     name: str
     index: int
     blocks: list[BlockRecord] = field(default_factory=list)
-    """From height 1 on, without gaps."""
+    """From :attr:`first_height` on, without gaps."""
+    first_height: int = 1
+    """Above 1 where it joined by a snapshot: what lies below it never executed."""
     status: dict[str, Any] | None = None
     """Its last status page (``docs/http.md``), ``None`` where it never answered."""
     balances: dict[str, int] = field(default_factory=dict)
@@ -43,6 +45,11 @@ class ValidatorRecord:
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
     mutant: str | None = None
+
+    @property
+    def tip(self) -> int:
+        """Height of the last block that it served; 0 where it served none."""
+        return self.first_height + len(self.blocks) - 1 if self.blocks else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,21 @@ class FaultRecord:
 
 
 @dataclass(slots=True)
+class JoinRecord:
+    """A validator that joined by a snapshot, and what was seen of it."""
+
+    target: str
+    at_height: int
+    begun_ms: float | None = None
+    ended_ms: float | None = None
+    """When it had taken the snapshot in, and took part."""
+    height_when_begun: int = 0
+    height_when_ended: int | None = None
+    chunks: dict[int, int] = field(default_factory=dict)
+    """Chunks of the snapshot, by the index of the peer that sent them."""
+
+
+@dataclass(slots=True)
 class LoadRecord:
     """What the load generator says of itself."""
 
@@ -115,6 +137,7 @@ class RunRecord:
     """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
     samples: list[Sample] = field(default_factory=list)
     faults: list[FaultRecord] = field(default_factory=list)
+    joins: list[JoinRecord] = field(default_factory=list)
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     interrupted: bool = False

@@ -312,18 +312,20 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
     """One row a validator: what it served and what befell it."""
     rows = []
     for validator in books.record.validators:
-        seals, status = books.seals[validator.name], validator.status or {}
+        chain, status = books.seals[validator.name], validator.status or {}
+        last = chain.at(chain.tip)
         diverged = next((told for told in books.divergences if told.validator == validator.name), None)
         rows.append(
             {
                 "name": validator.name,
-                "height": f"{len(seals):,}",
-                "state_root": seals[-1].computed_root.hex()[:ROOT_DIGITS] if seals else "",
+                "height": f"{chain.tip:,}",
+                "state_root": last.computed_root.hex()[:ROOT_DIGITS] if last else "",
                 "starts": status.get("starts", ""),
                 "faults": [fault.kind for fault in books.record.faults if fault.target == validator.name],
                 "mutant": validator.mutant,
                 "diverged": diverged.height if diverged is not None else None,
-                "silent": not seals,
+                "snapshot": chain.first_height - 1,
+                "silent": not chain,
             }
         )
     return rows

@@ -72,7 +72,7 @@ def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = Non
     verdict = check_run(record, books)
     write_atomically(folder / SCENARIO_FILE, _scenario_text(record, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
-    write_atomically(folder / BLOCKS_FILE, encode_blocks(books.longest.blocks if books.longest else []))
+    write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
     write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
     command = reproduce_command(record, folder, scenario_path)
     write_atomically(folder / REPORT_FILE, render_report(books, verdict, command))
@@ -259,5 +259,6 @@ def _scenario_text(record: RunRecord, scenario_path: Path | None) -> str:
 
 
 def _tip_of(books: Books, name: str) -> dict[str, Any]:
-    seals = books.seals[name]
-    return {"name": name, "height": len(seals), "state_root": seals[-1].computed_root.hex() if seals else None}
+    chain = books.seals[name]
+    last = chain.at(chain.tip)
+    return {"name": name, "height": chain.tip, "state_root": last.computed_root.hex() if last else None}

@@ -57,6 +57,8 @@ class NodeSection(Section):
     name: Name | None = None
     mutant: str | None = None
     """A planted bug, by its name in ``cluster.mutants``."""
+    joins_at_height: Count | None = None
+    """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
 
     @field_validator("mutant")
     @classmethod
@@ -100,6 +102,11 @@ class ValidatorsSection(Section):
         names = self.names
         if len(set(names)) != len(names):
             raise ValueError("nodes: two validators have the same name")
+        if len(self.late) > fault_bound(self.count):
+            raise ValueError(
+                f"nodes: {len(self.late)} of {self.count} validators join late; at most {fault_bound(self.count)} may,"
+                f" since the others must be a quorum"
+            )
         return self
 
     @property
@@ -114,9 +121,20 @@ class ValidatorsSection(Section):
     def node(self, index: int) -> NodeSection:
         return self.nodes[index] if index < len(self.nodes) else NodeSection()
 
+    @property
+    def late(self) -> dict[int, int]:
+        """The heights at which validators join by a snapshot, by index; the others are there from the genesis on."""
+        heights = {index: node.joins_at_height for index, node in enumerate(self.nodes)}
+        return {index: height for index, height in heights.items() if height is not None}
+
     def host_of(self, index: int) -> int:
         """Which host carries a validator: round-robin."""
         return index % self.host_count
+
+    def on_host(self, host: int, height: int) -> list[int]:
+        """The validators of a host that are there when a height is final: all but those that join later."""
+        carried = [index for index in range(self.count) if self.host_of(index) == host]
+        return [index for index in carried if self.late.get(index, 0) <= height]
 
 
 class ConsensusSection(Section):
@@ -211,6 +229,17 @@ class Scenario(Section):
             if fault.at_height >= self.stop.height:
                 raise ValueError(
                     f"faults[{position}].at_height: {fault.at_height} is not below stop.height ({self.stop.height})"
+                )
+            joins_at = self.validators.late.get(self.validators.names.index(fault.target), 0)
+            if fault.at_height <= joins_at:
+                raise ValueError(
+                    f"faults[{position}].at_height: {fault.at_height} is not above {joins_at},"
+                    f" where {fault.target} joins"
+                )
+        for index, height in self.validators.late.items():
+            if height >= self.stop.height:
+                raise ValueError(
+                    f"validators.nodes[{index}].joins_at_height: {height} is not below stop.height ({self.stop.height})"
                 )
         return self
 

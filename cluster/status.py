@@ -21,6 +21,8 @@ class Tally:
     backlog: int = 0
     newest: BlockFinal | None = None
     faults: dict[str, int] = field(default_factory=dict)
+    chunks: dict[int, int] = field(default_factory=dict)
+    """Chunks of the snapshot with which it joined, by the peer that sent them."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
     """How often a planted bug's line ran."""
 
@@ -54,6 +56,7 @@ def status_page(
         "backlog": tally.backlog,
         "peers": peers,
         "recovered_height": executor.recovered_height,
+        "snapshot_height": executor.archive.first_height,
         "replayed_blocks": executor.replayed_blocks,
         "starts": tally.starts,
         "executed_transactions": tally.executed_transactions,

@@ -54,6 +54,16 @@ in the view after its newest certificate and repeats its votes there. ``Start`` 
 finalization and ``Notarized`` and ``Nullified`` for what stands above it, so that a driver that lagged behind its
 journal catches up by the usual path. That an equivocation was seen is forgotten; no safety argument needs it.
 
+Lost journals
+-------------
+
+A validator whose journal is lost (a new disk, say) may have voted in any view that it ever entered, so it must not vote
+in those. Which they are, its peers know: where it entered view ``v``, a quorum had voted in ``v - 1`` or in a later
+view, ``n - 2f - 1`` honest others among them, and they have not gone back since (they keep certificates). Of
+``2f + 1`` peers that tell their current view, each proving it by the certificate that opened it, at least one is such
+a voter. So the highest of these views, and one more, is what to abstain through: ``abstain_through``. There the engine
+only listens. A validator that abstains counts among the ``f`` faulty ones until the others are past that view.
+
 When messages are lost
 ======================
 
@@ -277,12 +287,14 @@ class Simplex:
         root: Parent | Digest,
         journal: Iterable[bytes] = (),
         election: LeaderElection | None = None,
+        abstain_through: View = GENESIS_VIEW,
     ) -> None:
         """Prepare an engine, replaying its journal; ``handle(Start())`` sets it going.
 
         ``me`` and ``signer`` are ``None`` for an observer, which never votes. ``namespace`` names the chain (and
         whatever else keeps votes apart). ``root`` is the final block from which everyone starts: a genesis digest, at
-        view 0, or a parent with a view. A later starting point is a finalization in ``journal``. Raises
+        view 0, or a parent with a view. A later starting point is a finalization in ``journal``. In views up to
+        ``abstain_through`` the engine does not vote (*Lost journals*). Raises
         :class:`~consensus.journal.JournalError` for a journal that this validator cannot have written.
         """
         _check_identity(validators, me, signer)
@@ -292,6 +304,7 @@ class Simplex:
         self._signer = signer
         self._namespace = namespace
         self._election: LeaderElection = election or RoundRobin(len(validators))
+        self._abstain_through = abstain_through
         self._root = root if isinstance(root, Parent) else Parent(GENESIS_VIEW, root)
         if len(self._root.digest) != DIGEST_BYTES:
             raise ConsensusError("the root's digest has 32 bytes")
@@ -453,7 +466,9 @@ class Simplex:
         self._effects.append(Propose(round_.view, ancestry.parent))
 
     def _is_to_propose(self, round_: _Round) -> bool:
-        return self._me == round_.leader and round_.building_on is None and not round_.own
+        return (
+            self._me == round_.leader and self._may_vote(round_.view) and round_.building_on is None and not round_.own
+        )
 
     def _on_block_proposed(self, block: BlockProposed) -> None:
         round_ = self._rounds.get(block.view)
@@ -533,7 +548,7 @@ class Simplex:
             return
         if not valid:
             self._nullify(round_)
-        elif self._me is not None and not round_.own:
+        elif self._may_vote(view) and not round_.own:
             vote = self._sign(VoteKind.NOTARIZE, view, proposal.parent_view, digest)
             self._cast(round_, vote, vote, proposal.body)
 
@@ -668,14 +683,14 @@ class Simplex:
     # --- own votes ----------------------------------------------------------------------------------------------
 
     def _nullify(self, round_: _Round) -> None:
-        if self._me is None or VoteKind.NULLIFY in round_.own or VoteKind.FINALIZE in round_.own:
+        if not self._may_vote(round_.view) or VoteKind.NULLIFY in round_.own or VoteKind.FINALIZE in round_.own:
             return
         vote = self._sign(VoteKind.NULLIFY, round_.view, NO_PARENT, NO_DIGEST)
         self._cast(round_, vote, vote)
 
     def _finalize(self, notarization: Certificate) -> None:
         view = notarization.view
-        if self._me is None or view <= max(self._final.view, self._round_floor()):
+        if not self._may_vote(view) or view <= max(self._final.view, self._round_floor()):
             return
         if view in self._certificates[VoteKind.NULLIFY]:
             return
@@ -684,6 +699,10 @@ class Simplex:
             return
         vote = self._sign(VoteKind.FINALIZE, view, notarization.parent_view, notarization.digest)
         self._cast(round_, vote, vote)
+
+    def _may_vote(self, view: View) -> bool:
+        """Observers never do, and nobody where a vote may have been forgotten."""
+        return self._me is not None and view > self._abstain_through
 
     def _sign(self, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Vote:
         assert self._me is not None

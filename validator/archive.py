@@ -43,6 +43,8 @@ class ArchiveStart(msgspec.Struct, frozen=True, array_like=True):
 
     height: int
     block: ArchivedBlock
+    abstain_through: int
+    """The last view in which the validator may have voted before it joined, with a journal that it has no more."""
 
 
 def begin_archive(disk: Disk, start: ArchiveStart) -> None:
@@ -69,6 +71,11 @@ class BlockArchive:
     def first_height(self) -> int:
         """Height of the snapshot with which the validator joined; blocks above it are here. 0 without one."""
         return self._first
+
+    @property
+    def abstain_through(self) -> int:
+        """The last view in which a validator that joined must not vote; 0 for one that did not."""
+        return self._start.abstain_through if self._start is not None else 0
 
     @property
     def height(self) -> Height:

@@ -38,6 +38,7 @@ def open_validator(
     """
     executor = Executor(disk, genesis, transition)
     header = executor.final_header
-    start = FinalPoint(executor.final_digest, Height(header.height), header.view)
+    abstain_through = executor.archive.abstain_through
+    start = FinalPoint(executor.final_digest, Height(header.height), header.view, abstain_through)
     identity = NodeIdentity(index, signer, validators, genesis.chain_id)
     return Validator(Node(config, identity, start, open_journal(disk)), executor)

@@ -164,6 +164,13 @@ class BlockFinal:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """A snapshot was taken in whole; the data folder can be opened now."""
+
+    height: Height
+
+
+@dataclass(frozen=True, slots=True)
 class Diverged:
     """This validator's own execution of a final block gave another result than the header. It stops taking part.
 
@@ -205,6 +212,7 @@ Effect = (
     | BlockNotarized
     | BlockFinal
     | Diverged
+    | Joined
     | EvidenceFound
     | PeerFault
 )

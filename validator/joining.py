@@ -7,7 +7,9 @@ all chunks are there, the data folder is made ready, and :func:`validator.assemb
 other; the blocks above the snapshot come by the node's own catch-up. An interrupted join goes on with the chunks it
 has, as long as a peer still offers that height.
 
-Whoever has voted before must not join like this with the same key: its journal is what keeps it from voting twice.
+Whoever joins may have voted before, with a journal that is lost: what keeps it from voting twice is that it abstains in
+every view that it may have been in. It learns which these are from ``2f + 1`` peers, each of which proves its current
+view by the certificate that opened it (:mod:`consensus.simplex`, *Lost journals*), and writes that down with the rest.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from consensus.certificates import verify_certificate
 from consensus.keys import ValidatorSet
 from consensus.messages import Certificate, MessageError, VoteKind
 from consensus.messages import decode as decode_consensus
+from consensus.types import GENESIS_VIEW
 from validator.archive import ArchivedBlock, ArchiveStart, begin_archive
 from validator.block import header_hash
 from validator.codec import CodecError
 from validator.disk import Disk
-from validator.events import Effect, Event, Message, PeerFault, Send, SetTimer, Started, Timeout, TimerName
+from validator.events import Effect, Event, Joined, Message, PeerFault, Send, SetTimer, Started, Timeout, TimerName
 from validator.executor import decode_block
 from validator.messages import (
     ChunkRequest,
@@ -30,17 +33,26 @@ from validator.messages import (
     PeerMessage,
     SnapshotOffer,
     SnapshotRequest,
+    ViewReport,
+    ViewRequest,
     decode_message,
     encode_message,
 )
 from validator.state.intake import SnapshotIntake
+from validator.state.log import BASE_NAME
 from validator.state.snapshot import SnapshotError
 from validator.types import Hash, Height
 
 STATE_FOLDER: Final = "state"
+FIRST_VIEW: Final = GENESIS_VIEW + 1
 JOIN_TIMER: Final = TimerName("join")
 ROUNDS_WITHOUT_PROGRESS: Final = 8
 """Timeouts in a row without a new chunk after which another offer is asked for."""
+
+
+def has_joined(disk: Disk) -> bool:
+    """Whether a join made this data folder one that can be opened."""
+    return disk.size(f"{STATE_FOLDER}/{BASE_NAME}") > 0
 
 
 class SnapshotJoin:
@@ -48,6 +60,8 @@ class SnapshotJoin:
 
     def __init__(self, disk: Disk, index: int, validators: ValidatorSet, chain_id: str, retry_ms: int = 250) -> None:
         self.is_done = False
+        self.chunks: dict[int, int] = {}
+        """How many chunks were taken from each peer."""
         self._disk = disk
         self._index = index
         self._validators = validators
@@ -58,10 +72,18 @@ class SnapshotJoin:
         self._offer: SnapshotOffer | None = None
         self._asked: dict[int, int] = {}
         """Which chunk each peer was asked for."""
+        self._views: dict[int, int] = {}
+        """The view that each peer was in at least, when it was asked."""
         self._refused: set[int] = set()
         """Peers that sent something wrong."""
         self._idle_rounds = 0
         self._next_peer = index
+        self._everybody = [peer for peer in range(len(validators)) if peer != index]
+
+    @property
+    def abstain_through(self) -> int:
+        """The last view that an earlier life of this validator can have entered, once enough peers told theirs."""
+        return max(self._views.values(), default=0) + 1
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event; return the effects that follow, in order."""
@@ -75,8 +97,11 @@ class SnapshotJoin:
 
     def _on_round(self) -> None:
         """Ask anew for whatever was not answered."""
+        for peer in self._everybody:
+            if peer not in self._views:
+                self._send(peer, ViewRequest())
         self._idle_rounds += 1
-        if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS:
+        if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS and not (self._intake and self._intake.is_complete):
             self._intake, self._idle_rounds = None, 0
         self._asked.clear()
         self._next_peer = self._peers()[0]  # another one each time: who does not answer must not be asked for ever
@@ -96,6 +121,17 @@ class SnapshotJoin:
             self._on_offer(sender, message)
         elif isinstance(message, ChunkResponse) and self._intake is not None:
             self._on_chunk(sender, message, self._intake)
+        elif isinstance(message, ViewReport):
+            self._on_view(sender, message)
+
+    def _on_view(self, sender: int, report: ViewReport) -> None:
+        opening = self._certificate(report.certificate) if report.certificate else None
+        if report.certificate and opening is None:
+            self._refuse(sender, "bad_view")
+            return
+        self._views.setdefault(sender, opening.view + 1 if opening is not None else FIRST_VIEW)
+        if self._intake is not None:
+            self._go_on(sender)
 
     def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
         block = decode_block(offer.body)
@@ -121,6 +157,7 @@ class SnapshotJoin:
             self._refuse(sender, "bad_chunk")
         else:
             self._idle_rounds = 0
+            self.chunks[sender] = self.chunks.get(sender, 0) + 1
         self._go_on(sender)
 
     def _go_on(self, sender: int) -> None:
@@ -128,6 +165,8 @@ class SnapshotJoin:
         assert self._intake is not None, "an offer was taken"
         if not self._intake.is_complete:
             self._ask_for_chunks()
+            return
+        if len(self._views) <= 2 * self._validators.faults_withstood:
             return
         try:
             self._install(self._intake)
@@ -140,9 +179,10 @@ class SnapshotJoin:
         assert self._offer is not None, "an offer was taken"
         offer = self._offer
         block = ArchivedBlock(offer.body, offer.receipts, offer.certificate, intake.root)
-        begin_archive(self._disk, ArchiveStart(intake.height, block))
+        begin_archive(self._disk, ArchiveStart(intake.height, block, self.abstain_through))
         intake.install()
         self.is_done = True
+        self._effects.append(Joined(intake.height))
 
     def _ask_for_chunks(self) -> None:
         assert self._intake is not None, "an offer was taken"
@@ -154,24 +194,25 @@ class SnapshotJoin:
                 self._send(peer, ChunkRequest(self._intake.height, self._asked[peer]))
 
     def _is_final(self, digest: Hash, encoded: bytes) -> bool:
+        certificate = self._certificate(encoded)
+        return certificate is not None and certificate.kind == VoteKind.FINALIZE and Hash(certificate.digest) == digest
+
+    def _certificate(self, encoded: bytes) -> Certificate | None:
+        """The certificate of an encoding, where it is a good one."""
         try:
             certificate = decode_consensus(encoded)
         except MessageError:
-            return False
-        return (
-            isinstance(certificate, Certificate)
-            and certificate.kind == VoteKind.FINALIZE
-            and Hash(certificate.digest) == digest
-            and verify_certificate(certificate, self._validators, self._namespace)
-        )
+            return None
+        if not isinstance(certificate, Certificate):
+            return None
+        return certificate if verify_certificate(certificate, self._validators, self._namespace) else None
 
     def _peers(self) -> list[int]:
         """Whom to ask, beginning behind the last one asked; everybody again where all have sent something wrong."""
-        everybody = [peer for peer in range(len(self._validators)) if peer != self._index]
-        if self._refused.issuperset(everybody):
+        if self._refused.issuperset(self._everybody):
             self._refused.clear()
         start = self._next_peer
-        peers = [peer for peer in everybody if peer not in self._refused]
+        peers = [peer for peer in self._everybody if peer not in self._refused]
         return sorted(peers, key=lambda peer: (peer <= start, peer))
 
     def _refuse(self, peer: int, reason: str) -> None:

@@ -82,6 +82,16 @@ class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
     data: bytes
 
 
+class ViewRequest(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """Asks a peer for its current view."""
+
+
+class ViewReport(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """The certificate that opened the sender's current view; empty in the first view, which none opened."""
+
+    certificate: bytes
+
+
 PeerMessage = (
     ConsensusMessage
     | TransactionsMessage
@@ -93,6 +103,8 @@ PeerMessage = (
     | SnapshotOffer
     | ChunkRequest
     | ChunkResponse
+    | ViewRequest
+    | ViewReport
 )
 
 

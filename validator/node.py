@@ -28,7 +28,7 @@ from consensus.messages import Certificate, MessageError, VoteKind, encode_evide
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
-from consensus.types import Digest, Token, ValidatorIndex, View
+from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
 from validator.block import Header, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError
@@ -88,6 +88,8 @@ from validator.messages import (
     SnapshotOffer,
     SnapshotRequest,
     TransactionsMessage,
+    ViewReport,
+    ViewRequest,
     decode_message,
     encode_message,
 )
@@ -102,6 +104,9 @@ MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
 """Transaction bytes in one message to peers."""
 JOURNAL_REPLACED_EVERY: Final = 64
 """Final blocks between two replacements of the journal."""
+
+FIRST_VIEW: Final = View(GENESIS_VIEW + 1)
+"""The view that no certificate opened."""
 
 SYNC_TIMER: Final = TimerName("sync")
 PROPOSE_TIMER: Final = TimerName("propose")
@@ -135,6 +140,8 @@ class FinalPoint:
     digest: Hash
     height: Height
     view: int
+    abstain_through: int = 0
+    """The last view in which the validator must not vote, because it may have before it lost its journal."""
 
 
 class Node:
@@ -152,6 +159,7 @@ class Node:
             self._namespace,
             engine_border.Parent(View(start.view), Digest(start.digest)),
             journal.records,
+            abstain_through=View(start.abstain_through),
         )
         self._tree = BlockTree(start.digest, start.height)
         for body in journal.bodies:
@@ -262,12 +270,21 @@ class Node:
                     self._effects.append(Run(ReadBlocks(sender, first, min(most, MAX_BLOCKS_ASKED))))
             case FinalBlocksResponse():
                 self._on_final_blocks(sender, message)
-            case SnapshotRequest() | ChunkRequest():
-                if sender not in self._reading_for:
-                    self._reading_for.add(sender)
-                    self._effects.append(Run(ReadSnapshot(sender, message)))
-            case SnapshotOffer() | ChunkResponse():
+            case SnapshotRequest() | ChunkRequest() | ViewRequest():
+                self._help_to_join(sender, message)
+            case SnapshotOffer() | ChunkResponse() | ViewReport():
                 pass  # late answers to what was asked before the node began
+
+    def _help_to_join(self, sender: int, request: SnapshotRequest | ChunkRequest | ViewRequest) -> None:
+        """Give a validator that joins the state, and our view: the certificate that opened it proves it."""
+        if not isinstance(request, ViewRequest):
+            if sender not in self._reading_for:
+                self._reading_for.add(sender)
+                self._effects.append(Run(ReadSnapshot(sender, request)))
+            return
+        opening = self._engine.certificate_for(View(self._engine.view - 1))
+        if opening is not None or self._engine.view == FIRST_VIEW:
+            self._send(sender, ViewReport(b"" if opening is None else encode_consensus(opening)))
 
     def _on_consensus_message(self, sender: int, encoded: bytes) -> None:
         try:

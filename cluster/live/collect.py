@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Final
 
-from cluster.books import Questions, longest_validator, questions
+from cluster.books import Questions, longest_chain, questions
 from cluster.record import BlockRecord, RunRecord, ValidatorRecord
 from loadgen.client import ClientError, NotFound, ValidatorClient
 from validator.types import parse_address
@@ -40,8 +40,7 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     ]
     answering = [found for found in record.validators if found.index in urls]
     answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
-    longest = longest_validator(answering)
-    asked = questions(record.genesis, longest.blocks if longest is not None else [])
+    asked = questions(record.genesis, longest_chain(answering))
     _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
 
 
@@ -87,7 +86,10 @@ def _ask(url: str, found: ValidatorRecord, work: Work, stopped: threading.Event)
 
 def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
     found.status = client.status()
-    while blocks := client.blocks(len(found.blocks) + 1, BLOCKS_A_REQUEST):
+    snapshot_height = found.status.get("snapshot_height")
+    if isinstance(snapshot_height, int) and snapshot_height > 0:
+        found.first_height = snapshot_height + 1
+    while blocks := client.blocks(found.first_height + len(found.blocks), BLOCKS_A_REQUEST):
         found.blocks.extend(BlockRecord(*block) for block in blocks)
         yield
 

@@ -23,7 +23,7 @@ from cluster.live.hosts import Host, Hosts, Phase
 from cluster.live.load_process import LOG_FILE, LoadProcess
 from cluster.live.ray_session import RaySession, one_line
 from cluster.live.watch import ChainWatch
-from cluster.record import FaultRecord, RunRecord, Sample
+from cluster.record import FaultRecord, JoinRecord, RunRecord, Sample
 from cluster.scenario import KillFault, Scenario
 from consensus.keys import Ed25519Scheme
 
@@ -97,6 +97,11 @@ class _LiveRun:
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
         self._watch = ChainWatch(self.record, began_epoch_ms)
         self._faults = [self._fault(plan) for plan in scenario.faults]
+        late = scenario.validators.late
+        self._joins = {index: JoinRecord(scenario.validators.names[index], late[index]) for index in late}
+        self.record.joins = list(self._joins.values())
+        self._count_at_first = scenario.validators.count - len(late)
+        """Validators that are there from the genesis on."""
         self._session: RaySession | None = None
         self._hosts: Hosts | None = None
         self._load: LoadProcess | None = None
@@ -174,12 +179,12 @@ class _LiveRun:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not all(host.phase is Phase.UP for host in hosts.all):
             self._session.check()
-            hosts.look()
+            hosts.look(self._watch.height)
             self._interrupts.checkpoint()
             failed = [host for host in hosts.all if host.phase is Phase.DEAD]
             if failed or time.monotonic() > deadline:
                 self._give_up_start(failed)
-            if self._load is None and len(hosts.addresses) == self._scenario.validators.count:
+            if self._load is None and len(hosts.addresses) >= self._count_at_first:
                 self._start_load(hosts)
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
 
@@ -228,7 +233,8 @@ class _LiveRun:
                 return
             self._interrupts.wait(TICK_S)
             self._session.check()
-            self._hosts.look()
+            self._hosts.look(self._watch.height)
+            self._note_joins(self._hosts)
             self._sample(self._hosts)
             self._begin_faults(self._hosts)
             self._watch_load()
@@ -241,7 +247,7 @@ class _LiveRun:
         return (
             self._watch.height >= goal
             and not any(fault.is_running for fault in self._faults if hosts.all[fault.host] in alive)
-            and all(host.phase is Phase.UP for host in alive)
+            and all(host.phase is Phase.UP and host.is_started(goal) for host in alive)
             and all(state.height >= goal or state.diverged for host in alive for state in host.states.values())
         ) or not alive
 
@@ -285,20 +291,36 @@ class _LiveRun:
         names = ", ".join(self._names_on(host))
         self.on_notice(f"height {self._watch.height}: killed host {host.number} ({names}), process {pid}")
 
+    def _note_joins(self, hosts: Hosts) -> None:
+        """See which of those that join later have begun, and which have their snapshot."""
+        for index, join in self._joins.items():
+            state = hosts.host_of(index).states.get(index)
+            if state is None or join.ended_ms is not None:
+                continue
+            if join.begun_ms is None:
+                join.begun_ms, join.height_when_begun = self._now_ms, self._watch.height
+                self.on_notice(f"height {self._watch.height}: {join.target} joins by a snapshot")
+            if state.ready:
+                join.ended_ms, join.height_when_ended = self._now_ms, self._watch.height
+                join.chunks = state.snapshot_chunks
+                self.on_notice(
+                    f"height {self._watch.height}: {join.target} has the snapshot of height {state.snapshot_height}"
+                )
+
     def _host_is_up(self, host: Host) -> None:
         assert self._hosts is not None
         for fault in self._faults:
             if fault.host == host.number and fault.is_running:
                 self._end_fault(fault.record, self._hosts, host)
-        if len(self._hosts.addresses) == self._scenario.validators.count:
+        if len(self._hosts.addresses) >= self._count_at_first:
             self._write_endpoints(self._hosts)
 
     def _end_fault(self, record: FaultRecord, hosts: Hosts, host: Host) -> None:
         record.ended_ms = self._now_ms
         record.height_when_ended = self._watch.height
         record.bit = host.pid != host.pid_before and hosts.is_gone(host)
-        recovered = ", ".join(str(host.states[index].recovered_height) for index in host.validators)
-        starts = ", ".join(str(host.starts[index]) for index in host.validators)
+        recovered = ", ".join(str(state.recovered_height) for _, state in sorted(host.states.items()))
+        starts = ", ".join(str(start) for _, start in sorted(host.starts.items()))
         record.evidence = (
             f"process {host.pid_before} gone, {host.pid} in its place, start {starts},"
             f" recovered at height {recovered} from its own disk"
@@ -333,7 +355,7 @@ class _LiveRun:
         failed = hosts.ask_each("freeze", FREEZE_TIMEOUT_S, checkpoint)
         for host, reason in failed:
             self.record.problems.append(f"host {host.number} did not come to rest: {reason}")
-        hosts.look()
+        hosts.look(self._watch.height)
         self.record.duration_ms = self._now_ms
         self._note_totals(hosts)
         at_rest = [host for host in hosts.all if host.phase is Phase.UP and host not in [host for host, _ in failed]]

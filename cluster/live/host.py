@@ -94,7 +94,7 @@ class ValidatorHost:
         self._bind = bind
         self._scenario = Scenario.model_validate_json(scenario_json)
         self._validators: list[_RunningValidator] = []
-        self._addresses: list[ValidatorAddress] = []
+        self._peers: Mapping[int, PeerAddress] = {}
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
@@ -102,14 +102,13 @@ class ValidatorHost:
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
 
-    def start(self) -> list[ValidatorAddress]:
-        """Start every validator of this host; recovery goes on behind the answer. Calling it again changes nothing.
+    def start(self, height: int = 0) -> list[ValidatorAddress]:
+        """Start those validators of this host that are there at a height; recovery goes on behind the answer.
 
-        Raises :class:`~validator.disk.DiskError` and :class:`OSError`.
+        Calling it again starts only those that came to be there since. Returns where all can be reached that were
+        started. Raises :class:`~validator.disk.DiskError` and :class:`OSError`.
         """
-        if not self._addresses:
-            self._addresses = self._call(self._start())
-        return self._addresses
+        return self._call(self._start(height))
 
     def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
         """Where all validators listen, by index."""
@@ -136,15 +135,15 @@ class ValidatorHost:
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return future.result(CALL_TIMEOUT_S)
 
-    async def _start(self) -> list[ValidatorAddress]:
+    async def _start(self, height: int) -> list[ValidatorAddress]:
         section = self._scenario.validators
-        addresses = []
-        for index, name in enumerate(section.names):
-            if section.host_of(index) == self._host:
-                running = await self._start_validator(index, name)
+        started = {running.address.index for running in self._validators}
+        for index in section.on_host(self._host, height):
+            if index not in started:
+                running = await self._start_validator(index, section.names[index])
+                running.validator.set_peers(self._peers)
                 self._validators.append(running)
-                addresses.append(running.address)
-        return addresses
+        return [running.address for running in self._validators]
 
     async def _start_validator(self, index: int, name: str) -> _RunningValidator:
         data = self._folder / DATA_FOLDER
@@ -173,9 +172,11 @@ class ValidatorHost:
             validators=validators,
             config=node_config(scenario),
             transition=transition_of(scenario, index, tally.mutant_runs),
+            joins=index in scenario.validators.late,
         )
 
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        self._peers = addresses
         for running in self._validators:
             running.validator.set_peers(addresses)
 
@@ -206,6 +207,7 @@ class _RunningValidator:
     recovery: asyncio.Task[None]
 
     async def close(self) -> None:
+        self.validator.give_up_join()
         await self.recovery
         await self.server.close()
         await self.validator.close()
@@ -219,6 +221,9 @@ async def _recover(validator: ValidatorLoop) -> None:
         _crash(error)
         raise
     state, name = validator.state(), validator.setup.name
+    if not state.ready:
+        log.info("%s: gave its join up", name)
+        return
     log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, tame_collector())
 
 

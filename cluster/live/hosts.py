@@ -43,11 +43,13 @@ class Phase(Enum):
 class Host:
     """One host, as the driver knows it."""
 
-    def __init__(self, number: int, actor: Any, validators: list[int]) -> None:
+    def __init__(self, number: int, actor: Any, validators: list[int], late: dict[int, int]) -> None:
         self.number = number
         self.actor = actor
         self.validators = validators
         """Indices of the validators that it carries."""
+        self.late = late
+        """Those of them that join later, and the heights at which they do."""
         self.phase = Phase.DOWN
         self.pid: int | None = None
         self.pid_before: int | None = None
@@ -66,9 +68,14 @@ class Host:
 
     def height(self, index: int) -> int | None:
         """A validator's final height, ``None`` where it is not up or did not answer of late."""
-        if self.phase is not Phase.UP or time.monotonic() - self.answered > STALE_S:
+        state = self.states.get(index)
+        if state is None or not state.ready or time.monotonic() - self.answered > STALE_S:
             return None
-        return self.states[index].height
+        return state.height
+
+    def is_started(self, height: int) -> bool:
+        """Whether every validator was started that is there at a height."""
+        return all(index in self.states for index in self.validators if self.late.get(index, 0) <= height)
 
     def went_down(self, down_s: float) -> None:
         """Its process is gone, or about to be; the next one starts validators after so many seconds."""
@@ -97,6 +104,7 @@ class Hosts:
         self._on_view = on_view
         self._on_up = on_up
         self._on_lost = on_lost
+        self._height = 0
 
     def create(self, scenario: Scenario, seed: int, folder: Path) -> None:
         """Have Ray create every host; :meth:`look` then brings them up."""
@@ -104,11 +112,12 @@ class Hosts:
         scenario_json = scenario.model_dump_json()
         for number, place in enumerate(self._session.place_hosts(section.host_count)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
+            late = {index: height for index, height in section.late.items() if index in carried}
             planned = sum(section.names.index(fault.target) in carried for fault in scenario.faults)
             arguments = (str(folder.absolute()), scenario_json, seed, number, place.bind)
             hash_seed = seed * HASH_SEEDS_A_RUN + number + 1
             actor = self._session.start_host(place, planned, hash_seed, arguments)
-            self.all.append(Host(number, actor, carried))
+            self.all.append(Host(number, actor, carried, late))
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -141,8 +150,9 @@ class Hosts:
 
     # --- what is done -------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """One round: ask who has no question open, take the answers that come, act on them."""
+    def look(self, height: int = 0) -> None:
+        """One round at a final height: ask who has no question open, take the answers that come, act on them."""
+        self._height = height
         for host in self.all:
             if host.question is None and host.phase is not Phase.DEAD:
                 host.question = self._next_question(host)
@@ -184,8 +194,8 @@ class Hosts:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _next_question(self, host: Host) -> Any:
-        if host.phase is Phase.STARTING and not host.states:
-            return host.actor.start.remote()
+        if host.phase in (Phase.STARTING, Phase.UP) and not host.is_started(self._height):
+            return host.actor.start.remote(self._height)
         return host.actor.observe.remote()
 
     def _take_answer(self, host: Host, question: Any) -> None:
@@ -206,7 +216,8 @@ class Hosts:
             self._take_view(host, answer)
         else:
             host.addresses = answer
-            host.states = {address.index: _NOT_READY for address in answer}
+            host.states = {address.index: host.states.get(address.index, _NOT_READY) for address in answer}
+            host.phase = Phase.STARTING
             self.distribute()
 
     def _take_view(self, host: Host, view: HostView) -> None:
@@ -222,7 +233,8 @@ class Hosts:
         host.answered = time.monotonic()
         host.states = {validator.index: validator.state for validator in view.validators}
         host.starts = {validator.index: validator.starts for validator in view.validators}
-        if host.phase is Phase.STARTING and host.states and all(state.ready for state in host.states.values()):
+        is_ready = all(state.ready for state in host.states.values())
+        if host.phase is Phase.STARTING and is_ready and host.is_started(self._height):
             host.phase = Phase.UP
             self._on_up(host)
 
@@ -238,4 +250,13 @@ class Hosts:
                 host.actor.set_peers.remote(peers)
 
 
-_NOT_READY: Final = LoopState(height=0, ready=False, diverged=False, recovered_height=0, messages_sent=0, bytes_sent=0)
+_NOT_READY: Final = LoopState(
+    height=0,
+    ready=False,
+    diverged=False,
+    recovered_height=0,
+    messages_sent=0,
+    bytes_sent=0,
+    snapshot_height=0,
+    snapshot_chunks={},
+)

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cluster.live.handshake import Identity
@@ -42,6 +43,7 @@ from validator.events import (
     Effect,
     Event,
     EvidenceFound,
+    Joined,
     Message,
     PeerFault,
     ReplaceJournal,
@@ -58,6 +60,7 @@ from validator.events import (
 )
 from validator.executor import Build, Built, Execute, Job, JobResult, ReadBlocks
 from validator.genesis import Genesis
+from validator.joining import JOIN_TIMER, SnapshotJoin, has_joined
 from validator.node import NodeConfig
 from validator.transition import Transition
 from validator.types import Address, Hash, Height, TimerId
@@ -66,6 +69,8 @@ MAX_OBSERVATIONS: Final = 100_000
 """Observations kept for whoever watches; the oldest go first."""
 MAX_READS_WAITING: Final = 64
 """Jobs that read blocks for peers; further ones are dropped, and the peers ask somebody else."""
+MAX_JOIN_EVENTS: Final = 256
+"""Messages that wait for a join under way; it asks each peer for one thing at a time."""
 SUBMIT_TIMEOUT_S: Final = 5.0
 MILLISECONDS_A_SECOND: Final = 1_000
 
@@ -83,6 +88,8 @@ class ValidatorSetup:
     validators: ValidatorSet
     config: NodeConfig
     transition: type[Transition] = Transition
+    joins: bool = False
+    """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
 
 
 class FirstSeen(NamedTuple):
@@ -113,6 +120,10 @@ class LoopState:
     recovered_height: int
     messages_sent: int
     bytes_sent: int
+    snapshot_height: int
+    """Of the snapshot with which it joined; 0 without one."""
+    snapshot_chunks: dict[int, int]
+    """Chunks of a snapshot that it took since it was started, by the peer that sent them."""
 
 
 class ValidatorLoop:
@@ -143,6 +154,8 @@ class ValidatorLoop:
         self._jobs_running = 0
         self._reads_waiting = 0
         self._frozen = False
+        self._join_events: asyncio.Queue[Event] | None = None
+        """What a join has not taken yet; ``None`` when there is none under way."""
         self._at_rest = asyncio.Event()
         self._observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
         self._build_began_ms: dict[int, float] = {}
@@ -155,8 +168,16 @@ class ValidatorLoop:
         return await self.transport.listen(host)
 
     async def recover(self) -> None:
-        """Recover from the disk, and begin. Raises what :func:`validator.assembly.open_validator` raises."""
+        """Join by a snapshot where that is due, recover from the disk, and begin.
+
+        Raises what :func:`validator.assembly.open_validator` raises.
+        """
         setup = self.setup
+        is_joining = setup.joins and not has_joined(self._disk)
+        if is_joining:
+            await self.transport.start()
+            if not await self._join():
+                return
         self._validator = validator = await self._on_executor_thread(
             lambda: open_validator(
                 self._disk,
@@ -171,8 +192,37 @@ class ValidatorLoop:
         self._highest_seen = validator.node.height
         self.tally.pending_timers = validator.executor.pending_timers
         self.tally.backlog = validator.executor.index.pool.live
-        await self.transport.start()
+        if not is_joining:
+            await self.transport.start()
         self._deliver(Started())
+
+    async def _join(self) -> bool:
+        """Take a snapshot in; ``False`` where it was given up meanwhile."""
+        setup = self.setup
+        joining = SnapshotJoin(self._disk, setup.index, setup.validators, setup.genesis.chain_id)
+        self.tally.chunks = joining.chunks
+        events = self._join_events = asyncio.Queue()
+        event: Event = Started()
+        while not self._frozen:
+            for effect in await self._on_executor_thread(partial(joining.handle, event)):
+                self._perform(effect)
+            if joining.is_done:
+                break
+            event = await events.get()
+        self._join_events = None
+        self._cancel_timer(JOIN_TIMER)
+        return joining.is_done
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a snapshot is being taken in."""
+        return self._join_events is not None
+
+    def give_up_join(self) -> None:
+        """End a join that is under way; what has arrived stays on the disk."""
+        if self._join_events is not None:
+            self._frozen = True
+            self._join_events.put_nowait(Started())  # wakes it
 
     def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
         """Where the other validators listen, by index."""
@@ -183,6 +233,7 @@ class ValidatorLoop:
 
         Afterwards the final state does not change, so that pages read one by one belong together.
         """
+        self.give_up_join()
         self._frozen = True
         for timer in self._timers.values():
             timer.cancel()
@@ -220,13 +271,21 @@ class ValidatorLoop:
 
     def _deliver(self, event: Event) -> None:
         """Give the node an event and perform what follows from it, in order."""
-        assert self._validator is not None
+        if self._validator is None:
+            self._deliver_to_join(event)
+            return
         try:
             for effect in self._validator.node.handle(event):
                 self._perform(effect)
         except Exception as error:
             self._on_crash(error)
             raise
+
+    def _deliver_to_join(self, event: Event) -> None:
+        """While joining: what does not fit is lost, as on the way here, and asked for again."""
+        events = self._join_events
+        if events is not None and (isinstance(event, Timeout) or events.qsize() < MAX_JOIN_EVENTS):
+            events.put_nowait(event)
 
     # --- effects out --------------------------------------------------------------------------------------------------
 
@@ -247,10 +306,10 @@ class ValidatorLoop:
                 reply = self._replies.pop(request, None)
                 if reply is not None and not reply.done():
                     reply.set_result(results)
-            case BlockFinal() | PeerFault() | EvidenceFound() | Diverged() | BlockNotarized():
+            case BlockFinal() | PeerFault() | EvidenceFound() | Diverged() | BlockNotarized() | Joined():
                 self._observe(effect)
 
-    def _observe(self, effect: BlockFinal | PeerFault | EvidenceFound | Diverged | BlockNotarized) -> None:
+    def _observe(self, effect: BlockFinal | PeerFault | EvidenceFound | Diverged | BlockNotarized | Joined) -> None:
         match effect:
             case BlockFinal():
                 self.tally.note_final(effect)
@@ -259,8 +318,8 @@ class ValidatorLoop:
                 self.tally.note_fault(effect)
             case EvidenceFound(kind=kind):
                 self._on_refused(f"evidence_{kind}")
-            case Diverged() | BlockNotarized():
-                pass  # the status page tells of a divergence; nobody asks about notarizations
+            case Diverged() | BlockNotarized() | Joined():
+                pass  # the status page tells of divergences and snapshots; nobody asks about notarizations
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
         self._cancel_timer(timer)
@@ -338,13 +397,15 @@ class ValidatorLoop:
             recovered_height=0 if validator is None else validator.executor.recovered_height,
             messages_sent=counters.messages_sent,
             bytes_sent=counters.bytes_sent,
+            snapshot_height=0 if validator is None else validator.executor.archive.first_height,
+            snapshot_chunks=dict(self.tally.chunks),
         )
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
     def _ready(self) -> Validator:
         if self._validator is None:
-            raise NotReady("still recovering from the disk")
+            raise NotReady("still joining by a snapshot" if self.is_joining else "still recovering from the disk")
         return self._validator
 
     async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:

@@ -7,15 +7,15 @@ the validators as events of virtual time, without HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from cluster.books import questions
+from cluster.books import longest_chain, questions
 from cluster.chain import build_genesis, node_config, transition_of, validator_set, validator_signer
 from cluster.mutants.base import RunCounter
-from cluster.record import BlockRecord, FaultRecord, Finalization, RunRecord, Sample, ValidatorRecord
+from cluster.record import BlockRecord, FaultRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import KillFault, Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import MemoryDisk
@@ -24,7 +24,7 @@ from cluster.simulation.machine import Machine
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
-from validator.events import BlockFinal, Effect, Reply, Run
+from validator.events import BlockFinal, Effect, Joined, Reply, Run
 from validator.executor import Build, Execute
 from validator.joining import SnapshotJoin
 from validator.types import parse_address
@@ -53,10 +53,8 @@ class Simulation:
         on_sample: Callable[[Sample], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
         scheme: SignatureScheme | None = None,
-        late: Mapping[int, int] | None = None,
         checkpoint: Callable[[], None] | None = None,
     ) -> None:
-        """``late``: validators that begin without state, by a snapshot, each once a height is final."""
         self.scenario = scenario
         self._checkpoint = checkpoint or (lambda: None)
         self.clock = VirtualClock()
@@ -68,14 +66,19 @@ class Simulation:
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis)
         self.record.faults = [FaultRecord(f.kind, f.target, f.at_height) for f in scenario.faults]
+        names, late = scenario.validators.names, scenario.validators.late
+        self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
+        self.record.joins = list(self._joins.values())
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
+        self._served = [machine for machine in self.machines if machine.index not in late]
+        """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
         self._submissions: dict[int, _Submission] = {}
         self._request = 0
         self._load_running = True
         self._pending_faults = list(range(len(scenario.faults)))
         self._best_height = 0
-        self._late = dict(late or {})
+        self._late = dict(scenario.validators.late)
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
@@ -105,7 +108,11 @@ class Simulation:
         def boot(disk: MemoryDisk) -> Validator:
             return open_validator(disk, self._genesis, index, signer, self._validators, config, transition)
 
-        machine = Machine(index, name, self.clock, boot, self._send, self._observe)
+        def join(disk: MemoryDisk) -> SnapshotJoin:
+            return SnapshotJoin(disk, index, self._validators, self._genesis.chain_id)
+
+        is_late = index in self.scenario.validators.late
+        machine = Machine(index, name, self.clock, boot, self._send, self._observe, join if is_late else None)
         machine.tally.mutant_runs = counter
         return machine
 
@@ -129,6 +136,8 @@ class Simulation:
                 if height > self._best_height:
                     self._best_height = height
                     self._on_new_height()
+            case Joined(height=height):
+                self._note_joined(index, height)
             case Run(job=Build() | Execute() as job):
                 self._note_proposal(job)
             case Reply(request, results):
@@ -155,29 +164,32 @@ class Simulation:
                 self.clock.after(0, f"fault {number}", b"", lambda n=number, f=fault: self._kill(n, f))  # type: ignore[misc]
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
-            self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._join(machine))  # type: ignore[misc]
+            self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
         if self._best_height >= self.scenario.stop.height and self._load_running:
             self._load_running = False
             self._notice(f"height {self._best_height}: the load stops, draining")
 
-    def _join(self, machine: Machine) -> None:
-        """Let a machine without state join by a snapshot."""
-        self._notice(f"height {self._best_height}: {machine.name} joins")
-        machine.join(self.snapshot_join(machine))
+    def _begin_join(self, machine: Machine) -> None:
+        record = self._joins[machine.index]
+        record.begun_ms, record.height_when_begun = self.clock.now_ms, self._best_height
+        self._notice(f"height {self._best_height}: {machine.name} joins by a snapshot")
+        machine.start()
 
-    def snapshot_join(self, machine: Machine) -> SnapshotJoin:
-        """What makes a machine's empty disk that of a validator."""
-        return SnapshotJoin(machine.disk, machine.index, self._validators, self._genesis.chain_id)
+    def _note_joined(self, index: int, height: int) -> None:
+        record = self._joins[index]
+        record.ended_ms, record.height_when_ended = self.clock.now_ms, self._best_height
+        record.chunks = dict(self.machines[index].tally.chunks)
+        self._notice(f"height {self._best_height}: {record.target} has the snapshot of height {height}")
 
     def _kill(self, number: int, fault: KillFault) -> None:
         record = self.record.faults[number]
         names = self.scenario.validators.names
         host = self.scenario.validators.host_of(names.index(fault.target))
-        victims = [m for m in self.machines if self.scenario.validators.host_of(m.index) == host and m.is_up]
+        victims = [m for m in self.machines if self.scenario.validators.host_of(m.index) == host and m.is_running]
         record.begun_ms, record.height_when_begun = self.clock.now_ms, self._best_height
         for machine in victims:
             machine.crash(self.random)
-        record.bit = bool(victims) and not any(machine.is_up for machine in victims)
+        record.bit = bool(victims) and not any(machine.is_running for machine in victims)
         self._notice(f"height {self._best_height}: killed {', '.join(m.name for m in victims) or 'nothing'}")
         delay_us = fault.down_ms * MICROSECONDS_A_MILLISECOND
         self.clock.after(delay_us, f"restart {number}", b"", lambda: self._restart(record, victims))
@@ -202,7 +214,7 @@ class Simulation:
         if not self._load_running:
             return
         self._schedule_user(user, user.interval_ms)
-        machine = self.machines[(user.number + self.random.randrange(len(self.machines))) % len(self.machines)]
+        machine = self._served[(user.number + self.random.randrange(len(self._served))) % len(self._served)]
         if machine.validator is None:
             self.record.load.failures += 1
             return
@@ -269,15 +281,16 @@ class Simulation:
             if machine.validator is None:
                 record.problems.append(f"{machine.name} was still down at the end")
             else:
-                found.blocks = [BlockRecord(*item) for item in machine.validator.executor.pages.blocks(1, ALL_BLOCKS)]
+                executor = machine.validator.executor
+                found.first_height = executor.archive.first_height + 1
+                found.blocks = [BlockRecord(*item) for item in executor.pages.blocks(found.first_height, ALL_BLOCKS)]
                 found.status = machine.status()
             record.validators.append(found)
         self._ask()
 
     def _ask(self) -> None:
         """What the checks want to know of everybody's final state."""
-        longest = max(self.record.validators, key=lambda v: (len(v.blocks), v.mutant is None))
-        asked = questions(self._genesis, longest.blocks)
+        asked = questions(self._genesis, longest_chain(self.record.validators))
         for machine, found in zip(self.machines, self.record.validators, strict=True):
             if machine.validator is None:
                 continue

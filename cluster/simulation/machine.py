@@ -27,6 +27,7 @@ from validator.events import (
     Effect,
     Event,
     EvidenceFound,
+    Joined,
     Message,
     PeerFault,
     ReplaceJournal,
@@ -41,7 +42,7 @@ from validator.events import (
     TimerName,
 )
 from validator.executor import Build, Execute, Job
-from validator.joining import SnapshotJoin
+from validator.joining import SnapshotJoin, has_joined
 from validator.journal import JOURNAL_FILE
 
 SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
@@ -63,12 +64,14 @@ class Machine:
     """``send(sender, recipient, payload)``."""
     observe: Callable[[int, Effect], None]
     """Told of effects that are for observers."""
+    join: Callable[[MemoryDisk], SnapshotJoin] | None = None
+    """Of a machine that begins without state: what makes its disk one that can be booted from."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
     """``None`` while the machine is down."""
     joining: SnapshotJoin | None = None
-    """While the machine has no state and joins by a snapshot."""
+    """While the machine joins by a snapshot."""
     incarnation: int = 0
     _timers: dict[TimerName, int] = field(default_factory=dict)
     _timer_number: int = 0
@@ -78,15 +81,19 @@ class Machine:
     def is_up(self) -> bool:
         return self.validator is not None
 
-    def start(self) -> None:
-        """Boot from the disk, and begin."""
-        self.validator = self.boot(self.disk)
-        self.tally.starts += 1
-        self.deliver(Started())
+    @property
+    def is_running(self) -> bool:
+        """Up, or joining."""
+        return self.is_up or self.joining is not None
 
-    def join(self, joining: SnapshotJoin) -> None:
-        """Begin without state: join by a snapshot, then boot."""
-        self.joining = joining
+    def start(self) -> None:
+        """Boot from the disk, once it has state, and begin."""
+        self.tally.starts += 1
+        if self.join is not None and not has_joined(self.disk):
+            self.joining = self.join(self.disk)
+            self.tally.chunks = self.joining.chunks
+        else:
+            self.validator = self.boot(self.disk)
         self.deliver(Started())
 
     def crash(self, random: Random) -> None:
@@ -119,7 +126,8 @@ class Machine:
         if joining.is_done:
             self.joining = None
             self._end_incarnation()
-            self.start()
+            self.validator = self.boot(self.disk)
+            self.deliver(Started())
 
     def submit(self, request: int, transactions: tuple[bytes, ...]) -> None:
         """A client's transactions arrive."""
@@ -157,7 +165,7 @@ class Machine:
                 self.observe(self.index, effect)
             case PeerFault():
                 self.tally.note_fault(effect)
-            case Reply() | BlockNotarized() | Diverged() | EvidenceFound():
+            case Reply() | BlockNotarized() | Diverged() | EvidenceFound() | Joined():
                 self.observe(self.index, effect)
 
     def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:

@@ -20,12 +20,13 @@ from cluster.record import (
     BlockRecord,
     FaultRecord,
     Finalization,
+    JoinRecord,
     LoadRecord,
     RunRecord,
     Sample,
     ValidatorRecord,
 )
-from cluster.scenario import KillFault, Scenario
+from cluster.scenario import KillFault, NodeSection, Scenario
 from cluster.timer_ids import timer_id
 from loadgen.workloads.script import encode_script, schedule
 from validator.block import (
@@ -328,6 +329,7 @@ def answer(record: RunRecord) -> None:
             "pending_timers": len(pending),
             "starts": 1,
             "recovered_height": 0,
+            "snapshot_height": 0,
             "diverged": None,
         }
 
@@ -347,6 +349,20 @@ def with_kill(record: RunRecord, target: int = 2, height: int = 6, down_ms: floa
     assert status is not None
     status.update(starts=2, recovered_height=height - 1)
     return replace(record, scenario=scenario)
+
+
+def with_late(record: RunRecord, target: int = 3, at_height: int = 1, snapshot: int = 1) -> RunRecord:
+    """The record of a run in which one validator joined by a snapshot."""
+    name = f"validator-{target}"
+    nodes = [NodeSection(joins_at_height=at_height if index == target else None) for index in range(4)]
+    section = record.scenario.validators.model_copy(update={"nodes": nodes})
+    begun = record.proposals[at_height]
+    record.joins = [JoinRecord(name, at_height, begun, begun + 50.0, at_height, at_height + 1, {0: 2, 1: 1})]
+    late = record.validators[target]
+    late.first_height, late.blocks = snapshot + 1, late.blocks[snapshot:]
+    assert late.status is not None
+    late.status.update(snapshot_height=snapshot, recovered_height=snapshot)
+    return replace(record, scenario=record.scenario.model_copy(update={"validators": section}))
 
 
 def edit_receipts(record: BlockRecord, change: Callable[[BlockReceipts], BlockReceipts]) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.books import MAX_PENDING_ASKED, keep_books, longest_validator, questions
+from cluster.books import MAX_PENDING_ASKED, keep_books, longest_chain, questions
 from cluster.checks import Check, Outcome, Verdict, check_run, worst
 from cluster.errors import ExitCode
 from cluster.record import RunRecord
@@ -21,6 +21,7 @@ from tests.cluster.records import (
     make_record,
     make_scenario,
     with_kill,
+    with_late,
 )
 from validator.block import BlockReceipts
 from validator.codec import encode, pack_uint
@@ -107,7 +108,7 @@ def test_a_run_without_any_block_is_inconclusive_and_never_passes() -> None:
     record = RunRecord(make_scenario(), "live", 1, "unknown", make_chain(1).genesis, interrupted=True)
     verdict = check_run(record)
     assert verdict.outcome is INCONCLUSIVE
-    assert {check.verdict for check in verdict.checks if check.name != "faults"} == {INCONCLUSIVE}
+    assert {check.verdict for check in verdict.checks if check.name not in ("faults", "joins")} == {INCONCLUSIVE}
 
 
 # --- state roots ------------------------------------------------------------------------------------------------------
@@ -475,6 +476,87 @@ def test_a_fault_that_did_not_go_as_it_should(plant: Callable[[RunRecord], None]
     assert what in check.detail
 
 
+# --- joins ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_validator_that_joined_late_is_compared_from_there_on() -> None:
+    record = with_late(make_record())
+    verdict = check_run(record)
+    assert [(check.name, check.detail) for check in verdict.checks if check.verdict is not PASS] == []
+    assert (
+        "the snapshot of height 1 (3 chunks from 2 peers) in 50 ms, executed 11 heights"
+        in verdict.check("joins").detail
+    )
+    assert verdict.check("state_roots").detail.startswith("47 computed roots")
+    assert "validator-3 from height 2 on" in verdict.check("agreement").detail
+
+
+def test_what_a_late_validator_executed_wrongly_is_found() -> None:
+    record = with_late(make_record(), snapshot=2)
+    record.validators[3].blocks[4] = replace(record.validators[3].blocks[4], computed_root=bytes(32))
+    check = run_check(record, "state_roots")
+    assert (check.verdict, "validator-3 at height 7" in check.detail) == (FAIL, True)
+    other = with_late(make_record(), snapshot=2)
+    other.validators[3].blocks = other_branch(7).blocks[2:]
+    assert run_check(other, "agreement").detail.startswith("different blocks at height 7")
+    assert run_check(other, "agreement").verdict is FAIL
+    stolen = with_late(make_record(), snapshot=2)
+    some = next(iter(stolen.validators[3].balances))
+    stolen.validators[3].balances[some] += 1
+    assert run_check(stolen, "conservation").verdict is FAIL
+
+
+def test_a_late_validator_below_which_nobody_has_blocks_cannot_be_judged() -> None:
+    record = with_late(make_record(), snapshot=6)
+    for validator in record.validators[:3]:
+        validator.blocks = validator.blocks[:4]
+    check = run_check(record, "chain")
+    assert (check.verdict, "nobody served what lies below height 7" in check.detail) == (FAIL, True)
+
+
+def no_snapshot(record: RunRecord) -> None:
+    status_of(record, 3)["snapshot_height"] = 0
+
+
+def join_never_began(record: RunRecord) -> None:
+    record.joins[0].begun_ms = None
+
+
+def join_never_ended(record: RunRecord) -> None:
+    record.joins[0].ended_ms = None
+
+
+def does_not_say_how(record: RunRecord) -> None:
+    record.validators[3].status = None
+
+
+def stays_behind(record: RunRecord) -> None:
+    record.validators[3].blocks = record.validators[3].blocks[:3]
+
+
+def executed_too_little(record: RunRecord) -> None:
+    record.validators[3].blocks = record.validators[3].blocks[:9]
+
+
+@pytest.mark.parametrize(
+    ("plant", "verdict", "what"),
+    [
+        (join_never_began, INCONCLUSIVE, "never began"),
+        (join_never_ended, FAIL, "never had its snapshot"),
+        (does_not_say_how, INCONCLUSIVE, "does not say how it began"),
+        (no_snapshot, FAIL, "executed the chain from the genesis on"),
+        (stays_behind, FAIL, "did not catch up: height 4 where the others have 12"),
+        (executed_too_little, INCONCLUSIVE, "executed 9 heights after it joined, 10 needed"),
+    ],
+)
+def test_a_join_that_did_not_go_as_it_should(plant: Callable[[RunRecord], None], verdict: Outcome, what: str) -> None:
+    record = with_late(make_record())
+    plant(record)
+    check = run_check(record, "joins")
+    assert check.verdict is verdict
+    assert what in check.detail
+
+
 def test_an_interrupted_run_blames_no_fault() -> None:
     record = with_kill(make_record())
     never_back(record)
@@ -504,13 +586,22 @@ def test_problems_fail_and_interruption_is_inconclusive() -> None:
 # --- books ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_longest_validator_is_unmutated_where_there_is_a_choice() -> None:
+def test_the_longest_chain_is_an_unmutated_one_where_there_is_a_choice() -> None:
     record = make_record()
-    record.validators[0].mutant = "planted"
-    longest = longest_validator(record.validators)
-    assert longest is not None
-    assert longest.name == "validator-1"
-    assert longest_validator([]) is None
+    record.validators[0].mutant, record.validators[0].blocks = "planted", other_branch(9).blocks
+    assert longest_chain(record.validators) == record.validators[1].blocks
+    assert longest_chain([]) == []
+
+
+def test_the_longest_chain_goes_on_with_what_a_late_validator_has_on_top_of_it() -> None:
+    record = with_late(make_record(), snapshot=4)
+    whole = list(record.validators[0].blocks)
+    for validator in record.validators[:3]:
+        validator.blocks = validator.blocks[:10]
+    assert longest_chain(record.validators) == whole
+    record.validators[3].blocks = other_branch(8).blocks[4:]
+    assert longest_chain(record.validators) == whole[:10], "it is not the same chain"
+    assert longest_chain(record.validators[3:]) == [], "nobody has what lies below"
 
 
 def test_questions_are_bounded_and_begin_with_the_proposers() -> None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
-from cluster.scenario import Scenario, load_scenario
+from cluster.chain import chain_id, validator_set
+from cluster.checks import Outcome, check_run
+from cluster.scenario import NodeSection, Scenario, ValidatorsSection, load_scenario
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.driver import Simulation
-from validator.events import Effect, Message, PeerFault, Send, Started, Timeout
+from cluster.simulation.machine import Machine
+from consensus.keys import Ed25519Scheme
+from consensus.messages import Certificate
+from consensus.messages import decode as decode_consensus
+from consensus.messages import encode as encode_consensus
+from consensus.types import View
+from validator.archive import BlockArchive
+from validator.events import Append, Effect, Message, PeerFault, Send, Started, Timeout, TimerName
 from validator.executor import ReadSnapshot, SnapshotRead
 from validator.joining import JOIN_TIMER, SnapshotJoin
 from validator.messages import (
@@ -18,29 +28,44 @@ from validator.messages import (
     ChunkResponse,
     SnapshotOffer,
     SnapshotRequest,
+    ViewReport,
+    ViewRequest,
     decode_message,
     encode_message,
 )
+
+Request = SnapshotRequest | ChunkRequest | ViewRequest
+Answer = SnapshotOffer | ChunkResponse | ViewReport
 
 SMOKE = Path(__file__).resolve().parents[2] / "scenarios" / "smoke.yaml"
 SEED = 3
 LATE = 3
 JOINS_AT = 20
+PEERS = 6
+"""Of seven validators two may be faulty: the one that joins, which may have voted before, and another one."""
+ENOUGH_VIEWS = 5
 
 
-def scenario() -> Scenario:
+def scenario(joins_at: int | None = None) -> Scenario:
     plan = load_scenario(SMOKE)
-    return plan.model_copy(update={"faults": [], "stop": plan.stop.model_copy(update={"height": 40})})
+    nodes = [NodeSection()] * LATE + [NodeSection(joins_at_height=joins_at)]
+    validators = plan.validators.model_copy(update={"nodes": nodes})
+    stop = plan.stop.model_copy(update={"height": 40})
+    return plan.model_copy(update={"faults": [], "stop": stop, "validators": validators})
 
 
 def late_simulation() -> Simulation:
     """One validator is not there at first, and then joins."""
-    return Simulation(scenario(), SEED, "test", late={LATE: JOINS_AT})
+    return Simulation(scenario(JOINS_AT), SEED, "test")
 
 
 def test_a_late_validator_joins_by_snapshot_and_takes_part() -> None:
     simulation = late_simulation()
-    simulation.run()
+    record = simulation.run()
+    verdict = check_run(record)
+    assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+    assert [join.target for join in record.joins] == [f"validator-{LATE}"]
+    assert len(record.joins[0].chunks) > 1, "several peers gave it parts of the state"
     late = simulation.machines[LATE].validator
     assert late is not None
     assert 0 < late.executor.recovered_height <= JOINS_AT + 8, "it began with a snapshot, not with the genesis"
@@ -70,6 +95,37 @@ def test_a_late_validator_restarts_from_its_own_disk() -> None:
     assert (after.executor.final_digest, after.executor.final_view.root) == final
 
 
+class KilledWhileJoining(Simulation):
+    """The late validator is killed some time after it began to join, and comes back."""
+
+    kill_after_us = 0
+    was_joining = False
+
+    def _begin_join(self, machine: Machine) -> None:
+        super()._begin_join(machine)
+        self.clock.after(self.kill_after_us, "kill", b"", lambda: self._kill_machine(machine))
+
+    def _kill_machine(self, machine: Machine) -> None:
+        self.was_joining = machine.joining is not None
+        machine.crash(self.random)
+        self.clock.after(100_000, "back", b"", machine.start)
+
+
+@pytest.mark.parametrize("milliseconds", [0, 45])
+def test_a_validator_that_is_killed_while_it_joins_goes_on_joining(milliseconds: int) -> None:
+    simulation = KilledWhileJoining(scenario(JOINS_AT), SEED, "test")
+    simulation.kill_after_us = 1_000 * milliseconds
+    record = simulation.run()
+    assert simulation.was_joining
+    assert check_run(record).check("joins").verdict is Outcome.PASS
+
+
+def test_a_late_join_is_the_same_for_the_same_seed() -> None:
+    first, second = late_simulation().run(), late_simulation().run()
+    assert first.digest == second.digest
+    assert first.joins == second.joins
+
+
 # --- the join alone, with peers of every kind -----------------------------------------------------------------------
 
 
@@ -78,13 +134,27 @@ class Peers:
 
     def __init__(self) -> None:
         plan = scenario()
-        plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": JOINS_AT, "drain_blocks": 0})})
+        stop = plan.stop.model_copy(update={"height": JOINS_AT, "drain_blocks": 0})
+        validators = ValidatorsSection(count=PEERS + 1)
+        plan = plan.model_copy(update={"stop": stop, "validators": validators})
         self.simulation = Simulation(plan, SEED, "test")
         self.simulation.run()
 
-    def answer(self, peer: int, request: SnapshotRequest | ChunkRequest) -> SnapshotOffer | ChunkResponse | None:
+    @property
+    def views(self) -> list[int]:
+        """The current views of all but the one that joins."""
+        machines = [machine for machine in self.simulation.machines if machine.index != LATE]
+        return [machine.validator.node.view for machine in machines if machine.validator is not None]
+
+    def answer(self, peer: int, request: Request) -> Answer | None:
         validator = self.simulation.machines[peer].validator
         assert validator is not None
+        if isinstance(request, ViewRequest):
+            (sent,) = validator.node.handle(Message(LATE, encode_message(request)))
+            assert isinstance(sent, Send)
+            report = decode_message(sent.payload)
+            assert isinstance(report, ViewReport)
+            return report
         result = validator.executor.run(ReadSnapshot(LATE, request))
         assert isinstance(result, SnapshotRead)
         return result.response
@@ -107,7 +177,7 @@ def drive(join: SnapshotJoin, peers: Peers, liars: dict[int, str], most: int = 1
         for effect in sent:
             assert effect.recipient is not None
             message = decode_message(effect.payload)
-            assert isinstance(message, SnapshotRequest | ChunkRequest)
+            assert isinstance(message, Request)
             answer = peers.answer(effect.recipient, message)
             if answer is not None and liars.get(effect.recipient) != "silent":
                 payload = tampered(answer, liars.get(effect.recipient, ""))
@@ -117,7 +187,7 @@ def drive(join: SnapshotJoin, peers: Peers, liars: dict[int, str], most: int = 1
     return faults + [effect for effect in effects if isinstance(effect, PeerFault)]
 
 
-def tampered(answer: SnapshotOffer | ChunkResponse, how: str) -> bytes:
+def tampered(answer: Answer, how: str) -> bytes:
     """An answer as a lying peer would send it."""
     if how == "chunk" and isinstance(answer, ChunkResponse):
         answer = ChunkResponse(answer.height, answer.chunk, answer.data[:-1] + bytes([answer.data[-1] ^ 1]))
@@ -128,15 +198,19 @@ def tampered(answer: SnapshotOffer | ChunkResponse, how: str) -> bytes:
         answer = SnapshotOffer(answer.body[:-1], answer.receipts, answer.certificate, answer.manifest)
     elif how == "certificate" and isinstance(answer, SnapshotOffer):
         answer = SnapshotOffer(answer.body, answer.receipts, b"", answer.manifest)
+    elif how == "view" and isinstance(answer, ViewReport):
+        certificate = decode_consensus(answer.certificate)
+        assert isinstance(certificate, Certificate)
+        answer = ViewReport(encode_consensus(msgspec.structs.replace(certificate, view=View(certificate.view + 1_000))))
     elif how == "noise":
         return b"noise"
     return encode_message(answer)
 
 
 def new_join(peers: Peers, disk: MemoryDisk) -> SnapshotJoin:
-    machine = peers.simulation.machines[LATE]
-    machine.disk = disk
-    return peers.simulation.snapshot_join(machine)
+    plan, seed = peers.simulation.scenario, peers.simulation.record.seed
+    validators = validator_set(Ed25519Scheme(), plan, seed)
+    return SnapshotJoin(disk, LATE, validators, chain_id(plan, seed))
 
 
 @pytest.mark.parametrize(
@@ -146,16 +220,17 @@ def new_join(peers: Peers, disk: MemoryDisk) -> SnapshotJoin:
         ("manifest", "bad_manifest"),
         ("block", "bad_offer"),
         ("certificate", "bad_offer"),
+        ("view", "bad_view"),
         ("noise", "undecodable"),
         ("silent", None),
     ],
 )
 def test_wrong_answers_are_refused_and_their_senders_named(peers: Peers, how: str, reason: str | None) -> None:
-    liars = {0: how, 1: how}
+    liars = {LATE + 1: how} if how in ("view", "noise", "silent") else {LATE + 1: how, LATE + 2: how}
     join = new_join(peers, MemoryDisk())
     faults = drive(join, peers, liars)
     assert join.is_done
-    assert {fault.peer for fault in faults} <= {0, 1}
+    assert {fault.peer for fault in faults} <= set(liars)
     assert {fault.reason for fault in faults} == ({reason} if reason else set())
 
 
@@ -163,10 +238,35 @@ def test_nothing_comes_of_liars_alone(peers: Peers) -> None:
     for how in ("chunk", "manifest", "certificate"):
         disk = MemoryDisk()
         join = new_join(peers, disk)
-        faults = drive(join, peers, dict.fromkeys(range(3), how), most=40)
+        everybody = [peer for peer in range(PEERS + 1) if peer != LATE]
+        faults = drive(join, peers, dict.fromkeys(everybody, how), most=60)
         assert not join.is_done
-        assert {fault.peer for fault in faults} == {0, 1, 2}
+        assert {fault.peer for fault in faults} == set(everybody)
         assert not [name for name in disk.names() if "chunk" in name or "log" in name]
+
+
+@pytest.mark.parametrize("how", ["silent", "view"])
+def test_without_enough_views_of_peers_nobody_joins(peers: Peers, how: str) -> None:
+    join = new_join(peers, MemoryDisk())
+    drive(join, peers, {0: how, 1: how}, most=40)
+    assert not join.is_done, "four of the seven do not tell where it may have voted"
+    drive(join, peers, {0: how})
+    assert join.is_done
+
+
+def test_who_joins_abstains_where_it_may_have_voted_before(peers: Peers) -> None:
+    disk = MemoryDisk()
+    drive(new_join(peers, disk), peers, {})
+    abstain_through = BlockArchive(disk).abstain_through
+    views = sorted(peers.views)
+    assert views[ENOUGH_VIEWS - 1] + 1 <= abstain_through <= views[-1] + 1
+    earlier = peers.simulation.machines[LATE].validator
+    assert earlier is not None
+    assert earlier.node.view <= abstain_through, "it was in that view with the journal that it has no more"
+    validator = peers.simulation.machines[LATE].boot(disk)
+    for number in range(validator.node.view, abstain_through + 1):
+        effects = [*validator.node.handle(Started()), *validator.node.handle(Timeout(TimerName("leader", number)))]
+        assert not [effect for effect in effects if isinstance(effect, Append)], "it does not vote"
 
 
 def test_an_interrupted_join_goes_on(peers: Peers) -> None:

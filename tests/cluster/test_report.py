@@ -18,7 +18,7 @@ from cluster.charts import Band, Chart, Mark, Scale, Series, number, render
 from cluster.checks import check_run
 from cluster.record import RunRecord
 from cluster.report import MAX_POINTS, in_bins, render_report
-from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill
+from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill, with_late
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -90,7 +90,7 @@ def test_a_report_is_well_formed_and_needs_nothing_else(make: Callable[[], RunRe
 def test_the_verdict_checks_and_command_are_there() -> None:
     text = report_of(with_kill(make_record()))
     assert 'class="badge pass" id="verdict"' in text
-    assert text.count('<td class="state pass">') == 9
+    assert text.count('<td class="state pass">') == 10
     assert COMMAND in text
     assert "kill validator-2" in text
     assert "p95 84 ms" in text
@@ -225,3 +225,8 @@ def test_the_report_opens_without_console_errors(tmp_path: Path) -> None:
     assert 'id="verdict"' in done.stdout
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert console == []
+
+
+def test_a_validator_that_joined_late_says_so() -> None:
+    assert "joined by the snapshot of height 2" in report_of(with_late(make_record(), snapshot=2))
+    assert "joined by the snapshot" not in report_of(make_record())

@@ -117,6 +117,19 @@ WRONG = {
     "control character": ("name: a\x00", "no YAML: unacceptable character"),
     "list": ("- name: a", "expected a mapping of scenario fields, got list"),
     "text": ("name", "expected a mapping of scenario fields, got str"),
+    "two of four late": (
+        "name: x\nvalidators: [{joins_at_height: 5}, {joins_at_height: 6}, {}, {}]",
+        "validators.nodes: 2 of 4 validators join late; at most 1 may, since the others must be a quorum",
+    ),
+    "too late": (
+        "name: x\nvalidators: [{joins_at_height: 40}, {}, {}, {}]",
+        "validators.nodes[0].joins_at_height: 40 is not below stop.height (40)",
+    ),
+    "killed before it joins": (
+        "name: x\nvalidators: [{joins_at_height: 9}, {}, {}, {}]\n"
+        "faults: [{kind: kill, target: validator-0, at_height: 9}]",
+        "faults[0].at_height: 9 is not above 9, where validator-0 joins",
+    ),
     "nothing": ("", "expected a mapping of scenario fields, got NoneType"),
 }
 
@@ -144,7 +157,7 @@ def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
 
 
 def test_scenarios_are_shipped() -> None:
-    assert [path.stem for path in SHIPPED if path.stem == "smoke"] == ["smoke"]
+    assert {"smoke", "late-join"} <= {path.stem for path in SHIPPED}
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

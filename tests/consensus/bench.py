@@ -74,6 +74,7 @@ class Bench:
         root: Parent = ROOT,
         start: bool = True,
         scheme: SignatureScheme | None = None,
+        abstain_through: int = 0,
     ) -> None:
         self.scheme = scheme or CountingScheme()
         self.signers = [self.scheme.signer(bytes([index]) * 32) for index in range(n)]
@@ -83,7 +84,14 @@ class Bench:
         self.journal = list(journal)
         self.effects: list[Effect] = []
         self.engine = Simplex(
-            config or SimplexConfig(), self.validators, self.me, signer, NAMESPACE, root, tuple(self.journal)
+            config or SimplexConfig(),
+            self.validators,
+            self.me,
+            signer,
+            NAMESPACE,
+            root,
+            tuple(self.journal),
+            abstain_through=View(abstain_through),
         )
         if start:
             self.feed(Start())

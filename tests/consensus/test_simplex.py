@@ -324,6 +324,44 @@ def test_an_observer_verifies_and_never_votes() -> None:
     assert of(Broadcast, bench.expire(REBROADCAST))[-1] == Broadcast(CertificateRequest((View(2),)))
 
 
+# --- lost journals ---------------------------------------------------------------------------------------------------
+
+
+def test_without_its_journal_a_validator_would_contradict_what_it_voted() -> None:
+    before = Bench()
+    notarize_first_block(before)
+    for abstain_through, contradicts in ((0, True), (1, False)):
+        after = Bench(abstain_through=abstain_through)
+        after.receive(1, after.proposal(1, "other"))
+        after.verified(1, "other")
+        assert after.own_votes() == ([(NOTARIZE, 1, block("other"))] if contradicts else [])
+
+
+def test_where_votes_may_be_forgotten_none_is_cast() -> None:
+    bench = Bench(me=2, abstain_through=2)
+    bench.receive(1, bench.proposal(1, "b1"))
+    bench.verified(1, "b1")
+    bench.expire(ADVANCE)
+    effects = bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
+    assert bench.engine.view == 2
+    assert not of(Propose, effects), "it leads view 2"
+    bench.expire(LEADER)
+    bench.receive(1, bench.certificate(NOTARIZE, 2, "b2", 1))
+    assert not bench.own_votes(), "nor does it finalize"
+    bench.receive(3, bench.proposal(3, "b3", 2))
+    bench.verified(3, "b3")
+    assert bench.own_votes() == [(NOTARIZE, 3, block("b3"))], "from there on it votes like all"
+
+
+def test_abstaining_lasts_through_restarts() -> None:
+    bench = Bench(abstain_through=4)
+    bench.receive(1, bench.certificate(NULLIFY, 3))
+    again = Bench(journal=bench.journal, abstain_through=4)
+    assert again.engine.view == 4
+    again.expire(ADVANCE)
+    assert not again.own_votes()
+
+
 # --- nullifying ------------------------------------------------------------------------------------------------------
 
 

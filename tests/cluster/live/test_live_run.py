@@ -39,6 +39,7 @@ pytestmark = pytest.mark.xdist_group("ray")
 WAIT_S = 120.0
 ROOT = Path(__file__).parents[3]
 KILLED = 1
+JOINS_AT = 9
 SCENARIO: dict[str, Any] = {
     "name": "small",
     "validators": 4,
@@ -107,6 +108,15 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
     return LiveRun(record, run_folder, temporary, notices, seen)
 
 
+@pytest.fixture(scope="module")
+def late_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> RunRecord:
+    """The small scenario with a validator that joins late."""
+    validators = {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": JOINS_AT}]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
+        return run_live(scenario(validators=validators), 9, "test", tmp_path_factory.mktemp("late"))
+
+
 # --- a run to its end -------------------------------------------------------------------------------------------------
 
 
@@ -146,6 +156,18 @@ def test_the_record_is_whole(live_run: LiveRun) -> None:
         assert validator.pending_timers
     assert {"startup_seconds", "messages_sent", "bytes_sent"} <= record.metrics.keys()
     assert all(value > 0 for value in record.metrics.values())
+
+
+def test_a_validator_that_joins_late_takes_a_snapshot(late_run: RunRecord) -> None:
+    verdict = check_run(late_run)
+    assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+    (join,) = late_run.joins
+    assert join.begun_ms is not None and join.ended_ms is not None
+    assert JOINS_AT <= join.height_when_begun <= (join.height_when_ended or 0)
+    assert sum(join.chunks.values()) > 0
+    late = late_run.validators[3]
+    assert 8 <= late.first_height - 1 <= late.tip - 10
+    assert late.status is not None and late.status["starts"] == 1
 
 
 def test_the_folder_holds_data_logs_and_endpoints(live_run: LiveRun) -> None:

@@ -56,12 +56,12 @@ class WatchedTally(Tally):
 class Member:
     """One validator, its disk, and what crashed it."""
 
-    def __init__(self, root: Path, index: int) -> None:
+    def __init__(self, root: Path, index: int, joins: bool = False) -> None:
         self.index = index
         self.disk = DirectoryDisk(root / str(index))
         self.crashes: list[BaseException] = []
         signer = validator_signer(SCHEME, SEED, index)
-        setup = ValidatorSetup(str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO))
+        setup = ValidatorSetup(str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO), joins=joins)
         self.tally = WatchedTally()
         self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally)
 
@@ -95,8 +95,8 @@ def introduce(members: Sequence[Member]) -> None:
 
 
 @asynccontextmanager
-async def network(root: Path) -> AsyncIterator[list[Member]]:
-    members = [Member(root, index) for index in range(4)]
+async def network(root: Path, count: int = 4) -> AsyncIterator[list[Member]]:
+    members = [Member(root, index) for index in range(count)]
     for member in members:
         await member.start()
     introduce(members)
@@ -240,5 +240,52 @@ def test_a_bug_is_a_crash(tmp_path: Path) -> None:
             await member.loop.submit([None])  # type: ignore[list-item]
         assert [type(error) for error in member.crashes] == [TypeError]
         await member.close()
+
+    run(test)
+
+
+def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path, 3) as members:
+            await submit(members[0])
+            await members[0].reaches(12)
+            late = Member(tmp_path, 3, joins=True)
+            late.address = await late.loop.listen("127.0.0.1")
+            members.append(late)
+            introduce(members)
+            with pytest.raises(NotReady):
+                await late.loop.status()
+            await late.loop.recover()
+            status, state = await late.loop.status(), late.loop.state()
+            assert status["snapshot_height"] == state.snapshot_height >= 8
+            assert sum(state.snapshot_chunks.values()) > 0
+            goal = members[0].loop.state().height + 8
+            for member in members:
+                await member.reaches(goal)
+            assert await late.loop.block(Height(1)) is None
+            first = Height(state.snapshot_height + 1)
+            count = goal - state.snapshot_height
+            ours = await late.loop.blocks_raw(first, count)
+            assert ours == await members[0].loop.blocks_raw(first, count)
+            assert len(ours) == count
+
+    run(test)
+
+
+def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        alone = Member(tmp_path, 3, joins=True)
+        alone.address = await alone.loop.listen("127.0.0.1")
+        has_asked = asyncio.Event()
+        monkeypatch.setattr(alone.loop.transport, "send", lambda recipient, payload: has_asked.set())
+        recovery = asyncio.create_task(alone.loop.recover())
+        await has_asked.wait()
+        with pytest.raises(NotReady, match="still joining by a snapshot"):
+            await alone.loop.status()
+        alone.loop.give_up_join()
+        await recovery
+        assert not alone.loop.state().ready
+        await alone.close()
+        assert alone.crashes == []
 
     run(test)
