@@ -43,7 +43,7 @@ GENESIS = Digest(blake3(b"genesis").digest())
 ROOT = Parent(GENESIS_VIEW, GENESIS)
 EffectType = TypeVar("EffectType", bound=Effect)
 
-NOTARIZE, NULLIFY, FINALIZE = VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.FINALIZE
+NOTARIZE, NULLIFY, FINALIZE, TIMEOUT = VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.FINALIZE, VoteKind.TIMEOUT
 
 
 class CountingScheme(KeyedHashScheme):

@@ -54,8 +54,9 @@ from consensus.messages import (
     encode,
     verify_evidence,
 )
-from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
+from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import Digest, ValidatorIndex, View
+from consensus.voting import HARMLESS_REASONS
 
 NAMESPACE = b"test chain"
 GENESIS = Digest(blake3(b"genesis").digest())

@@ -25,6 +25,8 @@ from consensus.messages import (
     MessageError,
     NullifyAndFinalize,
     Proposal,
+    Timeout,
+    TimeoutCertificate,
     Vote,
     VoteKind,
     check,
@@ -37,7 +39,7 @@ from consensus.messages import (
     vote_signing_bytes,
 )
 from consensus.types import Digest, Signature, ValidatorIndex, View
-from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, Bench, block
+from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, TIMEOUT, Bench, block
 
 digests = st.binary(min_size=32, max_size=32).map(Digest)
 signatures = st.binary(min_size=64, max_size=64).map(Signature)
@@ -50,23 +52,43 @@ def subjects(draw: st.DrawFn) -> tuple[VoteKind, View, View, Digest]:
     view = draw(st.integers(1, MAX_VIEW))
     if kind == NULLIFY:
         return kind, View(view), View(0), Digest(b"")
+    if kind == TIMEOUT:
+        return kind, View(view), View(draw(st.integers(0, view - 1))), Digest(b"")
     return kind, View(view), View(draw(st.integers(0, view - 1))), draw(digests)
+
+
+@st.composite
+def high_certificates(draw: st.DrawFn, view: View) -> Certificate | None:
+    """What may certify the block of a high view."""
+    if view == 0 or draw(st.booleans()):
+        return None
+    kind, parent_view = draw(st.sampled_from((NOTARIZE, FINALIZE))), View(draw(st.integers(0, view - 1)))
+    members = sorted(draw(st.sets(signers, min_size=1, max_size=4)))
+    return Certificate(kind, view, parent_view, draw(digests), tuple((m, draw(signatures)) for m in members))
 
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     kind, view, parent_view, digest = draw(subjects())
     vote = Vote(kind, view, parent_view, digest, draw(signers), draw(signatures))
-    match draw(st.integers(1, 4)):
+    members = sorted(draw(st.sets(signers, min_size=1, max_size=9)))
+    match draw(st.integers(1, 6)):
         case 1:
             return vote
         case 2:
             digest = draw(digests)
             vote = Vote(NOTARIZE, view, parent_view, digest, vote.signer, vote.signature)
             return Proposal(view, parent_view, draw(digests), digest, draw(st.binary(max_size=200)), vote)
-        case 3:
-            members = sorted(draw(st.sets(signers, min_size=1, max_size=9)))
+        case 3 if kind != TIMEOUT:
             return Certificate(kind, view, parent_view, digest, tuple((member, draw(signatures)) for member in members))
+        case 5:
+            triples = tuple((member, View(draw(st.integers(0, view - 1))), draw(signatures)) for member in members)
+            high = draw(high_certificates(max(high_view for _, high_view, _ in triples)))
+            return TimeoutCertificate(view, high, triples)
+        case 6:
+            high_view = View(draw(st.integers(0, view - 1)))
+            vote = Vote(TIMEOUT, view, high_view, Digest(b""), vote.signer, vote.signature)
+            return Timeout(vote, draw(high_certificates(high_view)))
         case _:
             views = draw(st.sets(st.integers(0, MAX_VIEW), min_size=1, max_size=MAX_REQUESTED_VIEWS))
             return CertificateRequest(tuple(View(view) for view in sorted(views)))

@@ -10,8 +10,9 @@ from consensus.certificates import VoteTally
 from consensus.interface import Broadcast, Effect, Event, Persist
 from consensus.keys import ValidatorSet
 from consensus.messages import Certificate, VoteKind
-from consensus.simplex import Simplex, _Ancestry, _Round
+from consensus.simplex import Simplex
 from consensus.types import View
+from consensus.voting import Ancestry, Round
 from tests.consensus.network import Network
 from tests.consensus.test_network import faults_for, return_to_a_backlog, survive
 
@@ -49,11 +50,11 @@ class FinalizesAfterNullify(Simplex):
 
 
 class SkipsWithoutNullification(Simplex):
-    def _best_parent(self, view: View) -> _Ancestry:
-        return _Ancestry(self._final)
+    def _best_parent(self, view: View) -> Ancestry:
+        return Ancestry(self._final)
 
-    def _ancestry_of(self, proposal: Any) -> _Ancestry:
-        return _Ancestry(self._block_of(proposal.parent_view) or self._final)
+    def _ancestry_of(self, proposal: Any) -> Ancestry:
+        return Ancestry(self._block_of(proposal.parent_view) or self._final)
 
 
 class NeverRepeats(Simplex):
@@ -62,12 +63,12 @@ class NeverRepeats(Simplex):
 
 
 class NeverRequests(Simplex):
-    def _request(self, round_: _Round, missing: object, peers: object) -> None:
+    def _request(self, round_: Round, missing: object, peers: object) -> None:
         pass
 
 
 class NeverNullifies(Simplex):
-    def _nullify(self, round_: _Round) -> None:
+    def _nullify(self, round_: Round) -> None:
         pass
 
 
