@@ -566,8 +566,12 @@ class VotingEngine(ABC):
         for forger in forgers:
             self._reject(forger, BAD_SIGNATURE)
         if certificate is not None:
-            self._effects.append(Broadcast(certificate))
+            self._announce(certificate)
             self._accept(certificate)
+
+    def _announce(self, certificate: AnyCertificate) -> None:
+        """Whoever makes a certificate broadcasts it."""
+        self._effects.append(Broadcast(certificate))
 
     # --- own votes ------------------------------------------------------------------------------------------------
 

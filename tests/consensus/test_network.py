@@ -177,7 +177,7 @@ def test_a_whole_set_that_crashes_after_journaling_nullify_goes_on() -> None:
 
 def return_to_a_backlog(engine: type[Simplex]) -> None:
     """Every block is bad for a long time; then one validator fails, and one that was away is needed for a quorum."""
-    network = Network(4, seed=9, silent=(3,), invalid_leaders=(0, 1, 2), engine_type=engine)
+    network = Network(4, seed=9, silent=(3,), invalid_leaders=(0, 1, 2), make_engine=engine)
     network.run(until_ms=80_000)
     assert not network.finalizations
     assert len(network.nullifications) > 2 * MAX_REQUESTED_VIEWS

@@ -88,7 +88,7 @@ PLANTED = {
 def test_an_engine_with_one_rule_removed_is_caught(engine: type[Simplex]) -> None:
     def run_until_caught() -> None:
         for seed in range(5_000, 5_040):
-            survive(Network(4, seed, faults_for(seed), engine_type=engine))
+            survive(Network(4, seed, faults_for(seed), make_engine=engine))
 
     with pytest.raises(AssertionError, match=PLANTED[engine]):
         run_until_caught()
