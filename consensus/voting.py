@@ -533,9 +533,11 @@ class VotingEngine(ABC):
                 self._reject(vote.signer, CONFLICT)
                 return False
         self._keep(round_, vote, bool(checked))
-        for rival in self._rivals(vote):
-            if self._confirm(vote) and self._confirm(rival):
-                self._report(rival, vote)
+        rivals = self._rivals(vote)
+        if rivals and self._confirm(vote):
+            for rival in rivals:
+                if self._confirm(rival):
+                    self._report(rival, vote)
         return round_.tally.kept(vote.kind, vote.signer) is vote
 
     def _rivals(self, vote: Vote) -> list[Vote]:
