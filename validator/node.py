@@ -27,8 +27,9 @@ from consensus.keys import Signer, ValidatorSet
 from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
-from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
+from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
+from consensus.voting import HARMLESS_REASONS
 from validator.block import Header, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError

@@ -5,11 +5,22 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from consensus.certificates import VoteTally, verify_certificate
+from consensus.certificates import VoteTally, verify_certificate, verify_timeout_certificate
 from consensus.keys import Ed25519Scheme
 from consensus.leader import RoundRobin
-from consensus.types import View
-from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, Bench, CountingScheme, block
+from consensus.messages import TimeoutCertificate
+from consensus.types import ValidatorIndex, View
+from tests.consensus.bench import (
+    FINALIZE,
+    NAMESPACE,
+    NOTARIZE,
+    NULLIFY,
+    TIMEOUT,
+    Bench,
+    CountingScheme,
+    HotStuffBench,
+    block,
+)
 
 
 def tally_of(bench: Bench) -> VoteTally:
@@ -138,3 +149,62 @@ def test_what_the_tally_found_good_is_not_checked_again_and_nothing_else_is_trus
 def test_round_robin_gives_everyone_a_turn() -> None:
     election = RoundRobin(4)
     assert [election.leader(View(view)) for view in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]
+
+
+# --- timeouts --------------------------------------------------------------------------------------------------------
+
+
+def test_timeouts_add_up_whatever_they_name() -> None:
+    bench = HotStuffBench()
+    tally = tally_of(bench)
+    for signer, high in ((0, 0), (1, 2)):
+        tally.add(bench.vote(signer, TIMEOUT, 3, parent=high))
+        assert tally.assemble_timeouts() == ((), ())
+    forged = bench.forged(2, TIMEOUT, 3, parent=1)
+    tally.add(forged)
+    assert tally.assemble_timeouts() == ((), (2,))
+    tally.add(bench.vote(3, TIMEOUT, 3, parent=1))
+    votes, forgers = tally.assemble_timeouts()
+    assert [(vote.signer, vote.parent_view) for vote in votes] == [(0, 0), (1, 2), (3, 1)]
+    assert forgers == ()
+
+
+def test_timeout_certificates_are_checked() -> None:
+    bench = HotStuffBench(scheme=Ed25519Scheme())
+    good, replace = bench.timeouts(5, 1, 3), msgspec.structs.replace
+    first, second, third = good.signatures
+    high = bench.certificate(FINALIZE, 3, "b3")
+
+    def is_good(certificate: TimeoutCertificate, final: int = 0) -> bool:
+        return verify_timeout_certificate(certificate, bench.validators, NAMESPACE, View(final))
+
+    assert is_good(good)
+    assert is_good(replace(good, high=high)), "a finalization certifies a block too"
+    assert is_good(replace(good, high=None), final=3)
+    assert is_good(bench.timeouts(5))
+    planted = {
+        "too few": replace(good, signatures=(first, third)),
+        "a signer twice": replace(good, signatures=(first, second, second, third)),
+        "out of order": replace(good, signatures=(third, second, first)),
+        "an unknown signer": replace(good, signatures=(first, second, (ValidatorIndex(4), *third[1:]))),
+        "another high view": replace(good, signatures=((first[0], View(2), first[2]), second, third)),
+        "another view": replace(good, view=View(6)),
+        "nothing to show for the high view": replace(good, high=None),
+        "the certificate of another view": replace(good, high=bench.high(2)),
+        "no certificate of a block": replace(good, high=bench.certificate(NULLIFY, 3)),
+        "a bad certificate": replace(good, high=replace(high, signatures=high.signatures[:2])),
+    }
+    for name, certificate in planted.items():
+        assert not is_good(certificate), name
+    assert not verify_timeout_certificate(good, bench.validators, b"another chain", View(0))
+
+
+def test_signatures_of_timeouts_that_were_found_good_are_not_checked_again() -> None:
+    bench = HotStuffBench()
+    tally = VoteTally(bench.validators, NAMESPACE, View(5))
+    for signer in range(3):
+        tally.add(bench.vote(signer, TIMEOUT, 5, parent=0))
+    tally.assemble_timeouts()
+    before = checks(bench)
+    assert verify_timeout_certificate(bench.timeouts(5), bench.validators, NAMESPACE, View(0), tally)
+    assert checks(bench) == before

@@ -40,8 +40,9 @@ from consensus.messages import (
     VoteKind,
     verify_evidence,
 )
-from consensus.simplex import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER, Simplex, SimplexConfig
+from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import GENESIS_VIEW, ConsensusError, Digest, Token, ValidatorIndex, View
+from consensus.voting import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER
 from tests.consensus.bench import FINALIZE, GENESIS, NAMESPACE, NOTARIZE, NULLIFY, Bench, block, of, reasons
 
 LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST
