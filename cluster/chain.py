@@ -10,6 +10,7 @@ from cluster.mutants import MUTANTS
 from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
+from consensus.protocols import PROTOCOLS
 from consensus.simplex import SimplexConfig
 from validator.block import MAX_BLOCK_BYTES
 from validator.genesis import Genesis, Policy
@@ -59,14 +60,14 @@ def check_genesis(scenario: Scenario) -> None:
 def node_config(scenario: Scenario) -> NodeConfig:
     """The nodes' settings."""
     section = scenario.consensus
-    simplex = SimplexConfig(
+    voting = SimplexConfig(
         leader_timeout_ms=section.leader_timeout_ms,
         advance_timeout_ms=section.advance_timeout_ms,
         rebroadcast_ms=section.rebroadcast_ms,
         skip_views=SKIP_SILENT_LEADER_VIEWS,
         max_body_bytes=MAX_BLOCK_BYTES,
     )
-    return NodeConfig(simplex=simplex, block_interval_ms=section.block_interval_ms)
+    return NodeConfig(voting, PROTOCOLS[section.protocol], block_interval_ms=section.block_interval_ms)
 
 
 def transition_of(scenario: Scenario, index: int, counter: RunCounter) -> type[Transition]:

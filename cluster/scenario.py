@@ -140,7 +140,7 @@ class ValidatorsSection(Section):
 class ConsensusSection(Section):
     """The protocol and its timeouts."""
 
-    protocol: Literal["simplex"] = "simplex"
+    protocol: Literal["simplex", "hotstuff"] = "simplex"
     block_interval_ms: Milliseconds = 250
     """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
     leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000

@@ -27,6 +27,7 @@ from consensus.keys import Signer, ValidatorSet
 from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
+from consensus.protocols import EngineType, VotingEngine
 from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import HARMLESS_REASONS
@@ -36,7 +37,7 @@ from validator.codec import CodecError
 from validator.events import (
     Append,
     BlockFinal,
-    BlockNotarized,
+    Certified,
     Completed,
     Diverged,
     Effect,
@@ -117,7 +118,10 @@ PROPOSE_TIMER: Final = TimerName("propose")
 class NodeConfig:
     """One node's settings. Validators may differ in them."""
 
-    simplex: SimplexConfig
+    voting: SimplexConfig
+    """HotStuff does not look at what is Simplex's own."""
+    engine: EngineType = Simplex
+    """The consensus protocol; the same for all validators of a chain."""
     block_interval_ms: int = 0
     """Least time from being asked for a proposal to building it."""
     sync_retry_ms: int = 250
@@ -152,8 +156,8 @@ class Node:
         self._config = config
         self._identity = identity
         self._namespace = identity.chain_id.encode()
-        self._engine = Simplex(
-            config.simplex,
+        self._engine: VotingEngine = config.engine(
+            config.voting,
             identity.validators,
             ValidatorIndex(identity.index),
             identity.signer,
@@ -351,6 +355,7 @@ class Node:
                 bodies = () if body is None else (body,)
                 self._effects.append(Append(token, encode_batch(records, bodies)))
             case engine_border.Finalized(certificate):
+                self._effects.append(Certified(certificate))
                 self._on_finalization(certificate)
             case _:
                 self._pass_on(effect)
@@ -358,8 +363,8 @@ class Node:
     def _pass_on(self, effect: engine_border.Effect) -> None:
         """What the engine says for observers."""
         match effect:
-            case engine_border.Notarized(certificate):
-                self._effects.append(BlockNotarized(certificate.view, Hash(certificate.digest)))
+            case engine_border.Notarized(certificate) | engine_border.Nullified(certificate):
+                self._effects.append(Certified(certificate))
             case engine_border.Report(evidence):
                 self._effects.append(EvidenceFound(type(evidence).__name__, encode_evidence(evidence)))
             case engine_border.Rejected(sender, reason) if reason not in HARMLESS_REASONS:

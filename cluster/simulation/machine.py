@@ -20,8 +20,8 @@ from validator.assembly import Validator
 from validator.events import (
     Append,
     BlockFinal,
-    BlockNotarized,
     CancelTimer,
+    Certified,
     Completed,
     Diverged,
     Effect,
@@ -165,7 +165,7 @@ class Machine:
                 self.observe(self.index, effect)
             case PeerFault():
                 self.tally.note_fault(effect)
-            case Reply() | BlockNotarized() | Diverged() | EvidenceFound() | Joined():
+            case Reply() | Certified() | Diverged() | EvidenceFound() | Joined():
                 self.observe(self.index, effect)
 
     def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:

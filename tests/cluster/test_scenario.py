@@ -71,7 +71,10 @@ WRONG = {
         "name: a\nvalidators: [{mutant: nothing}]",
         "validators.nodes[0].mutant: unknown mutant 'nothing'; known: double-fire, ",
     ),
-    "unknown protocol": ("name: a\nconsensus: {protocol: raft}", "consensus.protocol: Input should be 'simplex'"),
+    "unknown protocol": (
+        "name: a\nconsensus: {protocol: raft}",
+        "consensus.protocol: Input should be 'simplex' or 'hotstuff'",
+    ),
     "interval above timeout": (
         "name: a\nconsensus: {block_interval_ms: 2000}",
         "consensus.block_interval_ms: 2000 is not below leader_timeout_ms (2000)",
