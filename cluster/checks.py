@@ -269,6 +269,19 @@ def check_joins(books: Books) -> Check:
     return Check("joins", outcome, _examples([text for result, text in results if result is outcome]))
 
 
+def check_safety(books: Books) -> Check:
+    """What must hold of certificates, final blocks and proofs at every moment (:mod:`cluster.simulation.monitor`)."""
+    monitor = books.record.monitor
+    if monitor is None:
+        return Check("safety", Outcome.PASS, "certificates are watched in the simulator, and not live")
+    if monitor.violations:
+        return Check("safety", Outcome.FAIL, _examples(monitor.violations))
+    never = [rule for rule, count in monitor.counts.items() if not count]
+    if never:
+        return Check("safety", Outcome.INCONCLUSIVE, f"never looked at: {', '.join(never)}")
+    return Check("safety", Outcome.PASS, ", ".join(f"{rule} {count:,}" for rule, count in monitor.counts.items()))
+
+
 def check_no_problems(books: Books) -> Check:
     """Nothing went wrong around the run, and it was not ended early."""
     record = books.record
@@ -290,6 +303,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_load,
     check_faults,
     check_joins,
+    check_safety,
     check_no_problems,
 )
 
