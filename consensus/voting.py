@@ -548,13 +548,16 @@ class VotingEngine(ABC):
         if round_ is None:
             return []
         kept = (round_.tally.kept(kind, vote.signer) for kind in VoteKind)
-        return [other for other in kept if other is not None and conflict(vote, other) is not None]
+        others = [other for other in kept if other is not None and other is not vote]
+        return [other for other in others if conflict(vote, other) is not None]
 
     def _report(self, kept: Vote, other: Vote) -> None:
         """Report a contradiction, both signatures being checked; once per signer, view and kind of contradiction."""
-        round_ = self._round(kept.view)
         evidence = conflict(kept, other)
-        if evidence is None or (type(evidence), kept.signer) in round_.reported:
+        if evidence is None:
+            return
+        round_ = self._rounds.get(evidence.first.view) or self._round(kept.view)
+        if (type(evidence), kept.signer) in round_.reported:
             return
         round_.reported.add((type(evidence), kept.signer))
         if kept.kind == other.kind == VoteKind.NOTARIZE and kept.signer == round_.leader:
