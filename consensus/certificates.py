@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from consensus.keys import ValidatorSet
+from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (
     NO_DIGEST,
     Certificate,
@@ -96,7 +96,7 @@ class VoteTally:
         self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
         """The ascending signers of a quorum of good votes in ``group``, or none, and the signers found forged."""
-        quorum = self._validators.quorum
+        quorum = self._validators.committee(self.view).quorum
         forgers: list[ValidatorIndex] = []
         if len(group) < quorum:
             return (), ()
@@ -129,7 +129,7 @@ def verify_certificate(
 
     Signatures that ``tally`` (of the same view) has found good before are not checked again.
     """
-    if not _is_quorum([signer for signer, _ in certificate.signatures], validators):
+    if not _is_quorum([signer for signer, _ in certificate.signatures], validators.committee(certificate.view)):
         return False
     kind, subject = certificate.kind, (certificate.parent_view, certificate.digest)
     message = vote_signing_bytes(namespace, kind, certificate.view, *subject)
@@ -152,7 +152,7 @@ def verify_timeout_certificate(
     A certificate without ``high`` is good for whoever knows that view to be final: ``final_view`` is the newest such.
     Signatures that ``tally`` (of the same view) has found good before are not checked again.
     """
-    if not _is_quorum([signer for signer, _, _ in certificate.signatures], validators):
+    if not _is_quorum([signer for signer, _, _ in certificate.signatures], validators.committee(certificate.view)):
         return False
     high, highest = certificate.high, certificate.high_view
     if high is None and highest > final_view:
@@ -172,11 +172,10 @@ def verify_timeout_certificate(
 _OF_BLOCKS: Final = (VoteKind.NOTARIZE, VoteKind.FINALIZE)
 
 
-def _is_quorum(signers: Sequence[ValidatorIndex], validators: ValidatorSet) -> bool:
-    """Whether these are a quorum of the set, strictly ascending."""
+def _is_quorum(signers: Sequence[ValidatorIndex], committee: Committee) -> bool:
+    """Whether these are a quorum of the committee, strictly ascending."""
     return (
-        validators.quorum <= len(signers) <= len(validators)
+        committee.quorum <= len(signers) <= len(committee)
         and all(left < right for left, right in pairwise(signers))
-        and signers[0] >= 0
-        and signers[-1] < len(validators)
+        and all(signer in committee for signer in signers)
     )

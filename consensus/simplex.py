@@ -289,7 +289,10 @@ class Simplex(VotingEngine):
     def _is_silent(self, leader: ValidatorIndex) -> bool:
         """Whether the leader was not heard in the last ``skip_views`` views while a quorum was."""
         since = self._view - self._skip_views
+        committee = self._validators.committee(self._view)
         if self._skip_views == 0 or leader == self._me or self._last_heard[leader] >= since:
             return False
-        heard = sum(last >= since for index, last in enumerate(self._last_heard) if index != self._me)
-        return heard + (self._me is not None) >= self._validators.quorum
+        if since < committee.first_view - 1:
+            return False  # who came with this epoch had no reason to say anything before
+        heard = sum(self._last_heard[member] >= since for member in committee.members if member != self._me)
+        return heard + self._may_vote(self._view) >= committee.quorum

@@ -9,6 +9,7 @@ given up, what a certificate leads to, and to whom a vote is sent (:mod:`consens
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
@@ -81,6 +82,7 @@ OVERSIZED: Final = "oversized"
 UNKNOWN_SIGNER: Final = "unknown_signer"
 NOT_THE_SIGNER: Final = "not_the_signer"
 NOT_THE_LEADER: Final = "not_the_leader"
+NOT_A_MEMBER: Final = "not_a_member"
 OWN_KEY: Final = "own_key"
 BAD_SIGNATURE: Final = "bad_signature"
 BAD_CERTIFICATE: Final = "bad_certificate"
@@ -197,7 +199,7 @@ class VotingEngine(ABC):
         self._me = me
         self._signer = signer
         self._namespace = namespace
-        self._election: LeaderElection = election or RoundRobin(len(validators))
+        self._election: LeaderElection = election or RoundRobin(validators)
         self._abstain_through = abstain_through
         self._root = root if isinstance(root, Parent) else Parent(GENESIS_VIEW, root)
         if len(self._root.digest) != DIGEST_BYTES:
@@ -509,6 +511,8 @@ class VotingEngine(ABC):
             return MALFORMED
         if vote.kind not in (VoteKind.NOTARIZE, VoteKind.FINALIZE, self._gives_up):
             return FOREIGN
+        if vote.signer not in self._validators.committee(vote.view):
+            return NOT_A_MEMBER
         if vote.view > self._view + self._config.view_window:
             return FUTURE
         return STALE if vote.view <= self._round_floor() else None
@@ -583,8 +587,9 @@ class VotingEngine(ABC):
     # --- own votes ------------------------------------------------------------------------------------------------
 
     def _may_vote(self, view: View) -> bool:
-        """Observers never do, and nobody where a vote may have been forgotten."""
-        return self._me is not None and view > self._abstain_through
+        """Whether we are a member of the view's committee, and have forgotten no vote in it."""
+        me = self._me
+        return me is not None and view > self._abstain_through and me in self._validators.committee(view)
 
     def _sign(self, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Vote:
         assert self._me is not None
@@ -740,9 +745,10 @@ class VotingEngine(ABC):
 
     def _peers_from(self, first: int) -> tuple[ValidatorIndex, ...]:
         """More peers than can be byzantine, in the order of their indices from ``first``, ourselves left out."""
-        count = len(self._validators)
-        ring = [ValidatorIndex((first + step) % count) for step in range(count)]
-        return tuple([peer for peer in ring if peer != self._me][: self._validators.faults_withstood + 1])
+        committee = self._validators.committee(self._view)
+        start = bisect_left(committee.members, first % len(self._validators))
+        ring = committee.members[start:] + committee.members[:start]
+        return tuple([peer for peer in ring if peer != self._me][: committee.faults_withstood + 1])
 
     def _help(self, peer: ValidatorIndex, view: View) -> None:
         """Bring a peer level that is stuck in ``view``."""

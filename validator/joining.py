@@ -166,7 +166,7 @@ class SnapshotJoin:
         if not self._intake.is_complete:
             self._ask_for_chunks()
             return
-        if len(self._views) <= 2 * self._validators.faults_withstood:
+        if not self._knows_where_it_voted():
             return
         try:
             self._install(self._intake)
@@ -200,6 +200,15 @@ class SnapshotJoin:
             and certificate.kind == VoteKind.FINALIZE
             and Hash(certificate.digest) == digest
             and verify_certificate(certificate, self._validators, self._namespace)
+        )
+
+    def _knows_where_it_voted(self) -> bool:
+        """Whether enough members of each committee that it can have voted in told their views."""
+        highest = max(self._views.values(), default=0)
+        return all(
+            sum(member in self._views for member in committee.members) > 2 * committee.faults_withstood
+            for committee in self._validators.committees
+            if committee.first_view <= highest + 1
         )
 
     def _ended_its_view(self, certificate: AnyCertificate) -> bool:

@@ -94,6 +94,11 @@ class Bench:
         if start:
             self.feed(Start())
 
+    @property
+    def quorum(self) -> int:
+        """Of everybody."""
+        return self.validators.committee(View(1)).quorum
+
     # --- in and out ---------------------------------------------------------------------------------------------
 
     def feed(self, *events: Event) -> list[Effect]:
@@ -150,13 +155,13 @@ class Bench:
 
     def cast(self, kind: VoteKind, view: int, name: str = "", parent: int | None = None) -> list[Effect]:
         """Votes of a quorum of peers, each sent by its signer."""
-        peers = [index for index in range(len(self.validators)) if index != self.me][: self.validators.quorum]
+        peers = [index for index in range(len(self.validators)) if index != self.me][: self.quorum]
         return [effect for peer in peers for effect in self.receive(peer, self.vote(peer, kind, view, name, parent))]
 
     def certificate(
         self, kind: VoteKind, view: int, name: str = "", parent: int | None = None, signers: Sequence[int] | None = None
     ) -> Certificate:
-        by = range(self.validators.quorum) if signers is None else signers
+        by = range(self.quorum) if signers is None else signers
         votes = [self.vote(signer, kind, view, name, parent) for signer in by]
         signatures = tuple((vote.signer, vote.signature) for vote in votes)
         return Certificate(kind, View(view), votes[0].parent_view, votes[0].digest, signatures)
@@ -212,7 +217,7 @@ class HotStuffBench(Bench):
 
     def timeouts(self, view: int, *highs: int, signers: Sequence[int] | None = None) -> TimeoutCertificate:
         """A quorum's, of which the last signers have these high views and the others 0."""
-        by = range(self.validators.quorum) if signers is None else signers
+        by = range(self.quorum) if signers is None else signers
         padded = (0,) * (len(by) - len(highs)) + highs
         votes = [self.vote(signer, TIMEOUT, view, parent=high) for signer, high in zip(by, padded, strict=True)]
         signatures = tuple((vote.signer, vote.parent_view, vote.signature) for vote in votes)

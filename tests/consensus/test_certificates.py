@@ -147,7 +147,7 @@ def test_what_the_tally_found_good_is_not_checked_again_and_nothing_else_is_trus
 
 
 def test_round_robin_gives_everyone_a_turn() -> None:
-    election = RoundRobin(4)
+    election = RoundRobin(Bench().validators)
     assert [election.leader(View(view)) for view in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]
 
 

@@ -9,7 +9,7 @@ import pytest
 from consensus.certificates import VoteTally
 from consensus.hotstuff import HotStuff
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, Persist
-from consensus.keys import ValidatorSet
+from consensus.keys import Committee
 from consensus.messages import NO_PARENT, Certificate, Proposal, Vote, VoteKind
 from consensus.simplex import Simplex
 from consensus.types import View
@@ -198,7 +198,7 @@ def test_a_returning_validator_that_requests_nothing_is_caught() -> None:
 
 @pytest.mark.parametrize("engine", [Simplex, HotStuff])
 def test_a_quorum_of_two_f_is_caught(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = ValidatorSet.quorum
+    honest = Committee.quorum
     monkeypatch.setattr(VoteTally, "_good_quorum", _with_small_quorum(VoteTally._good_quorum, honest))
     with pytest.raises(AssertionError, match="not a quorum of good signatures"):
         survive(Network(4, 5_100, faults_for(5_100), make_engine=engine))
@@ -206,10 +206,10 @@ def test_a_quorum_of_two_f_is_caught(engine: MakeEngine, monkeypatch: pytest.Mon
 
 def _with_small_quorum(good_quorum: Any, honest: Any) -> Any:
     def small(tally: VoteTally, kind: VoteKind, group: Any) -> Any:
-        ValidatorSet.quorum = property(lambda validators: honest.fget(validators) - 1)  # type: ignore[assignment]
+        Committee.quorum = property(lambda committee: honest.fget(committee) - 1)  # type: ignore[assignment]
         try:
             return good_quorum(tally, kind, group)
         finally:
-            ValidatorSet.quorum = honest  # type: ignore[method-assign]
+            Committee.quorum = honest  # type: ignore[method-assign]
 
     return small
