@@ -24,6 +24,7 @@ from consensus import interface as engine_border
 from consensus.certificates import verify_certificate
 from consensus.interface import TimerKind
 from consensus.keys import Signer, ValidatorSet
+from consensus.leader import ELECTIONS
 from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
@@ -122,6 +123,8 @@ class NodeConfig:
     """HotStuff does not look at what is Simplex's own."""
     engine: EngineType = Simplex
     """The consensus protocol; the same for all validators of a chain."""
+    election: str = "round-robin"
+    """How leaders are elected (:data:`consensus.leader.ELECTIONS`); the same for all validators of a chain."""
     block_interval_ms: int = 0
     """Least time from being asked for a proposal to building it."""
     sync_retry_ms: int = 250
@@ -164,6 +167,7 @@ class Node:
             self._namespace,
             engine_border.Parent(View(start.view), Digest(start.digest)),
             journal.records,
+            ELECTIONS[config.election](identity.validators, self._namespace),
             abstain_through=View(start.abstain_through),
         )
         self._tree = BlockTree(start.digest, start.height)

@@ -26,7 +26,7 @@ from consensus.interface import (
     TimerKind,
 )
 from consensus.journal import decode_record
-from consensus.keys import KeyedHashScheme, SignatureScheme, ValidatorSet
+from consensus.keys import Committee, KeyedHashScheme, SignatureScheme, ValidatorSet
 from consensus.messages import (
     NO_DIGEST,
     NO_PARENT,
@@ -80,11 +80,12 @@ class Bench:
         root: Parent = ROOT,
         start: bool = True,
         scheme: SignatureScheme | None = None,
+        epochs: tuple[Committee, ...] = (),
         **options: Any,
     ) -> None:
         self.scheme = scheme or CountingScheme()
         self.signers = [self.scheme.signer(bytes([index]) * 32) for index in range(n)]
-        self.validators = ValidatorSet(tuple(signer.public_key for signer in self.signers), self.scheme)
+        self.validators = ValidatorSet(tuple(signer.public_key for signer in self.signers), self.scheme, epochs)
         self.me = None if me is None else ValidatorIndex(me)
         signer = None if me is None else self.signers[me]
         self.journal = list(journal)

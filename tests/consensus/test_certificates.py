@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 
 from consensus.certificates import VoteTally, verify_certificate, verify_timeout_certificate
-from consensus.keys import Ed25519Scheme
-from consensus.leader import RoundRobin
+from consensus.keys import Committee, Ed25519Scheme, ValidatorSet
+from consensus.leader import ELECTIONS, PseudoRandom, RoundRobin
 from consensus.messages import TimeoutCertificate
-from consensus.types import ValidatorIndex, View
+from consensus.types import ConsensusError, ValidatorIndex, View
 from tests.consensus.bench import (
     FINALIZE,
     NAMESPACE,
@@ -149,6 +151,71 @@ def test_what_the_tally_found_good_is_not_checked_again_and_nothing_else_is_trus
 def test_round_robin_gives_everyone_a_turn() -> None:
     election = RoundRobin(Bench().validators)
     assert [election.leader(View(view)) for view in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]
+
+
+def test_the_draw_is_fair_and_everybodys() -> None:
+    validators = Bench(n=4).validators
+    election = PseudoRandom(validators, NAMESPACE)
+    drawn = Counter(election.leader(View(view)) for view in range(1, 4_001))
+    assert set(drawn) == {0, 1, 2, 3}
+    assert all(900 < count < 1_100 for count in drawn.values())
+    again = ELECTIONS["random"](validators, NAMESPACE)
+    assert [again.leader(View(view)) for view in range(1, 50)] == [election.leader(View(v)) for v in range(1, 50)]
+    other = PseudoRandom(validators, b"another chain")
+    assert [other.leader(View(view)) for view in range(1, 50)] != [election.leader(View(v)) for v in range(1, 50)]
+
+
+# --- committees ------------------------------------------------------------------------------------------------------
+
+
+def scheduled(*epochs: tuple[int, tuple[int, ...]], n: int = 7) -> ValidatorSet:
+    committees = tuple(Committee(View(at), tuple(map(ValidatorIndex, members))) for at, members in epochs)
+    validators = Bench(n=n).validators
+    return ValidatorSet(validators.public_keys, validators.scheme, committees)
+
+
+def test_each_view_has_the_committee_of_its_epoch() -> None:
+    validators = scheduled((5, (1, 2, 4, 6)), (9, (0,)))
+    assert [validators.committee(View(view)).members for view in (1, 4)] == [tuple(range(7))] * 2
+    assert [validators.committee(View(view)).members for view in (5, 8)] == [(1, 2, 4, 6)] * 2
+    assert [validators.committee(View(view)).members for view in (9, 10**9)] == [(0,)] * 2
+    assert [(c.quorum, c.faults_withstood) for c in validators.committees] == [(5, 2), (3, 1), (1, 0)]
+    assert [index in validators.committee(View(5)) for index in range(-1, 8)] == [
+        index in (1, 2, 4, 6) for index in range(-1, 8)
+    ]
+    assert scheduled((1, (2, 3))).committees[0].members == (2, 3), "nobody else ever votes"
+    election = RoundRobin(validators)
+    assert [election.leader(View(view)) for view in range(5, 9)] == [2, 4, 6, 1]
+    assert {PseudoRandom(validators, NAMESPACE).leader(View(view)) for view in (5, 6, 7, 8)} <= {1, 2, 4, 6}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "what"),
+    [
+        ([(5, (1,)), (5, (2,))], "is not above 5"),
+        ([(0, (1,))], "is not above 0"),
+        ([(5, ())], "is empty"),
+        ([(5, (2, 1))], "not in ascending order"),
+        ([(5, (1, 1))], "not in ascending order"),
+        ([(5, (1, 7))], "members outside the 7"),
+        ([(5, (-1, 2))], "members outside the 7"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused(epochs: list[tuple[int, tuple[int, ...]]], what: str) -> None:
+    with pytest.raises(ConsensusError, match=what):
+        scheduled(*epochs)
+
+
+def test_a_certificate_takes_a_quorum_of_the_views_committee() -> None:
+    bench = Bench(n=7)
+    validators = scheduled((5, (1, 2, 4, 6)))
+    three = bench.certificate(NOTARIZE, 5, "x", signers=(1, 2, 4))
+    assert verify_certificate(three, validators, NAMESPACE)
+    assert not verify_certificate(three, bench.validators, NAMESPACE), "of seven it takes five"
+    stranger = bench.certificate(NOTARIZE, 5, "x", signers=(1, 2, 3))
+    assert not verify_certificate(stranger, validators, NAMESPACE)
+    five = bench.certificate(NOTARIZE, 5, "x", signers=(0, 1, 2, 3, 4))
+    assert not verify_certificate(five, validators, NAMESPACE), "the others' votes do not count"
 
 
 # --- timeouts --------------------------------------------------------------------------------------------------------
