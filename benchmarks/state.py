@@ -46,6 +46,8 @@ SMALL: Final = 10_000
 READS: Final = 100_000
 PROOFS: Final = 300
 PAGE_BYTES: Final = 4096
+NEVER_PACKED: Final = 2**63
+"""Each store keeps the engine that it is measured with."""
 
 Batch = dict[bytes, bytes | None]
 
@@ -84,7 +86,7 @@ class Ours:
 
     def __init__(self, path: Path, engine: Any) -> None:
         self.disk = DirectoryDisk(path)
-        self.store = LogStateStore.open(self.disk, engine=engine)
+        self.store = LogStateStore.open(self.disk, engine=engine, packed_keys=NEVER_PACKED)
         self.height = self.store.final.height
 
     def commit(self, batch: Batch) -> None:

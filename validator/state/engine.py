@@ -2,9 +2,9 @@
 
 An :class:`Engine` stands at one state: it answers reads, moves to a child state in place (:meth:`Engine.apply`), and
 back (:meth:`Engine.undo`). The store moves it along the tree of views. Two engines exist, which give the same bytes
-for the same calls: :class:`validator.state.plain.PlainEngine`, dictionaries in plain Python, quick to start and good
-for states of up to some hundred thousand keys; and :class:`validator.state.packed.PackedEngine`, arrays and compiled
-kernels.
+for the same calls: :class:`validator.state.plain.PlainEngine`, dictionaries in plain Python, where every state begins;
+and :class:`validator.state.packed.PackedEngine`, arrays and compiled kernels, into which the store moves a state that
+has grown.
 
 What a block does to the state (:meth:`Engine.apply`), in this order:
 

@@ -283,6 +283,11 @@ class StateLog:
         """Bytes in all segments."""
         return sum(segment.log_bytes for segment in self._segments)
 
+    @property
+    def first_height(self) -> Height:
+        """The oldest height to which the log can be cut back, once its first frame was replayed."""
+        return self.origin.height if self.base.first_segment == 1 else self._first_height(0)
+
     # --- replay -------------------------------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Section]:
@@ -371,10 +376,15 @@ class StateLog:
 
     # --- pruning ------------------------------------------------------------------------------------------------------
 
-    def prunable_segments(self, first_position: int) -> int:
-        """How many of the oldest segments hold no entry from ``first_position`` on; the newest two always stay."""
+    def prunable_segments(self, first_position: int, first_height: Height) -> int:
+        """How many of the oldest segments hold no entry from ``first_position`` on, and no commit that is needed to go
+        back to ``first_height``; the newest two always stay."""
         count = 0
-        while count < len(self._segments) - 2 and self._first_position(count + 1) <= first_position:
+        while (
+            count < len(self._segments) - 2
+            and self._first_position(count + 1) <= first_position
+            and self._first_height(count + 1) <= first_height
+        ):
             count += 1
         return count
 
@@ -394,6 +404,11 @@ class StateLog:
         """Position of the first entry of a segment, by its place in the list."""
         positions = self._segments[index].positions
         return positions[0] if positions else self._meta.next_position
+
+    def _first_height(self, index: int) -> Height:
+        """Height to which the first commit in or after a segment led, by its place in the list."""
+        heights = (segment.heights[0] for segment in self._segments[index:] if segment.heights)
+        return Height(next(heights, self._meta.height))
 
     # --- reading back -------------------------------------------------------------------------------------------------
 
