@@ -136,6 +136,12 @@ class Engine(Protocol):
     def upper_node(self, level: int, index: int) -> bytes:
         """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
 
+    def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
+        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+
+    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
+
     def forget(self, first_twig: int) -> None:
         """Drop what belongs to pruned twigs alone."""
 

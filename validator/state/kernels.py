@@ -954,6 +954,16 @@ def extend_leaves(
 
 
 @compiled
+def twig_levels(levels: Array, key: Array, lanes: Array) -> None:
+    """Hash all levels of an entry tree: the 2,048 leaves come first, behind them their parents, up to the root."""
+    start, count = 0, 1024
+    while count:
+        _hash_pairs(levels, start, count, key, levels, start + 16 * count, lanes)
+        start += 16 * count
+        count >>= 1
+
+
+@compiled
 def climb(
     heap: Array,
     width: Int,

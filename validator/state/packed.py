@@ -234,6 +234,22 @@ class PackedEngine:
         node: bytes = self._heap[(self._width >> level) + index].tobytes()
         return node
 
+    def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
+        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+        starts, key_lengths, value_lengths = _spans_of(np.frombuffer(data, dtype=np.uint8), count)
+        ends: list[int] = (starts + key_lengths + value_lengths + ENTRY_HEAD_BYTES).tolist()
+        return ends
+
+    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
+        sizes = np.diff(np.array(ends, dtype=np.int64), prepend=0)
+        leaves = _entry_leaves(data, sizes, self._arrays)
+        levels = np.zeros((2 * TWIG_ENTRIES, kernels.HASH_WORDS), dtype=np.uint32)
+        levels[: len(leaves)] = leaves
+        kernels.twig_levels(levels.reshape(-1), _ENTRY_NODE_WORDS, self._arrays.lanes)
+        nodes, rows = levels.tobytes(), [2 * TWIG_ENTRIES - (2 * TWIG_ENTRIES >> level) for level in range(13)]
+        return [nodes[rows[i] * NODE_BYTES : rows[i + 1] * NODE_BYTES] for i in range(TWIG_LEVELS + 1)]
+
     def _record(self, slot: int) -> tuple[bytes, bytes, int]:
         """Key, value and position of a slot."""
         at = self._offsets[slot] * UNIT_BYTES
@@ -519,15 +535,10 @@ class PackedEngine:
         """Replay encoded entries, which stand at these positions, with deletions between them; returns their hashes."""
         total = len(positions)
         data = np.frombuffer(entries, dtype=np.uint8)
-        starts, key_lengths, value_lengths = (np.empty(total, dtype=np.int64) for _ in range(3))
-        kernels.entry_spans(data, 0, starts, key_lengths, value_lengths)
+        starts, key_lengths, value_lengths = _spans_of(data, total)
         self._reserve_for(total, len(entries), total + TWIG_ENTRIES)
         arrays = self._arrays
-        sizes = key_lengths + value_lengths + ENTRY_HEAD_BYTES
-        staged = np.minimum(sizes, kernels.MESSAGE_BYTES_LIMIT) + kernels.BLOCK_BYTES
-        stage, stage_starts = np.zeros(int(staged.sum()), dtype=np.uint8), np.empty(total, dtype=np.int64)
-        kernels.stage_entries(data, starts, sizes, stage, stage_starts)
-        leaves = _hash_entries(entries, stage[: len(stage) // 4 * 4], stage_starts, sizes, arrays)
+        leaves = _entry_leaves(entries, key_lengths + value_lengths + ENTRY_HEAD_BYTES, arrays)
         hashes = _hash_keys(data, starts + ENTRY_HEAD_BYTES, key_lengths, arrays)
         kernels.replay_entries(
             arrays, data, starts, key_lengths, value_lengths, hashes, positions, deleted, deleted_after
@@ -689,6 +700,22 @@ def _hash_staged(stage: Array, starts: Array, lengths: Array, key: Array, arrays
     out_starts = np.arange(0, len(out), kernels.HASH_WORDS)
     kernels.hash_messages(stage.view(np.uint32), starts, lengths, key, out, out_starts, arrays.lanes)
     return out.view(np.uint8)
+
+
+def _spans_of(data: Array, count: int) -> tuple[Array, Array, Array]:
+    """Where encoded entries begin, and the lengths of their keys and values."""
+    starts, key_lengths, value_lengths = (np.empty(count, dtype=np.int64) for _ in range(3))
+    kernels.entry_spans(data, 0, starts, key_lengths, value_lengths)
+    return starts, key_lengths, value_lengths
+
+
+def _entry_leaves(entries: bytes, sizes: Array, arrays: Arrays) -> Array:
+    """The hashes of encoded entries of these sizes, a row of words each; ``sizes`` is used up."""
+    whole = (sizes + kernels.BLOCK_BYTES - 1) // kernels.BLOCK_BYTES * kernels.BLOCK_BYTES
+    staged = int(whole[sizes <= kernels.MESSAGE_BYTES_LIMIT].sum())
+    stage, stage_starts = np.zeros(staged, dtype=np.uint8), np.empty(len(sizes), dtype=np.int64)
+    kernels.stage_entries(np.frombuffer(entries, dtype=np.uint8), _starts(sizes), sizes, stage, stage_starts)
+    return _hash_entries(entries, stage, stage_starts, sizes, arrays)
 
 
 def _hash_entries(encoded: bytes, stage: Array, starts: Array, lengths: Array, arrays: Arrays) -> Array:

@@ -31,7 +31,7 @@ from validator.state.hashing import (
     window_limit,
 )
 from validator.state.interface import Batch
-from validator.state.merkle import Tree, TreeUndo, pruned_peaks
+from validator.state.merkle import Tree, TreeUndo, entry_tree, pruned_peaks
 from validator.state.snapshot import SnapshotTwig
 from validator.types import Hash, Height
 
@@ -211,6 +211,20 @@ class PlainEngine:
     def upper_node(self, level: int, index: int) -> bytes:
         """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
         return self._tree.upper_node(level, index)
+
+    def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
+        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+        ends, cursor = [], 0
+        for _ in range(count):
+            cursor += entry_bytes(data, cursor)
+            ends.append(cursor)
+        return ends
+
+    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
+        view = memoryview(data)
+        leaves = [entry_hash(view[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        return [b"".join(level) for level in entry_tree(leaves)]
 
     def forget(self, first_twig: int) -> None:
         """Drop what belongs to pruned twigs alone."""
