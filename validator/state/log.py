@@ -417,8 +417,8 @@ class StateLog:
     # --- reading back -------------------------------------------------------------------------------------------------
 
     def entries(self, first: int, after: int, ends_of: EndsOf) -> tuple[bytes, list[int]]:
-        """The encoded entries of positions ``first`` to ``after``, one behind the other and not checked again, and where
-        each ends. Raises :class:`DiskError`."""
+        """The encoded entries of positions ``first`` to ``after``, one behind the other and not checked again, and
+        where each ends. Raises :class:`DiskError`."""
         pieces: list[bytes] = []
         ends: list[int] = []
         size = 0

@@ -84,6 +84,7 @@ LEAST_TWIGS: Final = 64
 LEAST_LOAD: Final = 66
 MOST_LOAD: Final = 86
 """Per cent of the index that are in use after it grew, and when it grows."""
+HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
 REPLAY_BYTES: Final = 2 * 1024 * 1024
 """Entries that recovery takes over at once."""
 
@@ -304,6 +305,8 @@ class PackedEngine:
         actions, found, places = np.empty(total, np.uint8), np.empty(total, np.int64), np.empty(total, np.int64)
         keys = (columns.keys, columns.key_starts, columns.key_lengths)
         values = (columns.values, columns.value_starts, columns.value_lengths)
+        if total >= kernels.LANES:
+            kernels.approach(arrays, hashes, order, np.empty((2, total), dtype=np.int64))
         inserts, deletes = kernels.lookup(arrays, *keys, *values, hashes, order, actions, found, places)
         deleted = np.empty(deletes, dtype=np.int64)
         undo = np.empty(self._undo_bytes(columns, actions, found), dtype=np.uint8)
@@ -748,9 +751,16 @@ def _empty_heap(width: int) -> Array:
 
 
 def _room(size: int, dtype: Any) -> Array:
-    """A large array of its own pages, zero as long as untouched: freed, it goes back to the system whole."""
-    pages = mmap(-1, size * np.dtype(dtype).itemsize)
-    if hasattr(pages, "madvise") and hasattr(mmap_module, "MADV_HUGEPAGE"):
+    """An array of its own pages, zero as long as untouched: freed, it goes back to the system whole.
+
+    Large ones ask for huge pages. Those are given to private mappings only, where shared ones, which are what a mapping
+    is by default, are left out by the system's settings; nor is memory to be shared with a forked process.
+    """
+    count = size * np.dtype(dtype).itemsize
+    if not hasattr(mmap_module, "MAP_PRIVATE"):
+        return np.frombuffer(mmap(-1, count), dtype=dtype)
+    pages = mmap(-1, count, flags=mmap_module.MAP_PRIVATE | mmap_module.MAP_ANONYMOUS)
+    if count >= HUGE_PAGE_BYTES and hasattr(mmap_module, "MADV_HUGEPAGE"):
         pages.madvise(mmap_module.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype=dtype)
 
