@@ -17,6 +17,7 @@ from rich.console import Console
 
 from cluster.checks import Verdict
 from cluster.errors import BadInput, HarnessError
+from cluster.faults import live_problem
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
@@ -46,6 +47,8 @@ def run_scenario(
     :class:`~cluster.errors.HarnessError` where nothing could be run.
     """
     scenario = load_scenario(scenario_path)
+    if backend == "live" and (problem := live_problem(scenario.faults)):
+        raise BadInput(f"{scenario_path}: {problem}")
     seed = scenario.seed if seed is None else seed
     with Interrupts() as interrupts:
         is_users = out is not None and out.exists()

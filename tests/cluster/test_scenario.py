@@ -263,8 +263,9 @@ def reference_problems(rows: dict[str, dict[str, list[str]]]) -> list[str]:
     problems = []
     for heading, model in sections().items():
         table = rows.get(heading, {})
-        problems += [f"{heading}: {name} is no field" for name in table.keys() - model.model_fields.keys()]
-        for name, field in model.model_fields.items():
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        problems += [f"{heading}: {name} is no field" for name in table.keys() - fields.keys()]
+        for name, field in fields.items():
             if name not in table:
                 problems.append(f"{heading}: {name} has no row")
                 continue
