@@ -20,6 +20,7 @@ from blake3 import blake3
 MICROSECONDS_A_MILLISECOND: Final = 1_000
 NO_SENDER: Final = -1
 DIGEST_BATCH_BYTES: Final = 1 << 16
+TRACE_DIGEST_BYTES: Final = 8
 
 _DELIVERY: Final = Struct("<qqii")
 
@@ -99,6 +100,12 @@ class VirtualClock:
         """Hash over every event so far and all messages sent, as hex."""
         self._flush()
         return self._digest.hexdigest()
+
+    def trace_line(self) -> str:
+        """The last event, when it was, and the rolling digest after it; needs :attr:`keeps_labels`."""
+        self._flush()
+        digest = self._digest.digest(length=TRACE_DIGEST_BYTES).hex()
+        return f"{self.events}\t{self.now_us}\t{digest}\t{self.last_label}"
 
     def _note(self, data: bytes) -> None:
         self._undigested += len(data).to_bytes(4, "little")

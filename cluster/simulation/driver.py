@@ -58,6 +58,8 @@ class Simulation:
     ) -> None:
         self.scenario = scenario
         self._checkpoint = checkpoint or (lambda: None)
+        self.on_event: Callable[[str], None] | None = None
+        """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
         self.random = Random(seed)
         self.links = self._make_links()
@@ -101,7 +103,10 @@ class Simulation:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
         try:
             self.begin()
+            self.clock.keeps_labels = self.on_event is not None
             while self.advance():
+                if self.on_event is not None:
+                    self.on_event(self.clock.trace_line())
                 self._checkpoint()
         except KeyboardInterrupt:
             self.record.interrupted = True
