@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from cluster.sections import Count, Milliseconds, Name, Section
+from consensus.types import fault_bound
 
 LEADER: Final = "leader"
 RANDOM: Final = "random"
@@ -310,6 +311,12 @@ def check_faults_fit(
             raise ValueError(f"{where}.at_height: {fault.at_height} is not below stop.height ({stop_height})")
         if fault.at_ms is not None and fault.at_ms >= stop_ms:
             raise ValueError(f"{where}.at_ms: {fault.at_ms} is not below stop.timeout_s ({stop_ms // 1_000})")
+        most = fault_bound(len(names))
+        if isinstance(fault, WipeFault | BitRotFault) and len(fault.target) > most:
+            raise ValueError(
+                f"{where}.target: {len(fault.target)} of {len(names)} validators lose their disks; at most {most} may,"
+                f" since the others must tell them where they may have voted"
+            )
         if isinstance(fault, PartitionFault) and len(fault.sides(names)) < 2:
             raise ValueError(f"{where}.groups: all validators are in one group")
 

@@ -172,6 +172,7 @@ class Simulation:
         match effect:
             case BlockFinal(height=height):
                 self._may_be_over = True
+                self.faults.on_final(index)
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 if height > self._best_height:
                     self._best_height = height

@@ -8,7 +8,7 @@ dropped, events that were late, a process that was gone.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -51,6 +51,9 @@ from validator.types import ValidatorError
 FILLING: Final = frozenset({"append", "write", "replace"})
 SYNCING: Final = frozenset({"sync"})
 STATE_LOG_PREFIX: Final = "state/log-"
+FINALS_SINCE_ROT: Final = 2
+"""So many final blocks at least were committed behind what rots: damage to the very last commit looks like a torn write,
+which recovery cuts off and derives again from the archive, as it should."""
 
 
 @dataclass(slots=True)
@@ -112,6 +115,9 @@ class Faults:
         self._leader_delays: list[_Active] = []
         self._held_down: Counter[int] = Counter()
         """By machine, how many faults hold it down."""
+        self._sizes: dict[int, deque[dict[str, int]]] = {}
+        """By machine, how much of each file was durable after its last final blocks; where bits are to rot."""
+        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in stage.scenario.faults)
 
     @property
     def are_over(self) -> bool:
@@ -136,6 +142,13 @@ class Faults:
             until = getattr(active.plan, "until_height", None)
             if until is not None and height >= until and not active.is_over:
                 self._later(0, f"fault {active.number} ends", lambda a=active: self._end(a))  # type: ignore[misc]
+
+    def on_final(self, index: int) -> None:
+        """A machine has committed a final block."""
+        if self._watches_disks:
+            disk = self._stage.machines[index].disk
+            sizes = {name: disk.durable_size(name) for name in disk.names() if _may_rot(name)}
+            self._sizes.setdefault(index, deque(maxlen=FINALS_SINCE_ROT + 1)).append(sizes)
 
     def on_joined(self) -> None:
         """A machine has its snapshot; it is up once this event is done."""
@@ -341,13 +354,14 @@ class Faults:
     def _replace_disk(self, machine: Machine) -> None:
         """Give a machine that is down a new disk; it has to join then."""
         machine.disk = MemoryDisk()
+        self._sizes.pop(machine.index, None)
         machine.join = lambda disk: self._stage.join(machine.index, disk)
 
     def _flip_a_bit(self, active: _Active, machine: Machine) -> None:
-        """Of the archive or the state's log: in its older half, which is long durable and not cut off on recovery."""
-        random, disk = self._stage.random, machine.disk
-        files = [name for name in disk.names() if name == ARCHIVE_FILE or name.startswith(STATE_LOG_PREFIX)]
-        ranges = [(name, _first_frame(name), disk.durable_size(name) // 2) for name in files]
+        """Of the archive or the state's log, where it was durable long before."""
+        random, disk, sizes = self._stage.random, machine.disk, self._sizes.get(machine.index, ())
+        old = sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
+        ranges = [(name, _first_frame(name), min(size, disk.durable_size(name))) for name, size in old.items()]
         ranges = [(name, first, last) for name, first, last in ranges if first < last]
         if ranges:
             name, first, last = random.choice(ranges)
@@ -362,6 +376,10 @@ _LATE: Final = {
     "slow_execution": "slow jobs",
     "clock_skew": "timers at another speed",
 }
+
+
+def _may_rot(name: str) -> bool:
+    return name == ARCHIVE_FILE or name.startswith(STATE_LOG_PREFIX)
 
 
 def _first_frame(name: str) -> int:

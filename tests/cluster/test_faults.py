@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
@@ -141,7 +142,7 @@ def crash_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def rot_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MemoryDisk, "durable_size", lambda _self, _name: 0)
+    patch.setattr(Faults, "on_final", lambda _self, _index: None)
 
 
 def fail_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -194,6 +195,15 @@ def test_a_rotten_bit_that_nobody_notices_fails(monkeypatch: pytest.MonkeyPatch)
     found = check(record)
     assert found.verdict is Outcome.FAIL
     assert "validator-1 started from a disk on which a bit of " in found.detail
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rot_is_refused_by_an_error_that_names_the_file(seed: int) -> None:
+    """Damage to the last commit would be mended from the archive, so the bit must lie before it, wherever it is drawn."""
+    evidence = run({"kind": "bit_rot", "target": "f", "at_height": 10}, seed=seed).faults[0].evidence
+    found = re.search(r"a bit of (\S+) at offset \d+ of (\S+) flipped, (\S+) stopped: (\S+): ", evidence)
+    assert found is not None, evidence
+    assert (found[1], found[2]) == (found[4], found[3])
 
 
 def test_a_height_that_is_final_without_a_quorum_fails() -> None:

@@ -139,6 +139,10 @@ WRONG = {
     ),
     "no target": ("name: a\nfaults: [{kind: kill, target: [], at_ms: 1}]", "faults[0].target: List should have at"),
     "target that is a number": ("name: a\nfaults: [{kind: kill, target: 3, at_ms: 1}]", "faults[0].target: "),
+    "too many disks": (
+        "name: a\nfaults: [{kind: wipe, target: [validator-0, validator-1], at_ms: 1}]",
+        "faults[0].target: 2 of 4 validators lose their disks; at most 1 may",
+    ),
     "group of a stranger": (
         "name: a\nfaults: [{kind: partition, groups: [[validator-0], [bob]], at_ms: 1, for_ms: 1}]",
         "faults[0].groups[1]: no validator is named 'bob'",
