@@ -52,8 +52,8 @@ FILLING: Final = frozenset({"append", "write", "replace"})
 SYNCING: Final = frozenset({"sync"})
 STATE_LOG_PREFIX: Final = "state/log-"
 FINALS_SINCE_ROT: Final = 2
-"""So many final blocks at least were committed behind what rots: damage to the very last commit looks like a torn write,
-which recovery cuts off and derives again from the archive, as it should."""
+"""So many final blocks at least were committed behind what rots: damage to the last commit looks like a torn write,
+and recovery derives it again from the archive, as it should."""
 
 
 @dataclass(slots=True)

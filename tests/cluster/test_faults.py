@@ -199,7 +199,7 @@ def test_a_rotten_bit_that_nobody_notices_fails(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rot_is_refused_by_an_error_that_names_the_file(seed: int) -> None:
-    """Damage to the last commit would be mended from the archive, so the bit must lie before it, wherever it is drawn."""
+    """Damage to the last commit would be mended from the archive, so the bit must lie before it."""
     evidence = run({"kind": "bit_rot", "target": "f", "at_height": 10}, seed=seed).faults[0].evidence
     found = re.search(r"a bit of (\S+) at offset \d+ of (\S+) flipped, (\S+) stopped: (\S+): ", evidence)
     assert found is not None, evidence
