@@ -317,10 +317,8 @@ class Faults:
 
     def _end_those_that_are_back(self) -> None:
         for active in self._active:
-            waits = isinstance(active.plan, DiskFullFault | FailedSyncFault) and len(active.failures) < len(
-                active.machines
-            )
-            if active.is_back and not active.is_over and not waits and all(m.is_up for m in active.machines):
+            lies_in_wait = any(m.disk.plan is not None and m.index not in active.failures for m in active.machines)
+            if active.is_back and not active.is_over and not lies_in_wait and all(m.is_up for m in active.machines):
                 self._end(active)
 
     def _note_return(self, active: _Active) -> None:
@@ -359,7 +357,7 @@ class Faults:
 
     def _flip_a_bit(self, active: _Active, machine: Machine) -> None:
         """Of the archive or the state's log, where it was durable long before."""
-        random, disk, sizes = self._stage.random, machine.disk, self._sizes.get(machine.index, ())
+        random, disk, sizes = self._stage.random, machine.disk, self._sizes.get(machine.index, deque())
         old = sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
         ranges = [(name, _first_frame(name), min(size, disk.durable_size(name))) for name, size in old.items()]
         ranges = [(name, first, last) for name, first, last in ranges if first < last]

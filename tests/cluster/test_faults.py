@@ -27,6 +27,7 @@ from cluster.simulation.machine import Machine
 from consensus.keys import ValidatorSet
 from validator.assembly import Validator
 from validator.genesis import Genesis
+from validator.types import ValidatorError
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 SHIPPED = (
@@ -283,6 +284,21 @@ def test_overlapping_faults_hold_a_machine_until_the_last_is_over() -> None:
     status = record.validators[1].status
     assert status is not None
     assert status["starts"] == 2
+
+
+def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
+    full = {"kind": "failed_sync", "target": ["validator-0", "validator-1"], "at_height": 10, "down_ms": 100}
+    simulation = Simulation(make_scenario(full, count=7), 5, "test")
+    plain = simulation.faults.on_machine_failed
+
+    def losing_the_other(index: int, error: ValidatorError) -> None:
+        plain(index, error)
+        simulation.machines[1 - index].disk.plan = None
+
+    simulation.faults.on_machine_failed = losing_the_other  # type: ignore[method-assign]
+    fault = only(simulation.run())
+    assert fault.bit
+    assert fault.ended_ms is not None
 
 
 def test_what_comes_for_a_paused_machine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
