@@ -17,7 +17,6 @@ from rich.console import Console
 
 from cluster.checks import Verdict
 from cluster.errors import BadInput, HarnessError
-from cluster.faults import live_problem
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
@@ -54,7 +53,7 @@ def run_scenario(
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = load_scenario(scenario_path)
-    if backend == "live" and (problem := live_problem(scenario.faults)):
+    if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"{scenario_path}: {problem}")
     seed = scenario.seed if seed is None else seed
     with Interrupts() as interrupts:

@@ -17,7 +17,16 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from cluster.errors import BadInput
-from cluster.faults import KEYWORDS, KIND_NAMES, BandwidthKbps, Fault, LinkMilliseconds, Share, check_faults_fit
+from cluster.faults import (
+    KEYWORDS,
+    KIND_NAMES,
+    BandwidthKbps,
+    Fault,
+    LinkMilliseconds,
+    Share,
+    check_faults_fit,
+    live_problem,
+)
 from cluster.sections import Count, Milliseconds, Name, Section
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
@@ -170,6 +179,8 @@ class ConsensusSection(Section):
     protocol: Literal["simplex", "hotstuff"] = "simplex"
     leader_election: Literal["round-robin", "random"] = "round-robin"
     """Who leads a view: the members of the committee in turn, or as a hash of chain and view says."""
+    signatures: Literal["ed25519", "keyed-hash"] = "ed25519"
+    """What votes are signed with; ``keyed-hash`` is fast and no signature, for simulations alone."""
     block_interval_ms: Milliseconds = 250
     """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
     leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000
@@ -283,6 +294,13 @@ class Scenario(Section):
         except GenesisError as error:
             raise ValueError(f"chain: {error}") from None
         return self
+
+    @property
+    def live_problem(self) -> str | None:
+        """What the live testnet cannot do of it, as ``path: reason``; ``None`` where it can do all."""
+        if self.consensus.signatures != "ed25519":
+            return "consensus.signatures: on the live testnet votes are signed with ed25519"
+        return live_problem(self.faults)
 
     @property
     def recovery_ms(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Final, Protocol
 
 from blake3 import blake3
 from nacl.exceptions import BadSignatureError
@@ -100,6 +100,12 @@ class KeyedHashScheme:
 
     def verify(self, public_key: PublicKey, message: bytes, signature: Signature) -> bool:
         return len(public_key) == 32 and blake3(message, key=public_key).digest(length=64) == signature
+
+
+SCHEMES: Final[dict[str, type[Ed25519Scheme] | type[KeyedHashScheme]]] = {
+    scheme.name: scheme for scheme in (Ed25519Scheme, KeyedHashScheme)
+}
+"""Signature schemes by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster.chain import build_genesis, validator_set
 from cluster.errors import BadInput, HarnessError, TestnetError
-from cluster.faults import AnyFault, KillFault, live_problem
+from cluster.faults import AnyFault, KillFault
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
 from cluster.live.host import LOGS_FOLDER, ValidatorView
@@ -54,7 +54,7 @@ def run_live(
     cannot be started, :class:`OSError` where the folder cannot be written. Nothing that was started runs on afterwards,
     whichever way it ends.
     """
-    if problem := live_problem(scenario.faults):
+    if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = _LiveRun(scenario, seed, commit, folder, active)

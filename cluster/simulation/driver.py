@@ -23,7 +23,7 @@ from cluster.simulation.faults import Faults, Stage
 from cluster.simulation.links import Links
 from cluster.simulation.machine import Machine
 from cluster.simulation.monitor import SafetyMonitor
-from consensus.keys import Ed25519Scheme, SignatureScheme
+from consensus.keys import SCHEMES, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
 from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
@@ -65,7 +65,7 @@ class Simulation:
         self.random = Random(seed)
         self.links = self._make_links()
         self._on_sample, self._on_notice = on_sample, on_notice
-        self._scheme = Ed25519Scheme() if scheme is None else scheme
+        self._scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis)

@@ -1,4 +1,4 @@
-"""``stampede sweep``: a scenario with many seeds."""
+"""``stampede sweep``: a scenario with many seeds. ``stampede fuzz``: a random scenario for each."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def add_commands(commands: Any) -> None:
     command.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
     add_options(command)
     command.set_defaults(command=_sweep)
+
+    command = commands.add_parser("fuzz", help="run a random scenario for each of many seeds in the simulator")
+    command.add_argument("--protocol", choices=("simplex", "hotstuff"), default="simplex")
+    add_options(command)
+    command.set_defaults(command=_fuzz)
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -58,7 +63,13 @@ def _workers(text: str) -> int:
 def _sweep(options: Any) -> int:
     from cluster.sweeps.tasks import ScenarioTask
 
-    return run_task(ScenarioTask.load(options.scenario), options.scenario.stem, options)
+    return run_task(ScenarioTask.load(options.scenario), f"sweep-{options.scenario.stem}", options)
+
+
+def _fuzz(options: Any) -> int:
+    from cluster.sweeps.tasks import FuzzTask
+
+    return run_task(FuzzTask(options.protocol), f"fuzz-{options.protocol}", options)
 
 
 def run_task(task: Any, name: str, options: Any) -> int:
@@ -69,7 +80,7 @@ def run_task(task: Any, name: str, options: Any) -> int:
     from cluster.sweeps.fanout import default_workers
     from cluster.sweeps.runner import sweep
 
-    folder = options.out or new_run_folder(f"sweep-{name}", datetime.now(UTC))
+    folder = options.out or new_run_folder(name, datetime.now(UTC))
     workers = options.workers or default_workers()
     console = Console(file=sys.stdout, highlight=False)
     summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console)

@@ -10,6 +10,7 @@ from typing import Final
 from blake3 import blake3
 
 from cluster.scenario import Scenario, load_scenario
+from cluster.sweeps.generator import random_scenario
 
 NAMED_DIGITS: Final = 12
 """Hex digits of a scenario's hash in a task's title."""
@@ -40,3 +41,22 @@ class ScenarioTask:
     def command(self, seed: int) -> str:
         """A run of the scenario with that seed."""
         return f"stampede run {shlex.quote(self.path)} --backend sim --seed {seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzTask:
+    """A random scenario for each seed."""
+
+    protocol: str
+
+    @property
+    def title(self) -> str:
+        return f"fuzz {self.protocol}"
+
+    def scenario(self, seed: int) -> Scenario:
+        """Drawn from the seed."""
+        return random_scenario(seed, self.protocol)
+
+    def command(self, seed: int) -> str:
+        """The seed alone, again."""
+        return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}"

@@ -35,7 +35,8 @@ class Bag:
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._removed: set[int] = set()
+        self._removed: dict[int, int] = {}
+        """Trigger heights of removed rows, by sequence number. On another branch the number may be another timer's."""
         self._changed: dict[int, bytes] = {}
         """Rows that stand for the ones in the buffer with the same sequence number."""
         self._by_height: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
@@ -46,28 +47,34 @@ class Bag:
     def __len__(self) -> int:
         return len(self._data) // ROW.itemsize - len(self._removed)
 
-    def add(self, packed: bytes, sequence: int) -> None:
+    def add(self, packed: bytes, trigger: int, sequence: int) -> None:
         """Put a row in, or bring one back that was removed."""
-        if sequence in self._removed:
-            self._removed.discard(sequence)
+        removed = self._removed.get(sequence)
+        if removed == trigger:
+            del self._removed[sequence]
             self._changed[sequence] = packed
-        else:
-            self._data += packed
-            self._by_height = None
+            return
+        if removed is not None:
+            self._drop_removed()
+        self._data += packed
+        self._by_height = None
 
     def change(self, packed: bytes, sequence: int) -> None:
         """Replace a row that is here."""
         self._changed[sequence] = packed
 
-    def remove(self, sequence: int) -> None:
+    def remove(self, trigger: int, sequence: int) -> None:
         """Take a row out; it must be here."""
-        self._removed.add(sequence)
+        self._removed[sequence] = trigger
         if len(self._removed) >= LEAST_DROPPED and len(self._removed) > len(self):
-            rows = self.rows()
-            self._data = bytearray(rows.tobytes())
-            self._removed.clear()
-            self._changed.clear()
-            self._by_height = None
+            self._drop_removed()
+
+    def _drop_removed(self) -> None:
+        rows = self.rows()
+        self._data = bytearray(rows.tobytes())
+        self._removed.clear()
+        self._changed.clear()
+        self._by_height = None
 
     def rows(self) -> Rows:
         """A copy of what is in it, by ``(trigger_height, sequence)``."""
@@ -112,7 +119,7 @@ class Calendar:
         if self._is_far(timer):
             self._overflow.add(row, self._part_of(timer))
         else:
-            self._bag_of(timer).add(row.tobytes(), timer.sequence)
+            self._bag_of(timer).add(row.tobytes(), timer.trigger_height, timer.sequence)
 
     def change(self, timer: Timer, row: Rows) -> None:
         if self._is_far(timer):
@@ -124,7 +131,7 @@ class Calendar:
         if self._is_far(timer):
             self._overflow.remove(timer.trigger_height, timer.sequence, self._part_of(timer))
         else:
-            self._bag_of(timer).remove(timer.sequence)
+            self._bag_of(timer).remove(timer.trigger_height, timer.sequence)
 
     def is_beyond(self, timer: Timer) -> bool:
         """Whether a timer is in the Merkleized tree: scheduled beyond the horizon, and beyond it still."""

@@ -1,0 +1,218 @@
+"""A random scenario from a seed: what ``stampede fuzz`` runs.
+
+The seed alone decides everything, on every machine. In the manner of swarm testing each scenario has some kinds of
+faults and some features of the network switched off altogether, so that rare combinations are not drowned by common
+ones. What is drawn keeps to a few rules, so that a run that fails has found something:
+
+- timeouts are long enough for the links, so that the network can make progress when nothing is broken;
+- faults end, and the run goes on for long enough after the last one;
+- no more disks are lost at a time than the others can make up for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from blake3 import blake3
+
+from cluster.scenario import Scenario
+from consensus.types import fault_bound
+
+STOP_HEIGHT: Final = 38
+DRAIN_BLOCKS: Final = 4
+TIMEOUT_S: Final = 1_200
+ED25519_EVERY: Final = 8
+"""Every so many seeds real signatures are made; the others have the fast stand-in."""
+FIRST_FAULT_HEIGHT: Final = 4
+LAST_FAULT_HEIGHT: Final = 30
+SNAPSHOT_HEIGHT: Final = 12
+"""From here on there are snapshots to join by."""
+MOST_FAULTS: Final = 5
+
+Fields = dict[str, Any]
+
+
+def random_scenario(seed: int, protocol: str) -> Scenario:
+    """The scenario of a seed."""
+    return Scenario.model_validate(_Drawing(seed, protocol).scenario())
+
+
+class _Drawing:
+    """One scenario on its way."""
+
+    def __init__(self, seed: int, protocol: str) -> None:
+        drawn = blake3(f"{seed} {protocol}".encode(), derive_key_context="stampede fuzz 1").digest()
+        self.random = Random(int.from_bytes(drawn, "big"))
+        self.seed = seed
+        self.protocol = protocol
+        self.count = self.random.choice([4, 4, 4, 5, 6, 7])
+        self.names = [f"validator-{index}" for index in range(self.count)]
+        self.latency_ms = self.random.choice([1.0, 5.0, 20.0, 60.0])
+        self.interval_ms = self.random.choice([40, 100, 200, 400])
+        most_ms = round(6 * (2 * self.latency_ms) + self.interval_ms) + 200
+        self.leader_timeout_ms = self.random.randint(most_ms, 2 * most_ms)
+        self.advance_timeout_ms = round(self.leader_timeout_ms * self.random.uniform(1.1, 2.0))
+        self.view_change_ms = self.advance_timeout_ms + self.interval_ms
+        self.late = self.random.random() < 0.15
+        self.targets = self.names[:-1] if self.late else self.names
+        """Validators that may be named before the late one is there."""
+        self.disks_lost = int(self.late)
+
+    def maybe(self, chance: float = 0.5) -> bool:
+        return self.random.random() < chance
+
+    def scenario(self) -> Fields:
+        """All of it."""
+        return {
+            "name": f"fuzz-{self.protocol}",
+            "description": f"Drawn from seed {self.seed}.",
+            "seed": self.seed,
+            "chain": self.chain(),
+            "validators": self.validators(),
+            "consensus": self.consensus(),
+            "links": self.links(),
+            "load": self.load(),
+            "faults": self.faults(),
+            "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
+            "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
+        }
+
+    # --- what runs --------------------------------------------------------------------------------------------------
+
+    def chain(self) -> Fields:
+        params: Fields = {}
+        if self.maybe():
+            params |= {"RING_BUFFER_SIZE": 8, "EPOCH_LENGTH": 8, "EPOCH_HORIZON": self.random.choice([1, 2, 5])}
+        if self.maybe():
+            lane = self.random.choice([400_000, 1_000_000])
+            params |= {"LANE_TIMER_CYCLES": lane, "MAX_CYCLES_PER_FIRE": 300_000}
+        if self.maybe():
+            params |= {"MAX_TTL": self.random.choice([15, 40]), "FAIRNESS_WINDOW_BLOCKS": self.random.choice([1, 10])}
+        if self.maybe(0.25):
+            params |= {"ACTIVATION_HEIGHT": self.random.randint(1, 20)}
+        policy = "fifo" if self.maybe(0.15) else "cip1"
+        return {"policy": policy, "preset": "hardened" if self.maybe(0.3) else None, "params": params}
+
+    def validators(self) -> Fields:
+        fields: Fields = {"count": self.count}
+        if self.late:
+            nodes: list[Fields] = [{} for _ in range(self.count)]
+            nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 20)}
+            fields["nodes"] = nodes
+        elif self.count > 4 and self.maybe(0.4):
+            views = sorted(self.random.sample(range(5, 45), 2))
+            fields["epochs"] = [
+                {"from_view": view, "members": self.random.sample(self.names, self.random.randint(4, self.count))}
+                for view in views
+            ]
+        return fields
+
+    def consensus(self) -> Fields:
+        return {
+            "protocol": self.protocol,
+            "leader_election": self.random.choice(["round-robin", "random"]),
+            "signatures": "keyed-hash" if self.seed % ED25519_EVERY else "ed25519",
+            "block_interval_ms": self.interval_ms,
+            "leader_timeout_ms": self.leader_timeout_ms,
+            "advance_timeout_ms": self.advance_timeout_ms,
+            "rebroadcast_ms": self.random.randint(self.advance_timeout_ms // 2, 2 * self.advance_timeout_ms),
+        }
+
+    def links(self) -> Fields:
+        fields: Fields = {"latency_ms": self.latency_ms, "jitter_ms": self.latency_ms * self.random.choice([0, 0.5, 1])}
+        for name, most in (("loss", 0.03), ("duplication", 0.2), ("reordering", 0.2)):
+            if self.maybe():
+                fields[name] = self.random.uniform(0.001, most)
+        if self.maybe(0.2):
+            fields["bandwidth_kbps"] = self.random.choice([20_000, 100_000])
+        return fields
+
+    def load(self) -> Fields:
+        flood = {"timers": self.random.randint(3, 12), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
+        users: list[Fields] = [{"workload": "flood", "count": 2, "interval_ms": 400, "options": flood}]
+        others = [workload for workload in ("heartbeat", "churn", "transfer") if self.maybe()]
+        interval_ms = self.random.choice([300, 700])
+        users += [{"workload": workload, "count": 2, "interval_ms": interval_ms} for workload in others]
+        return {"users": users}
+
+    # --- what breaks ------------------------------------------------------------------------------------------------
+
+    def faults(self) -> list[Fields]:
+        kinds = [kind for kind in self.makers() if self.maybe()]
+        while len(kinds) < 2:
+            kinds = list(dict.fromkeys([*kinds, self.random.choice(list(self.makers()))]))
+        number = self.random.randint(2, MOST_FAULTS)
+        heights = sorted(self.random.sample(range(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT), number))
+        return [self.fault(height, kinds) for height in heights]
+
+    def fault(self, height: int, kinds: list[str]) -> Fields:
+        kind = self.random.choice(kinds)
+        if kind in ("wipe", "bit_rot"):
+            if self.disks_lost >= 1 or height < SNAPSHOT_HEIGHT:
+                kind = "kill"
+            else:
+                self.disks_lost += 1
+        return {"kind": kind, "at_height": height, **self.makers()[kind]()}
+
+    def makers(self) -> dict[str, Callable[[], Fields]]:
+        """What each kind of fault says beside its kind and its beginning."""
+        return {
+            "kill": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
+            "wipe": lambda: {"target": "random", "down_ms": self.lasting_ms()},
+            "disk_full": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
+            "failed_sync": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
+            "bit_rot": lambda: {"target": "random", "down_ms": self.lasting_ms()},
+            "pause": lambda: {"target": self.target(), "for_ms": self.lasting_ms()},
+            "slow_disk": lambda: {
+                "target": self.target(),
+                "for_ms": self.lasting_ms(),
+                "sync_ms": self.random.randint(2, self.leader_timeout_ms),
+            },
+            "slow_execution": lambda: {
+                "target": self.target(),
+                "for_ms": self.lasting_ms(),
+                "job_ms": self.random.randint(2, self.leader_timeout_ms),
+            },
+            "clock_skew": lambda: {
+                "target": self.target(),
+                "for_ms": self.lasting_ms(),
+                "factor": self.random.choice([0.2, 0.5, 0.9, 1.1, 2.0, 5.0]),
+            },
+            "partition": lambda: {"groups": self.groups(), "for_ms": self.lasting_ms()},
+            "one_way_partition": lambda: {**self.some("from"), "for_ms": self.lasting_ms()},
+            "degrade": lambda: {**self.worse(), "for_ms": self.lasting_ms()},
+            "leader_delay": lambda: {
+                "delay_ms": self.random.randint(1, self.leader_timeout_ms),
+                "for_ms": self.lasting_ms(),
+            },
+        }
+
+    def lasting_ms(self) -> int:
+        """Longer than a view change, so that the network's answer can be seen."""
+        return round(self.view_change_ms * self.random.uniform(1.5, 5.0))
+
+    def target(self) -> str | list[str]:
+        choice = self.random.choice(["random", "leader", "f", "some"])
+        if choice != "some":
+            return choice
+        return self.random.sample(self.targets, self.random.randint(1, fault_bound(self.count) + 1))
+
+    def groups(self) -> list[list[str]]:
+        names = self.random.sample(self.targets, len(self.targets))
+        cut = self.random.randint(1, len(names) - 1)
+        return [names[:cut], names[cut:]]
+
+    def some(self, field: str) -> Fields:
+        return {field: self.random.sample(self.targets, self.random.randint(1, fault_bound(self.count) + 1))}
+
+    def worse(self) -> Fields:
+        drawn: Fields = {
+            "latency_ms": self.latency_ms * self.random.uniform(1.5, 20),
+            "loss": self.random.uniform(0.05, 0.6),
+            "duplication": self.random.uniform(0.1, 0.8),
+            "reordering": self.random.uniform(0.1, 0.8),
+            "bandwidth_kbps": self.random.randint(500, 5_000),
+        }
+        return {name: drawn[name] for name in self.random.sample(list(drawn), self.random.randint(1, 3))}
