@@ -57,6 +57,8 @@ class NodeSection(Section):
     name: Name | None = None
     mutant: str | None = None
     """A planted bug, by its name in ``cluster.mutants``."""
+    byzantine: list[str] = []
+    """How it breaks the protocol on purpose, by names in ``cluster.byzantine``; a name stands for a list of it."""
     joins_at_height: Count | None = None
     """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
 
@@ -69,6 +71,28 @@ class NodeSection(Section):
             raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
         return name
 
+    @field_validator("byzantine", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @field_validator("byzantine")
+    @classmethod
+    def _behaviours_are_known(cls, names: list[str]) -> list[str]:
+        from cluster.byzantine import BEHAVIOURS
+
+        for name in names:
+            if name not in BEHAVIOURS:
+                raise ValueError(f"unknown behaviour {name!r}; known: {', '.join(sorted(BEHAVIOURS))}")
+        if len(set(names)) < len(names):
+            raise ValueError("a behaviour is named twice")
+        return names
+
+    @property
+    def is_faulty(self) -> bool:
+        """Broken on purpose: a mutant, or byzantine."""
+        return self.mutant is not None or bool(self.byzantine)
+
 
 class ValidatorsSection(Section):
     """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
@@ -77,6 +101,8 @@ class ValidatorsSection(Section):
     hosts: Annotated[int, Field(ge=1, le=512)] | None = None
     """Live hosts (Ray actors) that carry them; by default one host a validator."""
     nodes: list[NodeSection] = []
+    allow_more_faults: bool = False
+    """A drill: more validators may be broken on purpose than the protocol withstands, so safety may break."""
 
     @model_validator(mode="before")
     @classmethod
@@ -98,6 +124,12 @@ class ValidatorsSection(Section):
             raise ValueError(
                 f"hosts: {self.host_count} hosts put {most} validators on one, more than the"
                 f" {fault_bound(self.count)} whose loss {self.count} validators survive"
+            )
+        faulty = sum(node.is_faulty for node in self.nodes)
+        if faulty > fault_bound(self.count) and not self.allow_more_faults:
+            raise ValueError(
+                f"nodes: {faulty} of {self.count} validators are byzantine or mutants; at most"
+                f" {fault_bound(self.count)} may be, unless allow_more_faults is true"
             )
         names = self.names
         if len(set(names)) != len(names):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
 from validator.assembly import Validator
-from validator.events import BlockFinal, Diverged, PeerFault
+from validator.events import BlockFinal, Diverged, EvidenceFound, PeerFault
+
+MAX_EVIDENCE_KEPT: Final = 64
+"""Proofs of misbehaviour that a status page shows; those that were found later are only counted."""
+MAX_EVIDENCE_KEPT_BYTES: Final = 1_024
+"""Size of one that is shown: evidence is two votes."""
 
 
 @dataclass(slots=True)
@@ -21,10 +27,17 @@ class Tally:
     backlog: int = 0
     newest: BlockFinal | None = None
     faults: dict[str, int] = field(default_factory=dict)
+    """What was dropped of what peers sent, by reason."""
+    faults_by_peer: dict[int, int] = field(default_factory=dict)
+    """The same, as far as it is known who sent it."""
     chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of the snapshot with which it joined, by the peer that sent them."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
     """How often a planted bug's line ran."""
+    byzantine: Score | None = None
+    """What its behaviours did, where it is byzantine."""
+    evidence: list[EvidenceFound] = field(default_factory=list)
+    """Proofs of others' misbehaviour that it found, the first of them."""
 
     def note_final(self, block: BlockFinal) -> None:
         self.newest = block
@@ -33,7 +46,15 @@ class Tally:
         self.pending_timers, self.backlog = block.pending_timers, block.backlog
 
     def note_fault(self, fault: PeerFault) -> None:
-        self.faults[fault.reason] = self.faults.get(fault.reason, 0) + 1
+        self.note_refusal(fault.reason)
+        self.faults_by_peer[fault.peer] = self.faults_by_peer.get(fault.peer, 0) + 1
+
+    def note_refusal(self, reason: str) -> None:
+        self.faults[reason] = self.faults.get(reason, 0) + 1
+
+    def note_evidence(self, evidence: EvidenceFound) -> None:
+        if len(self.evidence) < MAX_EVIDENCE_KEPT and len(evidence.data) <= MAX_EVIDENCE_KEPT_BYTES:
+            self.evidence.append(evidence)
 
 
 def status_page(
@@ -63,9 +84,16 @@ def status_page(
         "fires": tally.fires,
         "diverged": None if node.diverged is None else _divergence_page(node.diverged),
         "faults": dict(sorted(tally.faults.items())),
+        "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},
         "mutant_runs": tally.mutant_runs.runs,
+        "byzantine": None if tally.byzantine is None else _byzantine_page(tally.byzantine),
+        "evidence": [{"kind": found.kind, "data": found.data.hex()} for found in tally.evidence],
         **process,
     }
+
+
+def _byzantine_page(score: Score) -> dict[str, Any]:
+    return {"bites": dict(sorted(score.bites.items())), "evidence_owed": dict(sorted(score.evidence_owed.items()))}
 
 
 def _divergence_page(diverged: Diverged) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.byzantine import BEHAVIOURS
 from cluster.chain import build_genesis, validator_set
-from cluster.errors import HarnessError, TestnetError
+from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
 from cluster.live.host import LOGS_FOLDER, ValidatorView
@@ -52,6 +53,7 @@ def run_live(
     Raises :class:`TestnetError` where the testnet cannot be started, :class:`OSError` where the folder cannot be
     written. Nothing that was started runs on afterwards, whichever way it ends.
     """
+    check_live(scenario)
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = _LiveRun(scenario, seed, commit, folder, active)
         run.on_sample = on_sample or run.on_sample
@@ -61,6 +63,14 @@ def run_live(
         finally:
             run.close()
     return run.record
+
+
+def check_live(scenario: Scenario) -> None:
+    """Raise :class:`BadInput` for what only the simulator can do."""
+    for index, node in enumerate(scenario.validators.nodes):
+        for name in node.byzantine:
+            if why := BEHAVIOURS[name].simulator_only:
+                raise BadInput(f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}")
 
 
 class _Fault:

@@ -13,7 +13,16 @@ from random import Random
 from typing import Final
 
 from cluster.books import longest_chain, questions
-from cluster.chain import build_genesis, node_config, transition_of, validator_set, validator_signer
+from cluster.byzantine import Twins, TwinWatch
+from cluster.chain import (
+    build_genesis,
+    byzantine_of,
+    node_config,
+    score_of,
+    transition_of,
+    validator_set,
+    validator_signer,
+)
 from cluster.mutants.base import RunCounter
 from cluster.record import BlockRecord, FaultRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import KillFault, Scenario
@@ -64,12 +73,13 @@ class Simulation:
         self._scheme = Ed25519Scheme() if scheme is None else scheme
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
-        self.record = RunRecord(scenario, "sim", seed, commit, self._genesis)
+        self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
         self.record.faults = [FaultRecord(f.kind, f.target, f.at_height) for f in scenario.faults]
         names, late = scenario.validators.names, scenario.validators.late
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
+        self._twins = self._make_twins()
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -85,6 +95,8 @@ class Simulation:
         for machine in self.machines:
             if machine.index not in self._late:
                 machine.start()
+        for twin in self._twins.values():
+            twin.start()
         for user in self._users:
             self._schedule_user(user, LOAD_STARTS_MS + user.first_delay_ms)
         self._schedule_sample()
@@ -114,7 +126,32 @@ class Simulation:
         is_late = index in self.scenario.validators.late
         machine = Machine(index, name, self.clock, boot, self._send, self._observe, join if is_late else None)
         machine.tally.mutant_runs = counter
+        machine.tally.byzantine = score = score_of(self.scenario, index)
+        machine.byzantine = byzantine_of(self.scenario, self.record.seed, index, self._validators, score)
         return machine
+
+    def _make_twins(self) -> dict[int, Machine]:
+        """The second machines of those validators that have a twin, by index, not started yet."""
+        names = [self.scenario.validators.node(machine.index).byzantine for machine in self.machines]
+        return {m.index: self._twin(m) for m, named in zip(self.machines, names, strict=True) if Twins.name in named}
+
+    def _twin(self, machine: Machine) -> Machine:
+        """A second machine with the same key; both tell a watch what they send."""
+        score = machine.tally.byzantine
+        assert score is not None
+        watch = TwinWatch(score)
+
+        def sender(instance: int) -> Callable[[int, int | None, bytes], None]:
+            def send(index: int, recipient: int | None, payload: bytes) -> None:
+                watch.note(instance, payload)
+                self._send(index, recipient, payload)
+
+            return send
+
+        machine.send = sender(0)
+        twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
+        twin.byzantine = byzantine_of(self.scenario, self.record.seed, machine.index, self._validators, score, 1)
+        return twin
 
     # --- the network --------------------------------------------------------------------------------------------------
 
@@ -128,6 +165,9 @@ class Simulation:
     def _schedule_message(self, sender: int, target: int, payload: bytes, delay_us: int) -> None:
         machine = self.machines[target]
         self.clock.after(delay_us, f"{sender}>{target}", payload, lambda: machine.receive(sender, payload))
+        twin = self._twins.get(target)
+        if twin is not None:
+            self.clock.after(delay_us, f"{sender}>{target} twin", payload, lambda: twin.receive(sender, payload))
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:
@@ -185,7 +225,8 @@ class Simulation:
         record = self.record.faults[number]
         names = self.scenario.validators.names
         host = self.scenario.validators.host_of(names.index(fault.target))
-        victims = [m for m in self.machines if self.scenario.validators.host_of(m.index) == host and m.is_running]
+        machines = [*self.machines, *self._twins.values()]
+        victims = [m for m in machines if self.scenario.validators.host_of(m.index) == host and m.is_running]
         record.begun_ms, record.height_when_begun = self.clock.now_ms, self._best_height
         for machine in victims:
             machine.crash(self.random)
@@ -263,9 +304,10 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
         goal = self.scenario.stop.height + self.scenario.stop.drain_blocks
-        if self._best_height < goal or any(not machine.is_up for machine in self.machines):
+        awaited = [machine for machine in self.machines if machine.byzantine is None]
+        if self._best_height < goal or any(not machine.is_up for machine in awaited):
             return False
-        nodes = [machine.validator.node for machine in self.machines if machine.validator is not None]
+        nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
         return all(node.height >= goal or node.diverged is not None for node in nodes)
 
     def _collect(self) -> None:
@@ -276,7 +318,10 @@ class Simulation:
         record.metrics["messages_dropped"] = self.links.dropped
         for machine in self.machines:
             found = ValidatorRecord(
-                machine.name, machine.index, mutant=self.scenario.validators.node(machine.index).mutant
+                machine.name,
+                machine.index,
+                mutant=self.scenario.validators.node(machine.index).mutant,
+                byzantine=tuple(self.scenario.validators.node(machine.index).byzantine),
             )
             if machine.validator is None:
                 record.problems.append(f"{machine.name} was still down at the end")
@@ -301,6 +346,10 @@ class Simulation:
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:
             self._on_notice(text)
+
+
+def _ignore(index: int, effect: Effect) -> None:
+    """Nobody watches a twin."""
 
 
 def _observation(validator: Validator, user: LoadUser) -> Observation:

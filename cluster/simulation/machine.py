@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from cluster.byzantine import ByzantineValidator
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import MemoryDisk
 from cluster.status import Tally, status_page
@@ -72,6 +73,8 @@ class Machine:
     """``None`` while the machine is down."""
     joining: SnapshotJoin | None = None
     """While the machine joins by a snapshot."""
+    byzantine: ByzantineValidator | None = None
+    """What is put around the validator where it breaks the protocol on purpose."""
     incarnation: int = 0
     _timers: dict[TimerName, int] = field(default_factory=dict)
     _timer_number: int = 0
@@ -117,7 +120,9 @@ class Machine:
             return
         if self.validator is None:
             return
-        for effect in self.validator.node.handle(event):
+        byzantine = self.byzantine
+        effects = self.validator.node.handle(event) if byzantine is None else byzantine.handle(self.validator, event)
+        for effect in effects:
             self._perform(effect)
 
     def _deliver_to_join(self, event: Event, joining: SnapshotJoin) -> None:
@@ -165,7 +170,9 @@ class Machine:
                 self.observe(self.index, effect)
             case PeerFault():
                 self.tally.note_fault(effect)
-            case Reply() | BlockNotarized() | Diverged() | EvidenceFound() | Joined():
+            case EvidenceFound():
+                self.tally.note_evidence(effect)
+            case Reply() | BlockNotarized() | Diverged() | Joined():
                 self.observe(self.index, effect)
 
     def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:

@@ -90,7 +90,7 @@ def test_a_report_is_well_formed_and_needs_nothing_else(make: Callable[[], RunRe
 def test_the_verdict_checks_and_command_are_there() -> None:
     text = report_of(with_kill(make_record()))
     assert 'class="badge pass" id="verdict"' in text
-    assert text.count('<td class="state pass">') == 10
+    assert text.count('<td class="state pass">') == 12
     assert COMMAND in text
     assert "kill validator-2" in text
     assert "p95 84 ms" in text
@@ -130,7 +130,7 @@ def test_in_a_crowd_only_those_that_matter_are_named() -> None:
     record = crowded_record()
     record.validators[4].mutant = "double-fire"
     text = report_of(record)
-    assert "20 validators; only those with a fault or a planted bug are named." in text
+    assert "20 validators; only those with a fault or broken on purpose are named." in text
     drawing = text[text.index('id="heights-wide"') : text.index('id="heights-narrow"')]
     assert drawing.count('class="line muted"') == 19
 
