@@ -83,9 +83,14 @@ def score_of(scenario: Scenario, index: int) -> Score | None:
 
 
 def byzantine_of(
-    scenario: Scenario, seed: int, index: int, validators: ValidatorSet, score: Score | None, instance: int = 0
+    scenario: Scenario,
+    seed: int,
+    index: int,
+    validators: ValidatorSet,
+    score: Score | None,
+    twin_of: ByzantineValidator | None = None,
 ) -> ByzantineValidator | None:
-    """What is put around a byzantine validator, or around its twin (``instance`` 1); ``None`` for an honest one."""
+    """What is put around a byzantine validator, or around the twin of one; ``None`` for an honest one."""
     names = scenario.validators.node(index).byzantine
     if score is None or not names:
         return None
@@ -94,7 +99,8 @@ def byzantine_of(
         signer=validator_signer(validators.scheme, seed, index),
         validators=validators,
         chain_id=chain_id(scenario, seed),
-        random=Random(f"{seed}/{index}/{instance}"),
+        random=Random(f"{seed}/{index}/{'twin' if twin_of else ''}"),
         score=score,
     )
-    return ByzantineValidator([BEHAVIOURS[name] for name in names], position)
+    accountability = None if twin_of is None else twin_of.accountability
+    return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)

@@ -472,9 +472,9 @@ def _byzantine_count(record: RunRecord) -> int:
 
 
 def _evidence_owed(validator: ValidatorRecord) -> int:
-    """Views in which a validator's behaviours gave one honest validator all that proves them."""
+    """Views in which a validator gave others all that proves its guilt."""
     owed = _byzantine_page(validator).get("evidence_owed")
-    return sum(owed.values()) if isinstance(owed, dict) else 0
+    return owed if isinstance(owed, int) else 0
 
 
 def _byzantine_page(validator: ValidatorRecord) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def status_page(
 
 
 def _byzantine_page(score: Score) -> dict[str, Any]:
-    return {"bites": dict(sorted(score.bites.items())), "evidence_owed": dict(sorted(score.evidence_owed.items()))}
+    return {"bites": dict(sorted(score.bites.items())), "evidence_owed": score.evidence_owed}
 
 
 def _divergence_page(diverged: Diverged) -> dict[str, Any]:

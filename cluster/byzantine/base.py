@@ -45,8 +45,8 @@ class Score:
 
     bites: Counter[str] = field(default_factory=Counter)
     """How often each behaviour did what it is named for."""
-    evidence_owed: Counter[str] = field(default_factory=Counter)
-    """In how many views each behaviour gave a same honest validator both halves of a proof against itself."""
+    evidence_owed: int = 0
+    """Views in which it gave others all that proves its guilt (:mod:`cluster.byzantine.accountability`)."""
 
 
 @dataclass(slots=True)
@@ -99,8 +99,6 @@ class Behaviour:
     name: ClassVar[str]
     """By which scenarios ask for it."""
     description: ClassVar[str]
-    owes_evidence: ClassVar[bool] = False
-    """Whether others can prove it to third parties, once they hold both halves of the proof."""
     simulator_only: ClassVar[str] = ""
     """Why it cannot be had on the live testnet."""
 
@@ -130,9 +128,6 @@ class Behaviour:
 
     def bit(self) -> None:
         self.position.score.bites[self.name] += 1
-
-    def owes(self) -> None:
-        self.position.score.evidence_owed[self.name] += 1
 
     def is_ours(self, vote: Vote | None) -> bool:
         return vote is not None and vote.signer == self.position.index

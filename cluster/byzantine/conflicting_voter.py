@@ -30,7 +30,6 @@ class _Said:
 class ConflictingVoter(Behaviour):
     name = "conflicting-voter"
     description = "votes for two blocks of a view: for the one that its listener votes for, later for another"
-    owes_evidence = True
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
@@ -66,4 +65,3 @@ class ConflictingVoter(Behaviour):
                 yield tell(peer, self.position.vote(kind, view, parent_view, self.position.random_digest()))
             if said.told:
                 self.bit()
-                self.owes()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cluster.byzantine.base import Behaviour, Heard, Position, first_half, forget_old, recipient_of, tell
-from consensus.messages import Certificate, Message, Proposal, Vote, VoteKind
+from cluster.byzantine.base import Behaviour, Position, first_half, forget_old, recipient_of, tell
+from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
 from validator.events import Completed, Effect, Event, Run, Started
 from validator.executor import Build, Built
@@ -20,7 +20,6 @@ from validator.executor import Build, Built
 class EquivocatingLeader(Behaviour):
     name = "equivocating-leader"
     description = "as leader, proposes two valid blocks in one view, each to half of the others"
-    owes_evidence = True
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
@@ -29,7 +28,6 @@ class EquivocatingLeader(Behaviour):
         self._second: dict[int, Built] = {}
         self._equivocated: dict[int, Proposal] = {}
         """The first proposal of each view with two."""
-        self._owed: dict[int, None] = {}
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):
@@ -61,16 +59,6 @@ class EquivocatingLeader(Behaviour):
                 pass  # it would give the leader away to those who have the other block
             case _:
                 yield send
-
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        """Whoever holds the other block sees the leader's vote in the certificate of the one."""
-        if heard is not None and isinstance(heard.message, Certificate) and heard.message.kind == VoteKind.NOTARIZE:
-            view, signers = heard.message.view, [signer for signer, _ in heard.message.signatures]
-            if view in self._equivocated and view not in self._owed and self.position.index in signers:
-                self._owed[view] = None
-                forget_old(self._owed)
-                self.owes()
-        return []
 
     def _second_of(self, proposal: Proposal) -> Proposal | None:
         built = self._second.get(proposal.view)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from cluster.byzantine.base import Behaviour, Position, hand, tell
-from consensus.messages import MAX_VIEW, CertificateRequest, Message, VoteKind
+from consensus.messages import MAX_VIEW, NO_PARENT, CertificateRequest, Message, VoteKind
 from consensus.types import View
 from validator.events import Effect, Send
 from validator.messages import (
@@ -122,7 +122,7 @@ class Garbage(Behaviour):
         ahead = random.choice((random.randint(1, FLOODED_VIEWS), MAX_VIEW))
         view = min(self._view + ahead, MAX_VIEW)
         at = self.position
-        return tell(None, at.vote(VoteKind.NOTARIZE, view, self._view, at.random_digest()))
+        return tell(None, at.vote(VoteKind.NOTARIZE, view, NO_PARENT, at.random_digest()))
 
     def _certificate_request(self, random: Random, sent: Send) -> Send:
         first = random.randint(0, MAX_VIEW - FLOODED_VIEWS)

@@ -15,13 +15,11 @@ from validator.events import Effect, Event
 class NullifyAndFinalize(Behaviour):
     name = "nullify-and-finalize"
     description = "votes both to give up a view and to finalize its block"
-    owes_evidence = True
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
         self._blocks: dict[int, Vote] = {}
         """A notarize vote of each view, by whomever."""
-        self._owed: dict[int, None] = {}
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:
         self._learn(None if heard is None else vote_of(heard.message))
@@ -42,10 +40,6 @@ class NullifyAndFinalize(Behaviour):
         else:
             return
         self.bit()
-        if vote.view not in self._owed:
-            self._owed[vote.view] = None
-            forget_old(self._owed)
-            self.owes()
 
     def _learn(self, vote: Vote | None) -> None:
         if vote is not None and vote.kind == VoteKind.NOTARIZE:

@@ -19,7 +19,6 @@ from validator.events import Send
 class Twins(Behaviour):
     name = "twins"
     description = "a second instance with the same key, on a disk and with a state of its own"
-    owes_evidence = True
     simulator_only = "peers keep one stream a key, which two live validators would take from each other"
 
 
@@ -45,4 +44,3 @@ class TwinWatch:
             self._bitten[vote.view] = None
             forget_old(self._bitten)
             self._score.bites[Twins.name] += 1
-            self._score.evidence_owed[Twins.name] += 1

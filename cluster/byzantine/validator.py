@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+from cluster.byzantine.accountability import Accountability
 from cluster.byzantine.base import Behaviour, Position, heard_in
 from validator.assembly import Validator
-from validator.events import Effect, Event
+from validator.events import Effect, Event, Send
 
 
 class ByzantineValidator:
@@ -18,15 +19,20 @@ class ByzantineValidator:
     its own, so that one more does not change what the others do.
     """
 
-    def __init__(self, behaviours: Sequence[type[Behaviour]], position: Position) -> None:
+    def __init__(
+        self,
+        behaviours: Sequence[type[Behaviour]],
+        position: Position,
+        accountability: Accountability | None = None,
+    ) -> None:
+        """``accountability`` is the key's, where somebody else uses the same."""
+        self.accountability = Accountability(position) if accountability is None else accountability
         seed = position.random.getrandbits(64)
         self._behaviours = [
             behaviour(replace(position, random=Random(f"{seed}/{behaviour.name}"))) for behaviour in behaviours
         ]
         for behaviour in behaviours:
             position.score.bites.setdefault(behaviour.name, 0)
-            if behaviour.owes_evidence:
-                position.score.evidence_owed.setdefault(behaviour.name, 0)
 
     def handle(self, validator: Validator, event: Event) -> list[Effect]:
         """What ``validator.node.handle(event)`` comes to."""
@@ -36,4 +42,9 @@ class ByzantineValidator:
         for behaviour in self._behaviours:
             effects = [altered for effect in effects for altered in behaviour.alter(effect)]
             effects += behaviour.react(event, heard)
+        if heard is not None:
+            self.accountability.note_certificate(heard.message)
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.accountability.note_sent(effect, validator.node.view)
         return effects

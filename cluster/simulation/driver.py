@@ -150,7 +150,9 @@ class Simulation:
 
         machine.send = sender(0)
         twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
-        twin.byzantine = byzantine_of(self.scenario, self.record.seed, machine.index, self._validators, score, 1)
+        twin.byzantine = byzantine_of(
+            self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
+        )
         return twin
 
     # --- the network --------------------------------------------------------------------------------------------------
@@ -167,7 +169,8 @@ class Simulation:
         self.clock.after(delay_us, f"{sender}>{target}", payload, lambda: machine.receive(sender, payload))
         twin = self._twins.get(target)
         if twin is not None:
-            self.clock.after(delay_us, f"{sender}>{target} twin", payload, lambda: twin.receive(sender, payload))
+            for delay_us in self.links.delays_us():  # it stands somewhere else
+                self.clock.after(delay_us, f"{sender}>{target} twin", payload, lambda: twin.receive(sender, payload))
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:

@@ -107,6 +107,16 @@ def test_mutated_validators_are_watermarked() -> None:
     assert 'class="watermark"' not in report_of(make_record())
 
 
+def test_byzantine_validators_are_watermarked() -> None:
+    record = make_record()
+    record.validators[2].byzantine = ("twins", "garbage")
+    text = report_of(record)
+    assert '<div class="watermark" aria-hidden="true"><span>BYZANTINE</span></div>' in text
+    assert "validator-2 breaks the protocol on purpose (<code>twins, garbage</code>)" in text
+    assert "byzantine: twins, garbage" in text
+    assert Page(text).open == []
+
+
 def test_empty_states_are_sentences() -> None:
     text = report_of(empty_record())
     for sentence in ("No validator was seen to finalise a height.", "No timer fired.", "No block was finalised."):

@@ -36,6 +36,10 @@ COUNTED: dict[str, set[str]] = {
 """What honest validators must count of each behaviour, at least; nothing at all where nothing wrong is said."""
 
 
+PROVABLE = ("equivocating-leader", "conflicting-voter", "nullify-and-finalize", "twins")
+"""Those that contradict themselves."""
+
+
 @pytest.mark.parametrize("name", sorted(BEHAVIOURS))
 def test_a_behaviour_alone_bites_and_is_withstood(name: str) -> None:
     record = run_with(name)
@@ -62,15 +66,15 @@ def test_what_is_owed_is_proved(name: str) -> None:
     record = run_with(name)
     found = proofs(record)
     assert all(proof.holds and proof.culprit == BYZANTINE for proof in found)
-    if BEHAVIOURS[name].owes_evidence:
-        owed = (record.validators[BYZANTINE].status or {})["byzantine"]["evidence_owed"]
-        assert owed[name] >= 3
+    owed = (record.validators[BYZANTINE].status or {})["byzantine"]["evidence_owed"]
+    if name in PROVABLE:
+        assert owed >= 3
         assert found
         assert {proof.finder for proof in found} <= {f"validator-{index}" for index in range(BYZANTINE)}
 
 
 def test_another_seed_gives_another_run_and_the_same_seed_the_same() -> None:
-    names = sorted(set(BEHAVIOURS) - {"silent-leader", "vote-withholder", "conflicting-voter"})
+    names = ("equivocating-leader", "twins", "garbage", "selective-sender")
     first, second = run_with(*names), run_with.__wrapped__(*names)
     assert first is not second
     assert first.digest == second.digest
