@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
+from consensus.messages import decode_evidence
 from validator.assembly import Validator
 from validator.events import BlockFinal, Diverged, EvidenceFound, PeerFault
 
-MAX_EVIDENCE_KEPT: Final = 64
-"""Proofs of misbehaviour that a status page shows; those that were found later are only counted."""
-MAX_EVIDENCE_KEPT_BYTES: Final = 1_024
-"""Size of one that is shown: evidence is two votes."""
+MAX_EVIDENCE_OF_A_KIND: Final = 4
+"""Proofs of one kind against one validator that a status page shows; later ones are only counted."""
+MAX_EVIDENCE: Final = 1_024
+"""Proofs that it shows in all."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,9 @@ class Tally:
     byzantine: Score | None = None
     """What its behaviours did, where it is byzantine."""
     evidence: list[EvidenceFound] = field(default_factory=list)
-    """Proofs of others' misbehaviour that it found, the first of them."""
+    """Proofs of others' misbehaviour that it found, the first of each kind."""
+    crimes: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How many it found, by kind and culprit."""
 
     def note_final(self, block: BlockFinal) -> None:
         self.newest = block
@@ -53,7 +57,9 @@ class Tally:
         self.faults[reason] = self.faults.get(reason, 0) + 1
 
     def note_evidence(self, evidence: EvidenceFound) -> None:
-        if len(self.evidence) < MAX_EVIDENCE_KEPT and len(evidence.data) <= MAX_EVIDENCE_KEPT_BYTES:
+        crime = (evidence.kind, decode_evidence(evidence.data).first.signer)
+        self.crimes[crime] += 1
+        if self.crimes[crime] <= MAX_EVIDENCE_OF_A_KIND and len(self.evidence) < MAX_EVIDENCE:
             self.evidence.append(evidence)
 
 
