@@ -11,10 +11,13 @@ from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.mutants import MUTANTS
 from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario
-from consensus.keys import Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
+from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
+from consensus.messages import VoteKind
+from consensus.protocols import PROTOCOLS
 from consensus.simplex import SimplexConfig
+from consensus.types import ValidatorIndex, View
 from validator.block import MAX_BLOCK_BYTES
-from validator.genesis import Genesis, Policy
+from validator.genesis import Genesis, GenesisEpoch, Policy
 from validator.genesis_block import genesis_batch
 from validator.node import NodeConfig
 from validator.transition import Transition
@@ -37,7 +40,9 @@ def validator_signer(scheme: SignatureScheme, seed: int, index: int) -> Signer:
 def validator_set(scheme: SignatureScheme, scenario: Scenario, seed: int) -> ValidatorSet:
     """All validators' public keys, by index."""
     keys = [validator_signer(scheme, seed, index).public_key for index in range(scenario.validators.count)]
-    return ValidatorSet(tuple(keys), scheme)
+    committees = scenario.validators.committees.items() if scenario.validators.epochs else ()
+    epochs = [Committee(View(at), tuple(map(ValidatorIndex, members))) for at, members in committees]
+    return ValidatorSet(tuple(keys), scheme, tuple(epochs))
 
 
 def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Genesis:
@@ -49,6 +54,7 @@ def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Ge
         parameters=scenario.chain.parameters(),
         accounts=scenario.load.genesis_accounts(seed),
         actors=scenario.load.genesis_actors(seed),
+        epochs=tuple(GenesisEpoch(epoch.first_view, epoch.members) for epoch in validators.epochs),
     )
 
 
@@ -61,14 +67,19 @@ def check_genesis(scenario: Scenario) -> None:
 def node_config(scenario: Scenario) -> NodeConfig:
     """The nodes' settings."""
     section = scenario.consensus
-    simplex = SimplexConfig(
+    voting = SimplexConfig(
         leader_timeout_ms=section.leader_timeout_ms,
         advance_timeout_ms=section.advance_timeout_ms,
         rebroadcast_ms=section.rebroadcast_ms,
         skip_views=SKIP_SILENT_LEADER_VIEWS,
         max_body_bytes=MAX_BLOCK_BYTES,
     )
-    return NodeConfig(simplex=simplex, block_interval_ms=section.block_interval_ms)
+    return NodeConfig(
+        voting=voting,
+        engine=PROTOCOLS[section.protocol],
+        election=section.leader_election,
+        block_interval_ms=section.block_interval_ms,
+    )
 
 
 def transition_of(scenario: Scenario, index: int, counter: RunCounter) -> type[Transition]:
@@ -101,6 +112,7 @@ def byzantine_of(
         chain_id=chain_id(scenario, seed),
         random=Random(f"{seed}/{index}/{'twin' if twin_of else ''}"),
         score=score,
+        gives_up_by=VoteKind.NULLIFY if scenario.consensus.protocol == "simplex" else VoteKind.TIMEOUT,
     )
     accountability = None if twin_of is None else twin_of.accountability
     return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)

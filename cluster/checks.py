@@ -319,6 +319,19 @@ def check_evidence(books: Books) -> Check:
     return Check("evidence", Outcome.PASS, detail)
 
 
+def check_safety(books: Books) -> Check:
+    """What must hold of certificates, final blocks and proofs at every moment (:mod:`cluster.simulation.monitor`)."""
+    monitor = books.record.monitor
+    if monitor is None:
+        return Check("safety", Outcome.PASS, "certificates are watched in the simulator, and not live")
+    if monitor.violations:
+        return Check("safety", Outcome.FAIL, _examples(monitor.violations))
+    never = [rule for rule, count in monitor.counts.items() if not count]
+    if never:
+        return Check("safety", Outcome.INCONCLUSIVE, f"never looked at: {', '.join(never)}")
+    return Check("safety", Outcome.PASS, ", ".join(f"{rule} {count:,}" for rule, count in monitor.counts.items()))
+
+
 def check_no_problems(books: Books) -> Check:
     """Nothing went wrong around the run, and it was not ended early."""
     record = books.record
@@ -342,6 +355,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_joins,
     check_byzantine,
     check_evidence,
+    check_safety,
     check_no_problems,
 )
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.state_tools import add_commands as add_state_commands
+from cluster.sweeps.commands import add_commands as add_sweep_commands
 
 MAX_SEED = 2**64 - 1
 
@@ -93,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
     t8n.set_defaults(command=_t8n)
 
+    add_sweep_commands(commands)
     add_state_commands(commands)
     return parser
 

@@ -1,7 +1,8 @@
 """Genesis files: SPEC §17's ``G`` with a chain id and the validators' keys, as JSON.
 
 ``{"chain_id", "validators": [hex key], "policy"?, "preset"?, "params": {NAME: value}, "system_deployers": [address],
-"accounts": {address: {"balance": n}}, "actors": {address: {"balance": n, "code", "deployer": address, "gba"?}}}``.
+"accounts": {address: {"balance": n}}, "actors": {address: {"balance": n, "code", "deployer": address, "gba"?}},
+"epochs": [{"first_view": n, "members": [index]}]}``.
 Written files name every parameter; ``preset`` is for files written by hand. Integers may be decimal strings. A file
 that is wrong in any way is refused whole, in one line that names the JSON path and what would be right.
 """
@@ -17,7 +18,7 @@ from typing import Any, Final
 from cluster import json_input
 from cluster.errors import BadInput
 from cluster.json_input import Wrong
-from validator.genesis import Genesis, GenesisActor, GenesisAgent, Policy
+from validator.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
 from validator.params import ParameterError, Parameters
 from validator.transactions import ALLOWED_CODE
 from validator.types import AMOUNT_LIMIT, PRICE_LIMIT, Address, address_text
@@ -26,8 +27,10 @@ ALLOWED_AGENTS: Final = frozenset({"builtin:fixed"})
 AGENT_FIELDS: Final = frozenset({"code", "max_fee_per_cycle", "max_priority_fee_per_cycle"})
 KEY_BYTES: Final = 32
 FIELDS: Final = frozenset(
-    {"chain_id", "validators", "policy", "preset", "params", "system_deployers", "accounts", "actors"}
+    {"chain_id", "validators", "policy", "preset", "params", "system_deployers", "accounts", "actors", "epochs"}
 )
+EPOCH_FIELDS: Final = frozenset({"first_view", "members"})
+VIEW_LIMIT: Final = 2**63
 NEEDED_FIELDS: Final = frozenset({"chain_id", "validators"})
 
 
@@ -43,7 +46,7 @@ def to_json(genesis: Genesis) -> str:
         }
         for at, actor in sorted(genesis.actors.items())
     }
-    whole = {
+    whole: dict[str, Any] = {
         "chain_id": genesis.chain_id,
         "validators": [key.hex() for key in genesis.validators],
         "policy": genesis.policy.value,
@@ -52,6 +55,8 @@ def to_json(genesis: Genesis) -> str:
         "accounts": accounts,
         "actors": actors,
     }
+    if genesis.epochs:
+        whole["epochs"] = [asdict(epoch) for epoch in genesis.epochs]
     return json.dumps(whole, indent=1) + "\n"
 
 
@@ -157,7 +162,20 @@ def _genesis(given: dict[str, Any]) -> Genesis:
         accounts=accounts,
         actors=parse_actors(given.get("actors", {}), accounts),
         system_deployers=parse_deployers(given.get("system_deployers", [])),
+        epochs=_epochs(given.get("epochs", [])),
     )
+
+
+def _epochs(given: Any) -> tuple[GenesisEpoch, ...]:
+    epochs = []
+    for number, item in enumerate(json_input.sequence(given, "epochs")):
+        path = f"epochs[{number}]"
+        fields = json_input.mapping(item, path, EPOCH_FIELDS, EPOCH_FIELDS)
+        first_view = json_input.integer(fields["first_view"], f"{path}.first_view", VIEW_LIMIT)
+        listed = json_input.sequence(fields["members"], f"{path}.members")
+        members = [json_input.integer(each, f"{path}.members[{i}]", VIEW_LIMIT) for i, each in enumerate(listed)]
+        epochs.append(GenesisEpoch(first_view, tuple(members)))
+    return tuple(epochs)
 
 
 def _validators(given: Any) -> tuple[bytes, ...]:

@@ -8,7 +8,8 @@ reads what validators that may be broken have served. Its rules:
   ``receipts_root`` recomputed, receipts that belong to their transactions, nonces, the proposer's account.
 - *Timers* (SPEC §4, §6, §11): scheduled once, for the future; changed by their own actor or a system instruction
   alone; fired never early, never expired, at most once, only while pending, within the cap, and in turn where there is
-  no auction; destroyed only for a reason that holds; no expired timer left lying while there is budget to remove it;
+  no auction; destroyed only for a reason that holds; no expired timer left lying while there is budget to remove it; no
+  eligible timer passed over that would have fitted (:mod:`cluster.work`);
   ids recomputed where the payload follows from the chain.
 - *Amounts* (SPEC §2, §9, §10): fees are what prices and use say, nothing becomes negative, only the owner's money
   moves, reverted handlers leave nothing behind, messages cost nobody anything when they run, agents are asked only
@@ -32,7 +33,8 @@ from typing import Final
 
 from cluster.governed import GovernedParameters
 from cluster.queries import QueryAudit
-from cluster.timer_ids import SCRIPT_CODE, handler_input, scheduled_payloads, timer_id
+from cluster.timer_ids import SCRIPT_CODE, ScheduledTerms, handler_input, scheduled_terms, timer_id
+from cluster.work import LaneUse, WorkAudit
 from validator.block import (
     Block,
     BlockReceipts,
@@ -122,6 +124,10 @@ class TimerLife:
     payload: bytes | None = None
     """Where it follows from the chain, while the timer is pending."""
 
+    @property
+    def is_pending(self) -> bool:
+        return self.state is TimerState.PENDING
+
 
 @dataclass(frozen=True, slots=True)
 class BlockFigures:
@@ -207,6 +213,7 @@ class Ledger:
         """The books ended at a block that could not be read or does not follow; everything after it is ignored."""
         self._governed = GovernedParameters(genesis.parameters)
         self._audit = QueryAudit(genesis)
+        self._work = WorkAudit(genesis)
         self._nonces: Counter[bytes] = Counter()
         self._schedule_nonces: Counter[bytes] = Counter()
         self._scripts: set[bytes] = {at for at, actor in genesis.actors.items() if actor.code == SCRIPT_CODE}
@@ -354,6 +361,7 @@ class Ledger:
         for destroyed in outcome.destroyed:
             if destroyed.reason != INSUFFICIENT_FUNDS:
                 self._enter_destroyed(context, destroyed)
+        self._work.begin_phase(context.height, self._lane_price(context))
         for query in outcome.queries:
             self._enter_query(context, query)
         for fire in outcome.fires:
@@ -362,6 +370,7 @@ class Ledger:
             if destroyed.reason == INSUFFICIENT_FUNDS:
                 self._enter_destroyed(context, destroyed)
         self._credit_tips(context, outcome.fires)
+        self._check_nothing_was_passed_over(context, outcome)
         for message in outcome.messages:
             self._enter_message(context, message)
         self._check_expired_are_gone(context)
@@ -567,12 +576,10 @@ class Ledger:
         self._check_charge(context, name, "tipped", _amount(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
             return
-        parameters, lane_price = self.parameters, 0
-        if self.genesis.runs_auction(context.height):
-            lane_price = context.basefee_lane_timer * parameters.lane_fee_multiplier_milli // 1_000
-        elif tip_per_cycle:
+        lane_price = self._lane_price(context)
+        if lane_price is None and tip_per_cycle:
             self._violation(CONSERVATION, context.height, f"{name} tipped in a block that runs first in, first out")
-        expected = fire.cycles * (context.basefee_cycle + lane_price) + fire.cells * context.basefee_cell
+        expected = fire.cycles * (context.basefee_cycle + (lane_price or 0)) + fire.cells * context.basefee_cell
         self._check_charge(context, name, "burned", _amount(fire.burned), expected)
 
     def _check_fire_limits(self, context: _Context, name: str, fire: FireReceipt) -> None:
@@ -601,6 +608,26 @@ class Ledger:
             what = f"timer {_short(life.timer_id)} was destroyed as expired, but lives to {life.expires_at}"
             self._violation(TIMERS, context.height, what)
 
+    def _lane_price(self, context: _Context) -> int | None:
+        """What a lane cycle costs on top of a cycle (SPEC §7); ``None`` where there is no auction."""
+        if not self.genesis.runs_auction(context.height):
+            return None
+        return context.basefee_lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000
+
+    def _check_nothing_was_passed_over(self, context: _Context, outcome: BlockReceipts) -> None:
+        if context.header is None:
+            return
+        use = LaneUse(
+            height=context.height,
+            cycles=sum(fire.cycles for fire in outcome.fires),
+            cells=sum(fire.cells for fire in outcome.fires),
+            fires=len(outcome.fires),
+            gc_cycles=outcome.gc_cycles,
+            lane_price=self._lane_price(context),
+        )
+        for key, why in self._work.problems(use, self.parameters):
+            self._violation(TIMERS, context.height, f"timer {_short(key)} was due and passed over, {why}")
+
     # --- timers -----------------------------------------------------------------------------------------------------
 
     def _enter_effects(self, context: _Context, effects: Effects, actor: bytes | None, script: bytes | None) -> None:
@@ -610,13 +637,13 @@ class Ledger:
             amount = _amount(movement.amount)
             self.balances[movement.source] = self.balances.get(movement.source, 0) - amount
             self.balances[movement.target] = self.balances.get(movement.target, 0) + amount
-        payloads = None
+        terms = None
         if script is not None and effects.scheduled:
-            payloads = scheduled_payloads(script)
-        if payloads is not None and len(payloads) != len(effects.scheduled):
-            payloads = None  # some schedule was refused and caught: which one cannot be told
+            terms = scheduled_terms(script)
+        if terms is not None and len(terms) != len(effects.scheduled):
+            terms = None  # some schedule was refused and caught: which one cannot be told
         for position, item in enumerate(effects.scheduled):
-            known = payloads[position] if payloads is not None and item.actor == actor else None
+            known = terms[position] if terms is not None and item.actor == actor else None
             self._check_owner(context, item.timer_id, item.actor, actor, "scheduled")
             self._schedule(context, item, known)
         for change in effects.timer_changes:
@@ -639,7 +666,7 @@ class Ledger:
             what = f"timer {_short(key)} was given the end {expires_at}, the latest is {latest}"
             self._violation(TIMERS, context.height, what)
 
-    def _schedule(self, context: _Context, item: Scheduled, payload: bytes | None) -> None:
+    def _schedule(self, context: _Context, item: Scheduled, terms: ScheduledTerms | None) -> None:
         name, height = _short(item.timer_id), context.height
         nonce = self._schedule_nonces[item.actor]
         self._schedule_nonces[item.actor] += 1
@@ -654,6 +681,7 @@ class Ledger:
         if item.sequence <= self._last_sequence:
             self._violation(TIMERS, height, f"timer {name} has sequence {item.sequence} after {self._last_sequence}")
         self._last_sequence = max(self._last_sequence, item.sequence)
+        payload = None if terms is None else terms.payload
         if payload is not None:
             self.ids_recomputed += 1
             if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
@@ -663,6 +691,7 @@ class Ledger:
             item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, payload=kept
         )
         self.timers[item.timer_id] = self.pending[item.timer_id] = life
+        self._work.scheduled(item.timer_id, item.actor, (item.trigger_height, item.sequence), life, terms)
         self.states[TimerState.PENDING] += 1
         self._expiring.setdefault(item.expires_at, []).append(item.timer_id)
         if item.trigger_height <= height:
@@ -703,6 +732,7 @@ class Ledger:
             self._violation(TIMERS, context.height, f"timer {_short(key)} {verb}, but {before}")
             return None
         life.state, life.ended_at = state, context.height
+        self._work.ended(key)
         self.states[TimerState.PENDING] -= 1
         self.states[state] += 1
         if life.trigger_height <= context.height:

@@ -114,6 +114,16 @@ class JoinRecord:
     """Chunks of the snapshot, by the index of the peer that sent them."""
 
 
+@dataclass(frozen=True, slots=True)
+class MonitorRecord:
+    """What was watched of consensus and state while a simulated run went on (:mod:`cluster.simulation.monitor`)."""
+
+    violations: list[str]
+    """In words, each with its time."""
+    counts: dict[str, int]
+    """How often each rule was looked at."""
+
+
 @dataclass(slots=True)
 class LoadRecord:
     """What the load generator says of itself."""
@@ -144,6 +154,8 @@ class RunRecord:
     samples: list[Sample] = field(default_factory=list)
     faults: list[FaultRecord] = field(default_factory=list)
     joins: list[JoinRecord] = field(default_factory=list)
+    monitor: MonitorRecord | None = None
+    """``None`` where nobody watched: a live run."""
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     interrupted: bool = False

@@ -8,6 +8,7 @@ fields.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -94,6 +95,14 @@ class NodeSection(Section):
         return self.mutant is not None or bool(self.byzantine)
 
 
+class EpochSection(Section):
+    """Who votes and leads from a consensus view on."""
+
+    from_view: Annotated[int, Field(ge=1, le=1_000_000)]
+    members: list[Name]
+    """Validators, by their names."""
+
+
 class ValidatorsSection(Section):
     """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
 
@@ -103,6 +112,8 @@ class ValidatorsSection(Section):
     nodes: list[NodeSection] = []
     allow_more_faults: bool = False
     """A drill: more validators may be broken on purpose than the protocol withstands, so safety may break."""
+    epochs: list[EpochSection] = []
+    """Changes of the committee; before the first of them all validators are in it. Who is not follows and serves."""
 
     @model_validator(mode="before")
     @classmethod
@@ -119,21 +130,23 @@ class ValidatorsSection(Section):
             raise ValueError(f"nodes: {len(self.nodes)} entries for {self.count} validators")
         if self.hosts is not None and self.hosts > self.count:
             raise ValueError(f"hosts: {self.hosts} hosts for {self.count} validators")
-        most = -(-self.count // self.host_count)
-        if self.count > 3 and most > fault_bound(self.count):
-            raise ValueError(
-                f"hosts: {self.host_count} hosts put {most} validators on one, more than the"
-                f" {fault_bound(self.count)} whose loss {self.count} validators survive"
-            )
-        faulty = sum(node.is_faulty for node in self.nodes)
-        if faulty > fault_bound(self.count) and not self.allow_more_faults:
-            raise ValueError(
-                f"nodes: {faulty} of {self.count} validators are byzantine or mutants; at most"
-                f" {fault_bound(self.count)} may be, unless allow_more_faults is true"
-            )
         names = self.names
         if len(set(names)) != len(names):
             raise ValueError("nodes: two validators have the same name")
+        self._check_epochs()
+        for members in self.committees.values():
+            most = max(Counter(self.host_of(member) for member in members).values())
+            if len(members) > 3 and most > fault_bound(len(members)):
+                raise ValueError(
+                    f"hosts: {self.host_count} hosts put {most} validators on one, more than the"
+                    f" {fault_bound(len(members))} whose loss {len(members)} validators survive"
+                )
+            faulty = sum(self.node(member).is_faulty for member in members)
+            if faulty > fault_bound(len(members)) and not self.allow_more_faults:
+                raise ValueError(
+                    f"nodes: {faulty} of {len(members)} validators are byzantine or mutants; at most"
+                    f" {fault_bound(len(members))} may be, unless allow_more_faults is true"
+                )
         if len(self.late) > fault_bound(self.count):
             raise ValueError(
                 f"nodes: {len(self.late)} of {self.count} validators join late; at most {fault_bound(self.count)} may,"
@@ -152,6 +165,25 @@ class ValidatorsSection(Section):
 
     def node(self, index: int) -> NodeSection:
         return self.nodes[index] if index < len(self.nodes) else NodeSection()
+
+    def _check_epochs(self) -> None:
+        before = 0
+        for number, epoch in enumerate(self.epochs):
+            if epoch.from_view <= before:
+                raise ValueError(f"epochs[{number}].from_view: {epoch.from_view} is not above {before}")
+            before = epoch.from_view
+            if not epoch.members or len(set(epoch.members)) != len(epoch.members):
+                raise ValueError(f"epochs[{number}].members: expected validators, each once, at least one")
+            unknown = [name for name in epoch.members if name not in self.names]
+            if unknown:
+                raise ValueError(f"epochs[{number}].members: no validator is named {unknown[0]!r}")
+
+    @property
+    def committees(self) -> dict[int, tuple[int, ...]]:
+        """The members of each committee, by its first view; validators by index, ascending."""
+        names = self.names
+        scheduled = {e.from_view: tuple(sorted(names.index(name) for name in e.members)) for e in self.epochs}
+        return {1: tuple(range(self.count)), **scheduled}
 
     @property
     def late(self) -> dict[int, int]:
@@ -172,7 +204,9 @@ class ValidatorsSection(Section):
 class ConsensusSection(Section):
     """The protocol and its timeouts."""
 
-    protocol: Literal["simplex"] = "simplex"
+    protocol: Literal["simplex", "hotstuff"] = "simplex"
+    leader_election: Literal["round-robin", "random"] = "round-robin"
+    """Who leads a view: the members of the committee in turn, or as a hash of chain and view says."""
     block_interval_ms: Milliseconds = 250
     """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
     leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000

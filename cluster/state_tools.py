@@ -298,10 +298,10 @@ def _active_keys(store: LogStateStore, twig: int) -> Iterator[bytes]:
     if twig < store.log.base.first_twig or first >= after:
         return
     bits = engine.twig(twig).active_bits
-    for position, encoded in store.log.entries(first, after):
-        offset = position - first
+    data, ends = store.log.entries(first, after, engine.entry_ends)
+    for offset, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if bits[offset >> 3] >> (offset & 7) & 1:
-            yield decode_entry(encoded).key
+            yield decode_entry(data[start:end]).key
 
 
 # --- arguments ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from validator.codec import keccak256
 from validator.types import TimerId
@@ -24,12 +24,20 @@ def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: 
     return TimerId(keccak256(actor + trigger_height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big")))
 
 
-def scheduled_payloads(script: bytes) -> list[bytes] | None:
-    """The payloads of a script's ``schedule`` operations, in order, or ``None`` where they cannot be told."""
+class ScheduledTerms(NamedTuple):
+    """What a script's ``schedule`` operation says of its timer; fields left out are ``None``."""
+
+    payload: bytes
+    gas_limit: int | None
+    max_fee_per_cycle: int | None
+
+
+def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
+    """The terms of a script's ``schedule`` operations, in order, or ``None`` where they cannot be told."""
     operations = _json(script)
     if not isinstance(operations, list):
         return None
-    payloads: list[bytes] = []
+    terms: list[ScheduledTerms] = []
     for operation in operations:
         while isinstance(operation, list) and len(operation) == 2 and operation[0] == "try":
             operation = operation[1]
@@ -37,11 +45,14 @@ def scheduled_payloads(script: bytes) -> list[bytes] | None:
             return None
         if operation[0] != "schedule":
             continue
-        payload = _payload_bytes(operation[1].get("payload")) if _is_mapping_operation(operation) else None
-        if payload is None:
+        if not _is_mapping_operation(operation):
             return None
-        payloads.append(payload)
-    return payloads
+        payload = _payload_bytes(operation[1].get("payload"))
+        figures = [operation[1].get(name) for name in ("gas_limit", "max_fee_per_cycle")]
+        if payload is None or not all(figure is None or type(figure) is int for figure in figures):
+            return None
+        terms.append(ScheduledTerms(payload, *figures))
+    return terms
 
 
 def handler_input(payload: bytes) -> bytes:

@@ -10,11 +10,20 @@ make evidence of.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from consensus.keys import ValidatorSet
-from consensus.messages import Certificate, Vote, VoteKind, verify_vote, vote_signing_bytes
+from consensus.keys import Committee, ValidatorSet
+from consensus.messages import (
+    NO_DIGEST,
+    Certificate,
+    TimeoutCertificate,
+    Vote,
+    VoteKind,
+    verify_vote,
+    vote_signing_bytes,
+)
 from consensus.types import Digest, ValidatorIndex, View
 
 Subject = tuple[View, Digest]
@@ -24,7 +33,7 @@ _SLOTS: Final = max(VoteKind) + 1
 
 
 class VoteTally:
-    """The votes of one view. Bounded by three votes a validator."""
+    """The votes of one view. Bounded by one vote of each kind a validator."""
 
     __slots__ = ("_checked", "_groups", "_kept", "_namespace", "_validators", "view")
 
@@ -61,22 +70,17 @@ class VoteTally:
     def assemble(self, vote: Vote) -> tuple[Certificate | None, tuple[ValidatorIndex, ...]]:
         """The certificate that ``vote`` completes, if there is one, and the signers whose votes were found forged."""
         group = self._groups[vote.kind].get((vote.parent_view, vote.digest), {})
-        quorum = self._validators.quorum
-        forgers: list[ValidatorIndex] = []
-        if len(group) < quorum:
-            return None, ()
-        checked = self._checked[vote.kind]
-        good = sum(signer in checked for signer in group)
-        for candidate in [member for signer, member in group.items() if signer not in checked]:
-            if good >= quorum or len(group) < quorum:
-                break
-            if self.confirm(candidate):
-                good += 1
-            else:
-                forgers.append(candidate.signer)
-        if good < quorum:
-            return None, tuple(forgers)
-        return self._certificate(vote, group), tuple(forgers)
+        signers, forgers = self._good_quorum(vote.kind, group)
+        if not signers:
+            return None, forgers
+        signatures = tuple((signer, group[signer].signature) for signer in signers)
+        return Certificate(vote.kind, vote.view, vote.parent_view, vote.digest, signatures), forgers
+
+    def assemble_timeouts(self) -> tuple[tuple[Vote, ...], tuple[ValidatorIndex, ...]]:
+        """A quorum of good timeout votes, whatever their high views, or none, and the signers found forged."""
+        kept = self._kept[VoteKind.TIMEOUT]
+        signers, forgers = self._good_quorum(VoteKind.TIMEOUT, kept)
+        return tuple(kept[signer] for signer in signers), forgers
 
     def has_checked(self, kind: VoteKind, subject: Subject, signer: ValidatorIndex, signature: bytes) -> bool:
         """Whether exactly this vote was found good before."""
@@ -88,11 +92,26 @@ class VoteTally:
             and (kept.parent_view, kept.digest) == subject
         )
 
-    def _certificate(self, vote: Vote, group: dict[ValidatorIndex, Vote]) -> Certificate:
-        checked = self._checked[vote.kind]
-        signers = sorted(signer for signer in group if signer in checked)[: self._validators.quorum]
-        signatures = tuple((signer, group[signer].signature) for signer in signers)
-        return Certificate(vote.kind, vote.view, vote.parent_view, vote.digest, signatures)
+    def _good_quorum(
+        self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
+    ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
+        """The ascending signers of a quorum of good votes in ``group``, or none, and the signers found forged."""
+        quorum = self._validators.committee(self.view).quorum
+        forgers: list[ValidatorIndex] = []
+        if len(group) < quorum:
+            return (), ()
+        checked = self._checked[kind]
+        good = sum(signer in checked for signer in group)
+        for candidate in [member for signer, member in group.items() if signer not in checked]:
+            if good >= quorum or len(group) < quorum:
+                break
+            if self.confirm(candidate):
+                good += 1
+            else:
+                forgers.append(candidate.signer)
+        if good < quorum:
+            return (), tuple(forgers)
+        return tuple(sorted(signer for signer in group if signer in checked)[:quorum]), tuple(forgers)
 
     def _drop(self, vote: Vote) -> None:
         del self._kept[vote.kind][vote.signer]
@@ -110,12 +129,7 @@ def verify_certificate(
 
     Signatures that ``tally`` (of the same view) has found good before are not checked again.
     """
-    signers = [signer for signer, _ in certificate.signatures]
-    if not validators.quorum <= len(signers) <= len(validators):
-        return False
-    if any(left >= right for left, right in pairwise(signers)):
-        return False
-    if signers[0] < 0 or signers[-1] >= len(validators):
+    if not _is_quorum([signer for signer, _ in certificate.signatures], validators.committee(certificate.view)):
         return False
     kind, subject = certificate.kind, (certificate.parent_view, certificate.digest)
     message = vote_signing_bytes(namespace, kind, certificate.view, *subject)
@@ -123,4 +137,45 @@ def verify_certificate(
         (tally is not None and tally.has_checked(kind, subject, signer, signature))
         or validators.verify(signer, message, signature)
         for signer, signature in certificate.signatures
+    )
+
+
+def verify_timeout_certificate(
+    certificate: TimeoutCertificate,
+    validators: ValidatorSet,
+    namespace: bytes,
+    final_view: View,
+    tally: VoteTally | None = None,
+) -> bool:
+    """Whether a quorum of distinct validators timed out, and the block of the highest of their high views is certified.
+
+    A certificate without ``high`` is good for whoever knows that view to be final: ``final_view`` is the newest such.
+    Signatures that ``tally`` (of the same view) has found good before are not checked again.
+    """
+    if not _is_quorum([signer for signer, _, _ in certificate.signatures], validators.committee(certificate.view)):
+        return False
+    high, highest = certificate.high, certificate.high_view
+    if high is None and highest > final_view:
+        return False
+    if high is not None and (high.kind not in _OF_BLOCKS or high.view != highest):
+        return False
+    votes_are_good = all(
+        (tally is not None and tally.has_checked(VoteKind.TIMEOUT, (high_view, NO_DIGEST), signer, signature))
+        or validators.verify(
+            signer, vote_signing_bytes(namespace, VoteKind.TIMEOUT, certificate.view, high_view, NO_DIGEST), signature
+        )
+        for signer, high_view, signature in certificate.signatures
+    )
+    return votes_are_good and (high is None or verify_certificate(high, validators, namespace))
+
+
+_OF_BLOCKS: Final = (VoteKind.NOTARIZE, VoteKind.FINALIZE)
+
+
+def _is_quorum(signers: Sequence[ValidatorIndex], committee: Committee) -> bool:
+    """Whether these are a quorum of the committee, strictly ascending."""
+    return (
+        committee.quorum <= len(signers) <= len(committee)
+        and all(left < right for left, right in pairwise(signers))
+        and all(signer in committee for signer in signers)
     )

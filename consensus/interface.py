@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Protocol
 from consensus.types import Digest, Token, ValidatorIndex, View
 
 if TYPE_CHECKING:
-    from consensus.messages import Certificate, Evidence, Message
+    from consensus.messages import AnyCertificate, Certificate, Evidence, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ class Notarized:
 
 @dataclass(frozen=True, slots=True)
 class Nullified:
-    """A nullification certificate is known for its view."""
+    """A nullification (in HotStuff, a timeout certificate) is known for its view: it was given up by a quorum."""
 
-    certificate: Certificate
+    certificate: AnyCertificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +230,12 @@ class Engine(Protocol):
     def handle(self, event: Event) -> Sequence[Effect]:
         """Take one event; return the effects that follow, in order."""
 
-    def certificate_for(self, view: View) -> Certificate | None:
-        """The finalization of ``view``, else its notarization, else its nullification, while it is retained."""
+    @property
+    def final(self) -> Parent:
+        """The newest final block."""
+
+    def certificate_for(self, view: View) -> AnyCertificate | None:
+        """The finalization of ``view``, else its notarization, else what says that it was given up, while retained."""
 
     def journal_snapshot(self) -> tuple[bytes, ...]:
         """The records that replace the whole journal: what is still needed to restart and never vote twice."""

@@ -4,7 +4,7 @@ A record is one version byte followed by the encoding (:mod:`consensus.messages`
 
 - a **vote** of this validator, written before the vote is sent. A validator's own proposal is journaled as the notarize
   vote that it carries: that names the view and the digest, and the body lies with the blocks;
-- a **certificate** that it knows.
+- a **certificate** that it knows, timeout certificates being HotStuff's.
 
 The order of the records carries meaning: a certificate stands before the votes of the views that it opened. Framing,
 checksums and files belong to whoever performs :class:`~consensus.interface.Persist`. What is read back is trusted: the
@@ -15,14 +15,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from consensus.messages import MAX_VALIDATORS, SIGNATURE_BYTES, Certificate, MessageError, Vote, decode, encode
+from consensus.messages import (
+    MAX_VALIDATORS,
+    SIGNATURE_BYTES,
+    Certificate,
+    MessageError,
+    TimeoutCertificate,
+    Vote,
+    decode,
+    encode,
+)
 from consensus.types import ConsensusError
 
 JOURNAL_VERSION: Final = 1
-MAX_RECORD_BYTES: Final = 1024 + MAX_VALIDATORS * (SIGNATURE_BYTES + 16)
-"""Larger than any record: a certificate signed by the largest validator set."""
+MAX_RECORD_BYTES: Final = 1024 + 2 * MAX_VALIDATORS * (SIGNATURE_BYTES + 16)
+"""Larger than any record: a timeout certificate of the largest validator set, with the certificate within."""
 
-Record = Vote | Certificate
+Record = Vote | Certificate | TimeoutCertificate
 
 
 class JournalError(ConsensusError):
@@ -44,6 +53,6 @@ def decode_record(encoded: bytes) -> Record:
         record = decode(encoded[1:])
     except MessageError as error:
         raise JournalError(f"journal record: {error}") from None
-    if not isinstance(record, Vote | Certificate):
+    if not isinstance(record, Record):
         raise JournalError(f"a {type(record).__name__} is no journal record")
     return record

@@ -7,15 +7,27 @@ simulations, where forging is modelled as a fault instead of being computed.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 from blake3 import blake3
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
-from consensus.types import PublicKey, Signature, ValidatorIndex, fault_bound, quorum
+from consensus.types import (
+    GENESIS_VIEW,
+    ConsensusError,
+    PublicKey,
+    Signature,
+    ValidatorIndex,
+    View,
+    fault_bound,
+    quorum,
+)
 
 
 class Signer(Protocol):
@@ -90,24 +102,68 @@ class KeyedHashScheme:
         return len(public_key) == 32 and blake3(message, key=public_key).digest(length=64) == signature
 
 
-@dataclass(frozen=True)
-class ValidatorSet:
-    """The validators of a chain, in index order, with the scheme that their keys belong to."""
+@dataclass(frozen=True, slots=True)
+class Committee:
+    """The validators that vote and lead in the views of one epoch."""
 
-    public_keys: tuple[PublicKey, ...]
-    scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
+    first_view: View
+    members: tuple[ValidatorIndex, ...]
+    """Strictly ascending."""
 
     def __len__(self) -> int:
-        return len(self.public_keys)
+        return len(self.members)
+
+    def __contains__(self, index: int) -> bool:
+        position = bisect_left(self.members, index)
+        return position < len(self.members) and self.members[position] == index
 
     @property
     def quorum(self) -> int:
         """Votes that make a certificate."""
-        return quorum(len(self.public_keys))
+        return quorum(len(self.members))
 
     @property
     def faults_withstood(self) -> int:
-        return fault_bound(len(self.public_keys))
+        return fault_bound(len(self.members))
+
+
+@dataclass(frozen=True)
+class ValidatorSet:
+    """All validators that a chain ever has, in index order, with the scheme that their keys belong to.
+
+    Which of them form the committee of a view is scheduled: ``epochs`` are committees in the order of their first
+    views. Before the first of them, and where there are none, all validators vote. Raises :class:`ConsensusError` for
+    a schedule that does not fit.
+    """
+
+    public_keys: tuple[PublicKey, ...]
+    scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
+    epochs: tuple[Committee, ...] = ()
+
+    def __post_init__(self) -> None:
+        for number, epoch in enumerate(self.epochs):
+            _check_epoch(epoch, self.epochs[number - 1].first_view if number else GENESIS_VIEW, len(self.public_keys))
+
+    def __len__(self) -> int:
+        return len(self.public_keys)
+
+    @cached_property
+    def committees(self) -> tuple[Committee, ...]:
+        """All committees, the first one being that of view 1."""
+        everybody = Committee(View(GENESIS_VIEW + 1), tuple(self.indices()))
+        is_scheduled = bool(self.epochs) and self.epochs[0].first_view == everybody.first_view
+        return self.epochs if is_scheduled else (everybody, *self.epochs)
+
+    def committee(self, view: View) -> Committee:
+        """Who votes and leads in a view."""
+        committees = self.committees
+        if len(committees) == 1:
+            return committees[0]
+        return committees[max(bisect_right(self._first_views, view) - 1, 0)]
+
+    @cached_property
+    def _first_views(self) -> list[View]:
+        return [committee.first_view for committee in self.committees]
 
     def indices(self) -> Sequence[ValidatorIndex]:
         return [ValidatorIndex(i) for i in range(len(self.public_keys))]
@@ -117,3 +173,13 @@ class ValidatorSet:
         if not 0 <= signer < len(self.public_keys):
             return False
         return self.scheme.verify(self.public_keys[signer], message, signature)
+
+
+def _check_epoch(epoch: Committee, after: View, validators: int) -> None:
+    if epoch.first_view <= after:
+        raise ConsensusError(f"an epoch begins with view {epoch.first_view}, which is not above {after}")
+    members = epoch.members
+    if not members or any(left >= right for left, right in pairwise(members)):
+        raise ConsensusError(f"the committee from view {epoch.first_view} on is empty, or not in ascending order")
+    if members[0] < 0 or members[-1] >= validators:
+        raise ConsensusError(f"the committee from view {epoch.first_view} on has members outside the {validators}")

@@ -11,10 +11,14 @@ message                   tag  fields
 :class:`Proposal`           2  view, parent_view, parent_digest, digest, body, vote
 :class:`Certificate`        3  kind, view, parent_view, digest, signatures as (signer, signature) pairs
 :class:`CertificateRequest` 4  views
+:class:`TimeoutCertificate` 5  view, high, signatures as (signer, high view, signature) triples
+:class:`Timeout`            6  vote, high
 ========================  ===  =======================================================================
 
+Nullify votes are Simplex's alone; timeout votes, and the messages 5 and 6, are HotStuff's alone.
+
 Evidence is made of votes and travels wherever its finder puts it (a block, a report), never between engines; it has
-tags 16, 17 and 18 and its own pair of functions, :func:`encode_evidence` and :func:`decode_evidence`.
+tags 16 to 20 and its own pair of functions, :func:`encode_evidence` and :func:`decode_evidence`.
 
 A vote is signed over :func:`vote_signing_bytes`: a fixed domain, the chain's namespace, and the fields kind, view,
 parent view and digest. A certificate's signatures are the signatures of its votes, so evidence can be taken from both.
@@ -57,6 +61,8 @@ class VoteKind(IntEnum):
     """This view may be skipped."""
     FINALIZE = 3
     """I saw this block notarized and will never skip its view."""
+    TIMEOUT = 4
+    """I gave up this view; the block of the highest view that I know to be notarized stands in the parent's place."""
 
 
 ViewField = Annotated[View, msgspec.Meta(ge=0, le=MAX_VIEW)]
@@ -67,16 +73,23 @@ BodyField = Annotated[bytes, msgspec.Meta(max_length=MAX_BODY_BYTES)]
 SignaturesField = Annotated[
     tuple[tuple[SignerField, SignatureField], ...], msgspec.Meta(min_length=1, max_length=MAX_VALIDATORS)
 ]
+TimeoutSignaturesField = Annotated[
+    tuple[tuple[SignerField, ViewField, SignatureField], ...], msgspec.Meta(min_length=1, max_length=MAX_VALIDATORS)
+]
 RequestedViewsField = Annotated[tuple[ViewField, ...], msgspec.Meta(min_length=1, max_length=MAX_REQUESTED_VIEWS)]
 
 NO_DIGEST: Final = Digest(b"")
-"""In a digest's place in a nullify vote, which is about a view and not about a block."""
+"""In a digest's place in a nullify or timeout vote, which is about a view and not about a block."""
 NO_PARENT: Final = View(0)
 """In a parent view's place in a nullify vote."""
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
-    """One validator's word about one view. A nullify vote has no digest and parent view 0."""
+    """One validator's word about one view. A nullify or timeout vote has no digest.
+
+    The parent view is 0 in a nullify vote. In a timeout vote it is the highest view of which the signer knows a
+    notarized (or final) block.
+    """
 
     kind: VoteKind
     view: ViewField
@@ -106,6 +119,13 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_un
     digest: DigestField
     signatures: SignaturesField
 
+    def votes(self) -> tuple[Vote, ...]:
+        """The votes that its signatures are of."""
+        return tuple(
+            Vote(self.kind, self.view, self.parent_view, self.digest, signer, signature)
+            for signer, signature in self.signatures
+        )
+
 
 class CertificateRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, forbid_unknown_fields=True):
     """Asks for the certificates of these views, strictly ascending."""
@@ -113,7 +133,48 @@ class CertificateRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, fo
     views: RequestedViewsField
 
 
-Message = Vote | Proposal | Certificate | CertificateRequest
+class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, forbid_unknown_fields=True):
+    """A quorum of timeout votes of one view. Signers are strictly ascending; each signed a high view of its own.
+
+    ``high`` certifies the block of the highest of them, as its notarization or its finalization. It is ``None`` if
+    that view is known to be final without it, as the genesis view is.
+    """
+
+    view: ViewField
+    high: Certificate | None
+    signatures: TimeoutSignaturesField
+
+    @property
+    def kind(self) -> VoteKind:
+        """What its votes say."""
+        return VoteKind.TIMEOUT
+
+    @property
+    def high_view(self) -> View:
+        """The highest view that any of its signers knew a notarized block of."""
+        return max(high_view for _, high_view, _ in self.signatures)
+
+    def votes(self) -> tuple[Vote, ...]:
+        """The votes that its signatures are of."""
+        return tuple(
+            Vote(VoteKind.TIMEOUT, self.view, high_view, NO_DIGEST, signer, signature)
+            for signer, high_view, signature in self.signatures
+        )
+
+
+class Timeout(msgspec.Struct, frozen=True, array_like=True, tag=6, forbid_unknown_fields=True):
+    """A timeout vote with what proves it: ``high`` certifies the block of the view that it names.
+
+    ``high`` is ``None`` if that view is known to be final without it.
+    """
+
+    vote: Vote
+    high: Certificate | None
+
+
+Message = Vote | Proposal | Certificate | CertificateRequest | TimeoutCertificate | Timeout
+AnyCertificate = Certificate | TimeoutCertificate
+"""What ends a view."""
 
 
 class ConflictingNotarize(msgspec.Struct, frozen=True, array_like=True, tag=16, forbid_unknown_fields=True):
@@ -137,7 +198,21 @@ class NullifyAndFinalize(msgspec.Struct, frozen=True, array_like=True, tag=18, f
     second: Vote
 
 
-Evidence = ConflictingNotarize | ConflictingFinalize | NullifyAndFinalize
+class ConflictingTimeout(msgspec.Struct, frozen=True, array_like=True, tag=19, forbid_unknown_fields=True):
+    """Two timeout votes of one signer in one view with two high views; the lower first."""
+
+    first: Vote
+    second: Vote
+
+
+class FinalizeAndTimeout(msgspec.Struct, frozen=True, array_like=True, tag=20, forbid_unknown_fields=True):
+    """A finalize vote and a timeout vote of one signer, of the same view or a later one, whose high view is lower."""
+
+    first: Vote
+    second: Vote
+
+
+Evidence = ConflictingNotarize | ConflictingFinalize | NullifyAndFinalize | ConflictingTimeout | FinalizeAndTimeout
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _MESSAGE_DECODER: Final = msgspec.msgpack.Decoder(Message)
@@ -187,7 +262,8 @@ def vote_signing_bytes(namespace: bytes, kind: VoteKind, view: View, parent_view
     """What a vote's signature covers.
 
     Domain, length of the namespace (1 byte), namespace, kind (1 byte), view and parent view (8 bytes each, big-endian),
-    digest (32 bytes, or none in a nullify vote). The namespace names the chain: a vote of one chain is none of another.
+    digest (32 bytes, or none in a nullify or timeout vote). The namespace names the chain: a vote of one chain is none
+    of another.
     """
     if len(namespace) > MAX_NAMESPACE_BYTES:
         raise MessageError(f"namespace of {len(namespace)} bytes exceeds {MAX_NAMESPACE_BYTES}")
@@ -218,6 +294,10 @@ def check(message: Message) -> None:
             _check_certificate(message)
         case CertificateRequest():
             _check_ascending(message.views, MAX_REQUESTED_VIEWS, "requested views")
+        case TimeoutCertificate():
+            _check_timeout_certificate(message)
+        case Timeout():
+            _check_timeout(message)
 
 
 def check_vote(vote: Vote) -> None:
@@ -235,9 +315,13 @@ def _check_subject(kind: VoteKind, view: View, parent_view: View, digest: Digest
     if kind == VoteKind.NULLIFY:
         if parent_view != NO_PARENT or digest != NO_DIGEST:
             raise MessageError("a nullify vote names no block")
+        return
+    if kind == VoteKind.TIMEOUT:
+        if digest != NO_DIGEST:
+            raise MessageError("a timeout vote has no digest")
     elif len(digest) != DIGEST_BYTES:
         raise MessageError("a digest has 32 bytes")
-    elif not 0 <= parent_view < view:
+    if not 0 <= parent_view < view:
         raise MessageError("a parent's view is below its child's")
 
 
@@ -255,11 +339,38 @@ def _check_proposal(proposal: Proposal) -> None:
 
 
 def _check_certificate(certificate: Certificate) -> None:
+    if certificate.kind == VoteKind.TIMEOUT:
+        raise MessageError("timeout votes make a timeout certificate")
     _check_subject(certificate.kind, certificate.view, certificate.parent_view, certificate.digest)
     signers = tuple(signer for signer, _ in certificate.signatures)
     _check_ascending(signers, MAX_VALIDATORS, "signers")
     if any(len(signature) != SIGNATURE_BYTES for _, signature in certificate.signatures):
         raise MessageError("a signature has 64 bytes")
+
+
+def _check_timeout_certificate(certificate: TimeoutCertificate) -> None:
+    signers = tuple(signer for signer, _, _ in certificate.signatures)
+    _check_ascending(signers, MAX_VALIDATORS, "signers")
+    for vote in certificate.votes():
+        check_vote(vote)
+    _check_high(certificate.high, certificate.high_view)
+
+
+def _check_timeout(timeout: Timeout) -> None:
+    check_vote(timeout.vote)
+    if timeout.vote.kind != VoteKind.TIMEOUT:
+        raise MessageError("a timeout carries a timeout vote")
+    _check_high(timeout.high, timeout.vote.parent_view)
+
+
+def _check_high(high: Certificate | None, high_view: View) -> None:
+    if high is None:
+        return
+    _check_certificate(high)
+    if high.kind not in (VoteKind.NOTARIZE, VoteKind.FINALIZE):
+        raise MessageError("a high certificate is a block's")
+    if high.view != high_view:
+        raise MessageError("a high certificate is of the high view")
 
 
 def _check_ascending(numbers: tuple[int, ...], limit: int, what: str) -> None:
@@ -275,16 +386,20 @@ _EVIDENCE_KINDS: Final = {
     ConflictingNotarize: (VoteKind.NOTARIZE, VoteKind.NOTARIZE),
     ConflictingFinalize: (VoteKind.FINALIZE, VoteKind.FINALIZE),
     NullifyAndFinalize: (VoteKind.NULLIFY, VoteKind.FINALIZE),
+    ConflictingTimeout: (VoteKind.TIMEOUT, VoteKind.TIMEOUT),
+    FinalizeAndTimeout: (VoteKind.FINALIZE, VoteKind.TIMEOUT),
 }
 
 
 def conflict(one: Vote, other: Vote) -> Evidence | None:
-    """Evidence that two votes of one signer in one view break the rules; ``None`` if they do not. Signatures unchecked.
+    """Evidence that two votes of one signer break the rules; ``None`` if they do not. Signatures unchecked.
 
     The order of the arguments does not matter: the same pair of votes always makes the same evidence.
     """
-    if one.signer != other.signer or one.view != other.view:
+    if one.signer != other.signer:
         return None
+    if one.view != other.view:
+        return _conflict_of_views(one, other)
     first, second = sorted((one, other), key=lambda vote: (vote.kind, vote.parent_view, vote.digest))
     same_block = (first.parent_view, first.digest) == (second.parent_view, second.digest)
     match first.kind, second.kind:
@@ -294,6 +409,18 @@ def conflict(one: Vote, other: Vote) -> Evidence | None:
             return ConflictingFinalize(first, second)
         case VoteKind.NULLIFY, VoteKind.FINALIZE:
             return NullifyAndFinalize(first, second)
+        case VoteKind.TIMEOUT, VoteKind.TIMEOUT if not same_block:
+            return ConflictingTimeout(first, second)
+        case VoteKind.FINALIZE, VoteKind.TIMEOUT:
+            return FinalizeAndTimeout(first, second)
+    return None
+
+
+def _conflict_of_views(one: Vote, other: Vote) -> Evidence | None:
+    """Whoever finalizes a view keeps to its block: the timeouts of later views name it, or a higher one."""
+    first, second = (one, other) if one.view < other.view else (other, one)
+    if (first.kind, second.kind) == (VoteKind.FINALIZE, VoteKind.TIMEOUT) and second.parent_view < first.view:
+        return FinalizeAndTimeout(first, second)
     return None
 
 

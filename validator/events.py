@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from consensus.messages import AnyCertificate
 from validator.types import Hash, Height
 
 if TYPE_CHECKING:
@@ -137,11 +138,10 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockNotarized:
-    """For observers: a block got its notarization here."""
+class Certified:
+    """For observers: a certificate is known here."""
 
-    view: int
-    digest: Hash
+    certificate: AnyCertificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ Effect = (
     | Append
     | ReplaceJournal
     | Reply
-    | BlockNotarized
+    | Certified
     | BlockFinal
     | Diverged
     | Joined

@@ -222,6 +222,10 @@ class Executor:
         """The scheduler's index, standing wherever the last job left it."""
         return self._index
 
+    def prove(self, key: bytes, height: int) -> bytes:
+        """The encoded proof of what the state of a retained height says of a key (:meth:`LogStateStore.prove`)."""
+        return self._store.prove(key, Height(height))
+
     @property
     def pending_timers(self) -> int:
         """Live timers of the last final state."""

@@ -41,6 +41,15 @@ class GenesisActor:
 
 
 @dataclass(frozen=True, slots=True)
+class GenesisEpoch:
+    """Who votes and leads from a consensus view on."""
+
+    first_view: int
+    members: tuple[int, ...]
+    """Indices of validators, strictly ascending."""
+
+
+@dataclass(frozen=True, slots=True)
 class Genesis:
     """Everything that the first block builds upon. Balances in the smallest CBY unit."""
 
@@ -52,6 +61,8 @@ class Genesis:
     accounts: Mapping[Address, int] = field(default_factory=dict)
     actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
     system_deployers: tuple[Address, ...] = ()
+    epochs: tuple[GenesisEpoch, ...] = ()
+    """Changes of the committee, views ascending; before the first one, and without any, all validators are in it."""
 
     def runs_auction(self, height: int) -> bool:
         """Whether a block runs SPEC's auction; before activation, or under ``fifo``, it runs first in, first out."""

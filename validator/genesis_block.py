@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
+from itertools import pairwise
 
 from validator.block import BlockReceipts, Header, receipts_root
 from validator.codec import encode, pack_uint, tagged_hash
@@ -101,7 +102,10 @@ def _content_hash(genesis: Genesis) -> Hash:
     ]
     parameters = [(name, storage_text(value)) for name, value in sorted(genesis.parameters.to_names().items())]
     deployers = sorted(genesis.system_deployers)
+    content: tuple[object, ...]
     content = (genesis.chain_id, genesis.policy.value, genesis.validators, parameters, accounts, actors, deployers)
+    if genesis.epochs:
+        content = (*content, [(epoch.first_view, epoch.members) for epoch in genesis.epochs])
     return tagged_hash(b"genesis", encode(content))
 
 
@@ -111,9 +115,23 @@ def _agent_content(agent: GenesisAgent | None) -> object:
     return agent.code, pack_uint(agent.max_fee_per_cycle), pack_uint(agent.max_priority_fee_per_cycle)
 
 
+def _check_epochs(genesis: Genesis) -> None:
+    before = 0
+    for number, epoch in enumerate(genesis.epochs):
+        members = epoch.members
+        if epoch.first_view <= before:
+            raise GenesisError(f"epochs[{number}].first_view: {epoch.first_view} is not above {before}")
+        if not members or any(left >= right for left, right in pairwise(members)):
+            raise GenesisError(f"epochs[{number}].members: expected validators in ascending order, at least one")
+        if not 0 <= members[0] <= members[-1] < len(genesis.validators):
+            raise GenesisError(f"epochs[{number}].members: there are validators 0 to {len(genesis.validators) - 1}")
+        before = epoch.first_view
+
+
 def _check(genesis: Genesis) -> None:
     if not genesis.validators or len(set(genesis.validators)) != len(genesis.validators):
         raise GenesisError("validators: expected at least one, all different")
+    _check_epochs(genesis)
     both = sorted(set(genesis.accounts) & set(genesis.actors))
     if both:
         raise GenesisError(f"0x{both[0].hex()} is given as account and as actor")

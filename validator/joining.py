@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from consensus.certificates import verify_certificate
+from consensus.certificates import verify_certificate, verify_timeout_certificate
 from consensus.keys import ValidatorSet
-from consensus.messages import Certificate, MessageError, VoteKind
+from consensus.messages import AnyCertificate, Certificate, MessageError, VoteKind
 from consensus.messages import decode as decode_consensus
 from consensus.types import GENESIS_VIEW
 from validator.archive import ArchivedBlock, ArchiveStart, begin_archive
@@ -125,8 +125,8 @@ class SnapshotJoin:
             self._on_view(sender, message)
 
     def _on_view(self, sender: int, report: ViewReport) -> None:
-        opening = self._certificate(report.certificate) if report.certificate else None
-        if report.certificate and opening is None:
+        opening = self._decoded(report.certificate) if report.certificate else None
+        if report.certificate and (opening is None or not self._ended_its_view(opening)):
             self._refuse(sender, "bad_view")
             return
         self._views.setdefault(sender, opening.view + 1 if opening is not None else FIRST_VIEW)
@@ -166,7 +166,7 @@ class SnapshotJoin:
         if not self._intake.is_complete:
             self._ask_for_chunks()
             return
-        if len(self._views) <= 2 * self._validators.faults_withstood:
+        if not self._knows_where_it_voted():
             return
         try:
             self._install(self._intake)
@@ -194,18 +194,36 @@ class SnapshotJoin:
                 self._send(peer, ChunkRequest(self._intake.height, self._asked[peer]))
 
     def _is_final(self, digest: Hash, encoded: bytes) -> bool:
-        certificate = self._certificate(encoded)
-        return certificate is not None and certificate.kind == VoteKind.FINALIZE and Hash(certificate.digest) == digest
+        certificate = self._decoded(encoded)
+        return (
+            isinstance(certificate, Certificate)
+            and certificate.kind == VoteKind.FINALIZE
+            and Hash(certificate.digest) == digest
+            and verify_certificate(certificate, self._validators, self._namespace)
+        )
 
-    def _certificate(self, encoded: bytes) -> Certificate | None:
-        """The certificate of an encoding, where it is a good one."""
+    def _knows_where_it_voted(self) -> bool:
+        """Whether enough members of each committee that it can have voted in told their views."""
+        highest = max(self._views.values(), default=0)
+        return all(
+            sum(member in self._views for member in committee.members) > 2 * committee.faults_withstood
+            for committee in self._validators.committees
+            if committee.first_view <= highest + 1
+        )
+
+    def _ended_its_view(self, certificate: AnyCertificate) -> bool:
+        """Whether a certificate is good. What a timeout certificate says of older views is not looked at."""
+        if isinstance(certificate, Certificate):
+            return verify_certificate(certificate, self._validators, self._namespace)
+        known_final = certificate.high_view if certificate.high is None else GENESIS_VIEW
+        return verify_timeout_certificate(certificate, self._validators, self._namespace, known_final)
+
+    def _decoded(self, encoded: bytes) -> AnyCertificate | None:
         try:
-            certificate = decode_consensus(encoded)
+            message = decode_consensus(encoded)
         except MessageError:
             return None
-        if not isinstance(certificate, Certificate):
-            return None
-        return certificate if verify_certificate(certificate, self._validators, self._namespace) else None
+        return message if isinstance(message, AnyCertificate) else None
 
     def _peers(self) -> list[int]:
         """Whom to ask, beginning behind the last one asked; everybody again where all have sent something wrong."""

@@ -24,18 +24,21 @@ from consensus import interface as engine_border
 from consensus.certificates import verify_certificate
 from consensus.interface import TimerKind
 from consensus.keys import Signer, ValidatorSet
+from consensus.leader import ELECTIONS
 from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
-from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
+from consensus.protocols import EngineType, VotingEngine
+from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
+from consensus.voting import HARMLESS_REASONS
 from validator.block import Header, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError
 from validator.events import (
     Append,
     BlockFinal,
-    BlockNotarized,
+    Certified,
     Completed,
     Diverged,
     Effect,
@@ -116,7 +119,12 @@ PROPOSE_TIMER: Final = TimerName("propose")
 class NodeConfig:
     """One node's settings. Validators may differ in them."""
 
-    simplex: SimplexConfig
+    voting: SimplexConfig
+    """HotStuff does not look at what is Simplex's own."""
+    engine: EngineType = Simplex
+    """The consensus protocol; the same for all validators of a chain."""
+    election: str = "round-robin"
+    """How leaders are elected (:data:`consensus.leader.ELECTIONS`); the same for all validators of a chain."""
     block_interval_ms: int = 0
     """Least time from being asked for a proposal to building it."""
     sync_retry_ms: int = 250
@@ -151,14 +159,15 @@ class Node:
         self._config = config
         self._identity = identity
         self._namespace = identity.chain_id.encode()
-        self._engine = Simplex(
-            config.simplex,
+        self._engine: VotingEngine = config.engine(
+            config.voting,
             identity.validators,
             ValidatorIndex(identity.index),
             identity.signer,
             self._namespace,
             engine_border.Parent(View(start.view), Digest(start.digest)),
             journal.records,
+            ELECTIONS[config.election](identity.validators, self._namespace),
             abstain_through=View(start.abstain_through),
         )
         self._tree = BlockTree(start.digest, start.height)
@@ -350,6 +359,7 @@ class Node:
                 bodies = () if body is None else (body,)
                 self._effects.append(Append(token, encode_batch(records, bodies)))
             case engine_border.Finalized(certificate):
+                self._effects.append(Certified(certificate))
                 self._on_finalization(certificate)
             case _:
                 self._pass_on(effect)
@@ -357,8 +367,8 @@ class Node:
     def _pass_on(self, effect: engine_border.Effect) -> None:
         """What the engine says for observers."""
         match effect:
-            case engine_border.Notarized(certificate):
-                self._effects.append(BlockNotarized(certificate.view, Hash(certificate.digest)))
+            case engine_border.Notarized(certificate) | engine_border.Nullified(certificate):
+                self._effects.append(Certified(certificate))
             case engine_border.Report(evidence):
                 kind = type(evidence).__name__
                 self._effects.append(EvidenceFound(kind, encode_evidence(evidence)))

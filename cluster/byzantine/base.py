@@ -59,6 +59,8 @@ class Position:
     chain_id: str
     random: Random
     score: Score
+    gives_up_by: VoteKind = VoteKind.NULLIFY
+    """The kind of vote by which the chain's protocol gives up a view."""
 
     @property
     def namespace(self) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster.byzantine.base import Behaviour, Heard, Position, forget_old, recipient_of, tell, vote_of
-from consensus.messages import NO_DIGEST, NO_PARENT, Message, Vote, VoteKind
+from consensus.messages import NO_DIGEST, NO_PARENT, Message, Timeout, Vote, VoteKind
 from validator.events import Effect, Event
 
 
@@ -33,13 +33,19 @@ class NullifyAndFinalize(Behaviour):
             return
         recipient = recipient_of(send)
         if vote.kind == VoteKind.FINALIZE:
-            yield tell(recipient, self.position.vote(VoteKind.NULLIFY, vote.view, NO_PARENT, NO_DIGEST))
+            yield tell(recipient, self._giving_up(vote.view))
         elif vote.digest == NO_DIGEST and vote.view in self._blocks:
             block = self._blocks[vote.view]
             yield tell(recipient, self.position.vote(VoteKind.FINALIZE, block.view, block.parent_view, block.digest))
         else:
             return
         self.bit()
+
+    def _giving_up(self, view: int) -> Message:
+        """A vote to give up a view, as the protocol sends it; a timeout names the genesis, which needs no proof."""
+        kind = self.position.gives_up_by
+        vote = self.position.vote(kind, view, NO_PARENT, NO_DIGEST)
+        return Timeout(vote, None) if kind == VoteKind.TIMEOUT else vote
 
     def _learn(self, vote: Vote | None) -> None:
         if vote is not None and vote.kind == VoteKind.NOTARIZE:

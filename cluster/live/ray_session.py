@@ -89,8 +89,8 @@ class RaySession:
     # --- start --------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def start() -> RaySession:
-        """Start or join Ray. Raises :class:`TestnetError`."""
+    def start(cpus: int = STARTING_CPUS) -> RaySession:
+        """Start or join Ray; one of our own has so many processors for tasks. Raises :class:`TestnetError`."""
         import ray
 
         if ray.is_initialized():
@@ -98,7 +98,7 @@ class RaySession:
             session._disconnects = False
             return session
         joined = os.environ.get(ADDRESS_VARIABLE)
-        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray)
+        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus)
 
     def place_hosts(self, count: int) -> list[Place]:
         """A place for each host, spread over the nodes. On a single node everything stays on the loopback."""
@@ -181,7 +181,7 @@ def _probe(address: str) -> None:
         raise TestnetError(f"Ray at {address} ({ADDRESS_VARIABLE}) does not answer: {one_line(error)}") from None
 
 
-def _start_own(ray: Any) -> RaySession:
+def _start_own(ray: Any, cpus: int) -> RaySession:
     parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     session = RaySession(ray, folder)
@@ -191,7 +191,7 @@ def _start_own(ray: Any) -> RaySession:
                 ray,
                 "Ray cannot be started",
                 address=LOCAL_ADDRESS,
-                num_cpus=STARTING_CPUS,
+                num_cpus=cpus,
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE_BYTES,
                 _node_ip_address=LOOPBACK,

@@ -37,8 +37,8 @@ from validator.disk import Disk
 from validator.events import (
     Append,
     BlockFinal,
-    BlockNotarized,
     CancelTimer,
+    Certified,
     Completed,
     Diverged,
     Effect,
@@ -314,10 +314,10 @@ class ValidatorLoop:
                 reply = self._replies.pop(request, None)
                 if reply is not None and not reply.done():
                     reply.set_result(results)
-            case BlockFinal() | PeerFault() | EvidenceFound() | Diverged() | BlockNotarized() | Joined():
+            case BlockFinal() | PeerFault() | EvidenceFound() | Diverged() | Certified() | Joined():
                 self._observe(effect)
 
-    def _observe(self, effect: BlockFinal | PeerFault | EvidenceFound | Diverged | BlockNotarized | Joined) -> None:
+    def _observe(self, effect: BlockFinal | PeerFault | EvidenceFound | Diverged | Certified | Joined) -> None:
         match effect:
             case BlockFinal():
                 self.tally.note_final(effect)
@@ -326,7 +326,7 @@ class ValidatorLoop:
                 self.tally.note_fault(effect)
             case EvidenceFound():
                 self.tally.note_evidence(effect)
-            case Diverged() | BlockNotarized() | Joined():
+            case Diverged() | Certified() | Joined():
                 pass  # the status page tells of divergences and snapshots; nobody asks about notarizations
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:

@@ -30,10 +30,11 @@ from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.links import Links
 from cluster.simulation.machine import Machine
+from cluster.simulation.monitor import SafetyMonitor
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
-from validator.events import BlockFinal, Effect, Joined, Reply, Run
+from validator.events import BlockFinal, Certified, Effect, Joined, Reply, Run
 from validator.executor import Build, Execute
 from validator.joining import SnapshotJoin
 from validator.types import parse_address
@@ -80,6 +81,9 @@ class Simulation:
         self.record.joins = list(self._joins.values())
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
+        self.monitor = SafetyMonitor(
+            self._validators, self._genesis.chain_id.encode(), self._genesis, lambda: self.clock.now_ms
+        )
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -174,7 +178,11 @@ class Simulation:
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:
+            case Certified(certificate) if self.machines[index].byzantine is None:
+                self.monitor.certified(self.machines[index].name, certificate)
             case BlockFinal(height=height):
+                if self.machines[index].byzantine is None:
+                    self._watch_final(self.machines[index], height)
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 if height > self._best_height:
                     self._best_height = height
@@ -191,6 +199,15 @@ class Simulation:
                         submission.user.rejected(wire)
             case _:
                 pass
+
+    def _watch_final(self, machine: Machine, height: int) -> None:
+        assert machine.validator is not None
+        executor = machine.validator.executor
+        archived = executor.archive.get(height)
+        assert archived is not None, "a final block was archived"
+        self.monitor.final(machine.name, height, archived)
+        if self.monitor.wants_proofs(height) and executor.final_header.height == height:
+            self.monitor.check_proofs(machine.name, height, executor.prove)
 
     def _note_proposal(self, job: Build | Execute) -> None:
         """A height's block was first seen anywhere: when building it began."""
@@ -317,6 +334,7 @@ class Simulation:
         record = self.record
         record.duration_ms, record.digest = self.clock.now_ms, self.clock.digest()
         record.metrics["events"] = self.clock.events
+        record.monitor = self.monitor.record()
         record.metrics["messages_sent"] = self.links.sent
         record.metrics["messages_dropped"] = self.links.dropped
         for machine in self.machines:

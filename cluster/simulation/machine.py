@@ -21,8 +21,8 @@ from validator.assembly import Validator
 from validator.events import (
     Append,
     BlockFinal,
-    BlockNotarized,
     CancelTimer,
+    Certified,
     Completed,
     Diverged,
     Effect,
@@ -172,7 +172,7 @@ class Machine:
                 self.tally.note_fault(effect)
             case EvidenceFound():
                 self.tally.note_evidence(effect)
-            case Reply() | BlockNotarized() | Diverged() | Joined():
+            case Reply() | Certified() | Diverged() | Joined():
                 self.observe(self.index, effect)
 
     def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:

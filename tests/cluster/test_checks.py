@@ -108,7 +108,7 @@ def test_a_run_without_any_block_is_inconclusive_and_never_passes() -> None:
     record = RunRecord(make_scenario(), "live", 1, "unknown", make_chain(1).genesis, interrupted=True)
     verdict = check_run(record)
     assert verdict.outcome is INCONCLUSIVE
-    of_the_scenario = ("faults", "joins", "byzantine", "evidence")
+    of_the_scenario = ("faults", "joins", "byzantine", "evidence", "safety")
     assert {check.verdict for check in verdict.checks if check.name not in of_the_scenario} == {INCONCLUSIVE}
 
 

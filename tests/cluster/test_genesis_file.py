@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from cluster.errors import BadInput
 from cluster.genesis_file import from_json, read_genesis, to_json
 from tests.cluster.records import ACTOR, OTHER, USER_ADDRESS, VALIDATOR_KEYS, make_genesis
-from validator.genesis import Genesis, GenesisActor
+from validator.genesis import Genesis, GenesisActor, GenesisEpoch
 from validator.params import Parameters
 from validator.types import Address, address_text
 
@@ -100,6 +101,10 @@ USER, SCRIPT = address_text(USER_ADDRESS), address_text(ACTOR)
         (changed("preset", "soft"), "g.json: preset: 'soft' is unknown"),
         (changed("preset", 1), "g.json: preset: expected a name or null, got a number"),
         (changed("system_deployers", ["0x12"]), "g.json: system_deployers[0]: '0x12' is no address"),
+        (changed("epochs", {}), "g.json: epochs: expected a list, got an object"),
+        (changed("epochs", [{"first_view": 3}]), "g.json: epochs[0]: field 'members' is missing"),
+        (changed("epochs", [{"first_view": 3, "members": ["x"]}]), "g.json: epochs[0].members[0]: expected an integer"),
+        (changed("epochs", [{"first_view": -1, "members": [0]}]), "g.json: epochs[0].first_view: out of range"),
         (changed("accounts", 3), "g.json: accounts: expected an object, got a number"),
         (changed(f"accounts/{USER}", 3), f"g.json: accounts.{USER}: expected an object, got a number"),
         (changed(f"accounts/{USER}/balance", -1), f"g.json: accounts.{USER}.balance: out of range"),
@@ -128,3 +133,6 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         read_genesis(tmp_path / "binary.json")
     (tmp_path / "right.json").write_text(to_json(make_genesis()))
     assert read_genesis(tmp_path / "right.json") == make_genesis()
+    scheduled = replace(make_genesis(), epochs=(GenesisEpoch(7, (0, 2)), GenesisEpoch(9, (1,))))
+    (tmp_path / "scheduled.json").write_text(to_json(scheduled))
+    assert read_genesis(tmp_path / "scheduled.json") == scheduled

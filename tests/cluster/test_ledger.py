@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, Ledger, TimerState
-from cluster.timer_ids import handler_input, scheduled_payloads, timer_id
+from cluster.timer_ids import handler_input, scheduled_terms, timer_id
 from tests.cluster.records import (
     ACTOR,
     OTHER,
@@ -400,12 +400,22 @@ def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
     assert ledger.ids_recomputed == 2
 
 
-def test_payloads_of_scripts() -> None:
-    assert scheduled_payloads(b'[["burn",1],["try",["schedule",{"in":1,"payload":{"hex":"00ff"}}]]]') == [b"\x00\xff"]
-    assert scheduled_payloads('[["schedule",{"in":1,"payload":"é"}]]'.encode()) == ["é".encode()]
-    assert scheduled_payloads(b'[["schedule",{"in":1}]]') is None
-    for nonsense in (b"", b"{}", b"[1]", b"[[]]", b'[["schedule"]]', b"[" * 100_000):
-        assert scheduled_payloads(nonsense) is None
+def test_terms_of_scripts() -> None:
+    tried = b'[["burn",1],["try",["schedule",{"in":1,"payload":{"hex":"00ff"},"gas_limit":7,"max_fee_per_cycle":9}]]]'
+    assert scheduled_terms(tried) == [(b"\x00\xff", 7, 9)]
+    assert scheduled_terms('[["schedule",{"in":1,"payload":"é"}]]'.encode()) == [("é".encode(), None, None)]
+    assert scheduled_terms(b'[["schedule",{"in":1}]]') is None
+    assert scheduled_terms(b'[["schedule",{"payload":"","gas_limit":"1"}]]') is None
+    for nonsense in (
+        b"",
+        b"{}",
+        b"[1]",
+        b"[[]]",
+        b'[["schedule"]]',
+        b"[" * 100_000,
+        b'[["schedule",{"payload":"","gas_limit":"1"}]]',
+    ):
+        assert scheduled_terms(nonsense) is None
 
 
 def test_envelopes() -> None:

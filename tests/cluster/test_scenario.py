@@ -84,7 +84,10 @@ WRONG = {
         "name: a\nvalidators: [{byzantine: twins}, {mutant: double-fire}, {}, {}]",
         "validators.nodes: 2 of 4 validators are byzantine or mutants; at most 1 may be, unless allow_more_faults is",
     ),
-    "unknown protocol": ("name: a\nconsensus: {protocol: raft}", "consensus.protocol: Input should be 'simplex'"),
+    "unknown protocol": (
+        "name: a\nconsensus: {protocol: raft}",
+        "consensus.protocol: Input should be 'simplex' or 'hotstuff'",
+    ),
     "interval above timeout": (
         "name: a\nconsensus: {block_interval_ms: 2000}",
         "consensus.block_interval_ms: 2000 is not below leader_timeout_ms (2000)",
@@ -130,6 +133,18 @@ WRONG = {
     "control character": ("name: a\x00", "no YAML: unacceptable character"),
     "list": ("- name: a", "expected a mapping of scenario fields, got list"),
     "text": ("name", "expected a mapping of scenario fields, got str"),
+    "an epoch that begins too early": (
+        "name: x\nvalidators: {epochs: [{from_view: 9, members: [validator-0]}, {from_view: 9, members: []}]}",
+        "validators.epochs[1].from_view: 9 is not above 9",
+    ),
+    "an unknown member": (
+        "name: x\nvalidators: {epochs: [{from_view: 9, members: [validator-7]}]}",
+        "validators.epochs[0].members: no validator is named 'validator-7'",
+    ),
+    "a member twice": (
+        "name: x\nvalidators: {epochs: [{from_view: 9, members: [validator-1, validator-1]}]}",
+        "validators.epochs[0].members: expected validators, each once, at least one",
+    ),
     "two of four late": (
         "name: x\nvalidators: [{joins_at_height: 5}, {joins_at_height: 6}, {}, {}]",
         "validators.nodes: 2 of 4 validators join late; at most 1 may, since the others must be a quorum",

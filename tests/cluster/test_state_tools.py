@@ -107,9 +107,9 @@ def test_diff_reads_only_twigs_that_differ(tmp_path: Path, monkeypatch: pytest.M
     read = []
     entries = type(first.log).entries
 
-    def counted(log: object, low: int, high: int) -> object:
+    def counted(log: object, low: int, high: int, ends_of: object) -> object:
         read.append(low)
-        return entries(first.log if log is first.log else second.log, low, high)
+        return entries(first.log if log is first.log else second.log, low, high, ends_of)
 
     monkeypatch.setattr(type(first.log), "entries", counted)
     assert list(differing_keys(first, second)) == [(b"9", b"nine", b"neun")]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from blake3 import blake3
 
+from consensus.hotstuff import HotStuff
 from consensus.interface import (
     BlockProposed,
     BlockVerified,
@@ -19,18 +20,21 @@ from consensus.interface import (
     Propose,
     Received,
     Rejected,
+    SendTo,
     Start,
     TimerExpired,
     TimerKind,
 )
 from consensus.journal import decode_record
-from consensus.keys import KeyedHashScheme, SignatureScheme, ValidatorSet
+from consensus.keys import Committee, KeyedHashScheme, SignatureScheme, ValidatorSet
 from consensus.messages import (
     NO_DIGEST,
     NO_PARENT,
     Certificate,
     Message,
     Proposal,
+    Timeout,
+    TimeoutCertificate,
     Vote,
     VoteKind,
     vote_signing_bytes,
@@ -43,7 +47,7 @@ GENESIS = Digest(blake3(b"genesis").digest())
 ROOT = Parent(GENESIS_VIEW, GENESIS)
 EffectType = TypeVar("EffectType", bound=Effect)
 
-NOTARIZE, NULLIFY, FINALIZE = VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.FINALIZE
+NOTARIZE, NULLIFY, FINALIZE, TIMEOUT = VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.FINALIZE, VoteKind.TIMEOUT
 
 
 class CountingScheme(KeyedHashScheme):
@@ -65,6 +69,8 @@ def block(name: str) -> Digest:
 class Bench:
     """Validator ``me`` of ``n``, and the keys of all."""
 
+    engine_type: type[Any] = Simplex
+
     def __init__(
         self,
         n: int = 4,
@@ -74,27 +80,25 @@ class Bench:
         root: Parent = ROOT,
         start: bool = True,
         scheme: SignatureScheme | None = None,
-        abstain_through: int = 0,
+        epochs: tuple[Committee, ...] = (),
+        **options: Any,
     ) -> None:
         self.scheme = scheme or CountingScheme()
         self.signers = [self.scheme.signer(bytes([index]) * 32) for index in range(n)]
-        self.validators = ValidatorSet(tuple(signer.public_key for signer in self.signers), self.scheme)
+        self.validators = ValidatorSet(tuple(signer.public_key for signer in self.signers), self.scheme, epochs)
         self.me = None if me is None else ValidatorIndex(me)
         signer = None if me is None else self.signers[me]
         self.journal = list(journal)
         self.effects: list[Effect] = []
-        self.engine = Simplex(
-            config or SimplexConfig(),
-            self.validators,
-            self.me,
-            signer,
-            NAMESPACE,
-            root,
-            tuple(self.journal),
-            abstain_through=View(abstain_through),
-        )
+        parameters = (config or SimplexConfig(), self.validators, self.me, signer, NAMESPACE, root, tuple(self.journal))
+        self.engine = self.engine_type(*parameters, **options)
         if start:
             self.feed(Start())
+
+    @property
+    def quorum(self) -> int:
+        """Of everybody."""
+        return self.validators.committee(View(1)).quorum
 
     # --- in and out ---------------------------------------------------------------------------------------------
 
@@ -139,9 +143,9 @@ class Bench:
     # --- what peers say -----------------------------------------------------------------------------------------
 
     def vote(self, signer: int, kind: VoteKind, view: int, name: str = "", parent: int | None = None) -> Vote:
-        """A good vote; the parent of a block is the view before, unless told otherwise."""
+        """A good vote; the parent of a block is the view before, unless told otherwise, and so is a high block."""
         parent_view = NO_PARENT if kind == NULLIFY else View(view - 1 if parent is None else parent)
-        digest = NO_DIGEST if kind == NULLIFY else block(name)
+        digest = NO_DIGEST if kind in (NULLIFY, TIMEOUT) else block(name)
         message = vote_signing_bytes(NAMESPACE, kind, View(view), parent_view, digest)
         signature = self.signers[signer].sign(message)
         return Vote(kind, View(view), parent_view, digest, ValidatorIndex(signer), signature)
@@ -152,13 +156,13 @@ class Bench:
 
     def cast(self, kind: VoteKind, view: int, name: str = "", parent: int | None = None) -> list[Effect]:
         """Votes of a quorum of peers, each sent by its signer."""
-        peers = [index for index in range(len(self.validators)) if index != self.me][: self.validators.quorum]
+        peers = [index for index in range(len(self.validators)) if index != self.me][: self.quorum]
         return [effect for peer in peers for effect in self.receive(peer, self.vote(peer, kind, view, name, parent))]
 
     def certificate(
         self, kind: VoteKind, view: int, name: str = "", parent: int | None = None, signers: Sequence[int] | None = None
     ) -> Certificate:
-        by = range(self.validators.quorum) if signers is None else signers
+        by = range(self.quorum) if signers is None else signers
         votes = [self.vote(signer, kind, view, name, parent) for signer in by]
         signatures = tuple((vote.signer, vote.signature) for vote in votes)
         return Certificate(kind, View(view), votes[0].parent_view, votes[0].digest, signatures)
@@ -188,16 +192,56 @@ class Bench:
 
     def own_votes(self, effects: Sequence[Effect] | None = None) -> list[tuple[VoteKind, View, Digest]]:
         """Votes of ours that were sent, in order."""
-        said: list[tuple[VoteKind, View, Digest]] = []
-        for effect in of(Broadcast, self.effects if effects is None else effects):
-            vote = effect.message.vote if isinstance(effect.message, Proposal) else effect.message
-            if isinstance(vote, Vote):
-                assert vote.signer == self.me
-                said.append((vote.kind, vote.view, vote.digest))
-        return said
+        return [(vote.kind, vote.view, vote.digest) for vote in self.sent(self.effects if effects is None else effects)]
 
-    def journaled(self) -> list[Vote | Certificate]:
+    def sent(self, effects: Sequence[Effect]) -> list[Vote]:
+        """The votes among these effects, whatever carries them."""
+        votes = [vote_of(effect.message) for effect in effects if isinstance(effect, Broadcast | SendTo)]
+        assert all(vote is None or vote.signer == self.me for vote in votes)
+        return [vote for vote in votes if vote is not None]
+
+    def journaled(self) -> list[Vote | Certificate | TimeoutCertificate]:
         return [decode_record(record) for record in self.journal]
+
+
+class HotStuffBench(Bench):
+    """The same with HotStuff on it. Blocks are named ``b<view>`` where nothing else is said."""
+
+    engine_type = HotStuff
+
+    def high(self, view: int) -> Certificate | None:
+        """What certifies the block of ``view``; the genesis block needs nothing."""
+        return None if view == 0 else self.certificate(NOTARIZE, view, f"b{view}")
+
+    def timeout(self, signer: int, view: int, high: int = 0) -> Timeout:
+        return Timeout(self.vote(signer, TIMEOUT, view, parent=high), self.high(high))
+
+    def timeouts(self, view: int, *highs: int, signers: Sequence[int] | None = None) -> TimeoutCertificate:
+        """A quorum's, of which the last signers have these high views and the others 0."""
+        by = range(self.quorum) if signers is None else signers
+        padded = (0,) * (len(by) - len(highs)) + highs
+        votes = [self.vote(signer, TIMEOUT, view, parent=high) for signer, high in zip(by, padded, strict=True)]
+        signatures = tuple((vote.signer, vote.parent_view, vote.signature) for vote in votes)
+        return TimeoutCertificate(View(view), self.high(max(padded)), signatures)
+
+    def advance_to(self, view: int, notarized: Iterable[int] = ()) -> list[Effect]:
+        """Bring the engine into ``view``: those named get blocks, in the others all time out."""
+        effects: list[Effect] = []
+        high, blocks = 0, tuple(notarized)
+        for below in range(self.engine.view, view):
+            if below in blocks:
+                effects = self.receive(1, self.certificate(NOTARIZE, below, f"b{below}"))
+                high = below
+            else:
+                effects = self.receive(1, self.timeouts(below, high))
+        return effects
+
+
+def vote_of(message: Message) -> Vote | None:
+    """The vote that a message is, or carries for its sender."""
+    if isinstance(message, Proposal | Timeout):
+        return message.vote
+    return message if isinstance(message, Vote) else None
 
 
 def of(wanted: type[EffectType], effects: Sequence[Effect]) -> list[EffectType]:

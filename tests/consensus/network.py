@@ -3,26 +3,29 @@
 Every engine sits on a :class:`Host`, which stands for its driver and its machine: a disk that loses what was not yet
 synced, a store of block bodies, slow execution. Messages cross as bytes. The network checks itself, at every step,
 against what it saw: agreement, ancestry with justified skips, no nullification of a finalized view, one vote of a kind
-per signer and view, never nullify and finalize.
+per signer and view, never nullify and finalize. It takes any engine of :mod:`consensus.interface`; a timeout
+certificate is a nullification to it.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
 from blake3 import blake3
 
-from consensus.certificates import verify_certificate
+from consensus.certificates import verify_certificate, verify_timeout_certificate
 from consensus.interface import (
     BlockProposed,
     BlockVerified,
     Broadcast,
     Durable,
     Effect,
+    Engine,
     Event,
     Finalized,
     Notarized,
@@ -41,12 +44,14 @@ from consensus.interface import (
     ViewEntered,
 )
 from consensus.journal import encode_record
-from consensus.keys import KeyedHashScheme, SignatureScheme, ValidatorSet
+from consensus.keys import KeyedHashScheme, SignatureScheme, Signer, ValidatorSet
 from consensus.messages import (
+    AnyCertificate,
     Certificate,
     Evidence,
     Message,
     Proposal,
+    Timeout,
     Vote,
     VoteKind,
     conflict,
@@ -54,8 +59,9 @@ from consensus.messages import (
     encode,
     verify_evidence,
 )
-from consensus.simplex import HARMLESS_REASONS, Simplex, SimplexConfig
+from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import Digest, ValidatorIndex, View
+from consensus.voting import HARMLESS_REASONS
 
 NAMESPACE = b"test chain"
 GENESIS = Digest(blake3(b"genesis").digest())
@@ -69,6 +75,21 @@ def digest_of(body: bytes) -> Digest:
 def make_body(view: int, parent: Parent, salt: int = 0) -> bytes:
     """An opaque block that names its view and parent."""
     return b"%d %d %d " % (view, parent.view, salt) + parent.digest
+
+
+class MakeEngine(Protocol):
+    """An engine's constructor."""
+
+    def __call__(
+        self,
+        config: SimplexConfig,
+        validators: ValidatorSet,
+        me: ValidatorIndex | None,
+        signer: Signer | None,
+        namespace: bytes,
+        root: Parent | Digest,
+        journal: Iterable[bytes] = ...,
+    ) -> Engine: ...
 
 
 @dataclass
@@ -96,7 +117,7 @@ class Host:
 
     index: ValidatorIndex
     place: int
-    engine: Simplex | None = None
+    engine: Engine | None = None
     incarnation: int = 0
     disk: list[bytes] = field(default_factory=list)
     durable: set[bytes] = field(default_factory=set)
@@ -124,7 +145,7 @@ class Network:
         silent: tuple[int, ...] = (),
         invalid_leaders: tuple[int, ...] = (),
         twins: tuple[int, ...] = (),
-        engine_type: type[Simplex] = Simplex,
+        make_engine: MakeEngine = Simplex,
     ) -> None:
         self.random = Random(seed)
         self.faults = faults or Faults()
@@ -138,7 +159,7 @@ class Network:
         keys = [ValidatorIndex(index) for index in (*range(n), *twins)]
         self.hosts = [Host(index, place) for place, index in enumerate(keys)]
         self.twins = twins
-        self.engine_type = engine_type
+        self.make_engine = make_engine
         self.silent = silent
         self.invalid_leaders = invalid_leaders
         self.cut: set[tuple[int, int]] = set()
@@ -148,11 +169,13 @@ class Network:
         self.crashes = 0
         self.parents: dict[Digest, Parent] = {}
         self.votes: dict[tuple[VoteKind, View, ValidatorIndex], Vote] = {}
+        self.last_words: dict[ValidatorIndex, list[Vote]] = {}
+        """The finalize and timeout votes of each, which can contradict each other across views."""
         self.notarizations: dict[View, Certificate] = {}
-        self.nullifications: dict[View, Certificate] = {}
+        self.nullifications: dict[View, AnyCertificate] = {}
         self.finalizations: dict[View, Certificate] = {}
         self.evidence: list[Evidence] = []
-        self.certified: set[Certificate] = set()
+        self.certified: set[AnyCertificate] = set()
         self.on_effect: Callable[[Host, Effect], None] | None = None
         for host in self.hosts:
             if host.index not in silent:
@@ -180,7 +203,7 @@ class Network:
 
     def start(self, host: Host) -> None:
         signer = self.signers[host.index]
-        host.engine = self.engine_type(self.config, self.validators, host.index, signer, NAMESPACE, GENESIS, host.disk)
+        host.engine = self.make_engine(self.config, self.validators, host.index, signer, NAMESPACE, GENESIS, host.disk)
         self.feed(host, Start())
 
     def crash(self, host: Host) -> None:
@@ -250,6 +273,7 @@ class Network:
                     if other.index != host.index:
                         self.send(host, other, message)
             case SendTo(recipient, message):
+                self.check_sent(host, message)
                 for other in self.hosts:
                     if other.index == recipient:
                         self.send(host, other, message)
@@ -296,7 +320,7 @@ class Network:
 
         self.at(self.draw(self.faults.sync_ms), synced)
 
-    def compact(self, host: Host, engine: Simplex) -> None:
+    def compact(self, host: Host, engine: Engine) -> None:
         """Replace the journal by the engine's snapshot, having made durable the bodies that its votes stand for."""
         bodies = [persist.body for persist in host.unsynced if persist.body is not None]
         host.bodies.update({digest_of(body): body for body in bodies})
@@ -326,7 +350,7 @@ class Network:
 
     def check_sent(self, host: Host, message: Message) -> None:
         """What an honest validator may say; and a vote must be on its disk first."""
-        vote = message.vote if isinstance(message, Proposal) else message
+        vote = message.vote if isinstance(message, Proposal | Timeout) else message
         if isinstance(message, Proposal):
             parent = Parent(message.parent_view, message.parent_digest)
             assert self.parents.setdefault(message.digest, parent) == parent
@@ -336,6 +360,10 @@ class Network:
         for kind in VoteKind:
             other = self.votes.get((kind, vote.view, vote.signer))
             assert other is None or conflict(other, vote) is None, f"contradiction: {other} {vote}"
+        if vote.kind in (VoteKind.FINALIZE, VoteKind.TIMEOUT) and (vote.kind, vote.view, vote.signer) not in self.votes:
+            words = self.last_words.setdefault(vote.signer, [])
+            assert all(conflict(other, vote) is None for other in words), f"contradiction across views: {vote}"
+            words.append(vote)
         if vote.kind == VoteKind.NOTARIZE:
             assert vote.digest in host.bodies, "notarize vote sent before the body was durable"
         assert encode_record(vote) in host.durable, "vote sent before it was durable"
@@ -363,9 +391,12 @@ class Network:
             case _:
                 raise AssertionError(f"unexpected effect {effect}")
 
-    def certify(self, certificate: Certificate) -> None:
+    def certify(self, certificate: AnyCertificate) -> None:
         if certificate not in self.certified:
-            good = verify_certificate(certificate, self.validators, NAMESPACE)
+            if isinstance(certificate, Certificate):
+                good = verify_certificate(certificate, self.validators, NAMESPACE)
+            else:
+                good = verify_timeout_certificate(certificate, self.validators, NAMESPACE, View(0))
             assert good, "not a quorum of good signatures"
             self.certified.add(certificate)
 

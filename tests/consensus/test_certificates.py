@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 
-from consensus.certificates import VoteTally, verify_certificate
-from consensus.keys import Ed25519Scheme
-from consensus.leader import RoundRobin
-from consensus.types import View
-from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, Bench, CountingScheme, block
+from consensus.certificates import VoteTally, verify_certificate, verify_timeout_certificate
+from consensus.keys import Committee, Ed25519Scheme, ValidatorSet
+from consensus.leader import ELECTIONS, PseudoRandom, RoundRobin
+from consensus.messages import TimeoutCertificate
+from consensus.types import ConsensusError, ValidatorIndex, View
+from tests.consensus.bench import (
+    FINALIZE,
+    NAMESPACE,
+    NOTARIZE,
+    NULLIFY,
+    TIMEOUT,
+    Bench,
+    CountingScheme,
+    HotStuffBench,
+    block,
+)
 
 
 def tally_of(bench: Bench) -> VoteTally:
@@ -136,5 +149,129 @@ def test_what_the_tally_found_good_is_not_checked_again_and_nothing_else_is_trus
 
 
 def test_round_robin_gives_everyone_a_turn() -> None:
-    election = RoundRobin(4)
+    election = RoundRobin(Bench().validators)
     assert [election.leader(View(view)) for view in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]
+
+
+def test_the_draw_is_fair_and_everybodys() -> None:
+    validators = Bench(n=4).validators
+    election = PseudoRandom(validators, NAMESPACE)
+    drawn = Counter(election.leader(View(view)) for view in range(1, 4_001))
+    assert set(drawn) == {0, 1, 2, 3}
+    assert all(900 < count < 1_100 for count in drawn.values())
+    again = ELECTIONS["random"](validators, NAMESPACE)
+    assert [again.leader(View(view)) for view in range(1, 50)] == [election.leader(View(v)) for v in range(1, 50)]
+    other = PseudoRandom(validators, b"another chain")
+    assert [other.leader(View(view)) for view in range(1, 50)] != [election.leader(View(v)) for v in range(1, 50)]
+
+
+# --- committees ------------------------------------------------------------------------------------------------------
+
+
+def scheduled(*epochs: tuple[int, tuple[int, ...]], n: int = 7) -> ValidatorSet:
+    committees = tuple(Committee(View(at), tuple(map(ValidatorIndex, members))) for at, members in epochs)
+    validators = Bench(n=n).validators
+    return ValidatorSet(validators.public_keys, validators.scheme, committees)
+
+
+def test_each_view_has_the_committee_of_its_epoch() -> None:
+    validators = scheduled((5, (1, 2, 4, 6)), (9, (0,)))
+    assert [validators.committee(View(view)).members for view in (1, 4)] == [tuple(range(7))] * 2
+    assert [validators.committee(View(view)).members for view in (5, 8)] == [(1, 2, 4, 6)] * 2
+    assert [validators.committee(View(view)).members for view in (9, 10**9)] == [(0,)] * 2
+    assert [(c.quorum, c.faults_withstood) for c in validators.committees] == [(5, 2), (3, 1), (1, 0)]
+    assert [index in validators.committee(View(5)) for index in range(-1, 8)] == [
+        index in (1, 2, 4, 6) for index in range(-1, 8)
+    ]
+    assert scheduled((1, (2, 3))).committees[0].members == (2, 3), "nobody else ever votes"
+    election = RoundRobin(validators)
+    assert [election.leader(View(view)) for view in range(5, 9)] == [2, 4, 6, 1]
+    assert {PseudoRandom(validators, NAMESPACE).leader(View(view)) for view in (5, 6, 7, 8)} <= {1, 2, 4, 6}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "what"),
+    [
+        ([(5, (1,)), (5, (2,))], "is not above 5"),
+        ([(0, (1,))], "is not above 0"),
+        ([(5, ())], "is empty"),
+        ([(5, (2, 1))], "not in ascending order"),
+        ([(5, (1, 1))], "not in ascending order"),
+        ([(5, (1, 7))], "members outside the 7"),
+        ([(5, (-1, 2))], "members outside the 7"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused(epochs: list[tuple[int, tuple[int, ...]]], what: str) -> None:
+    with pytest.raises(ConsensusError, match=what):
+        scheduled(*epochs)
+
+
+def test_a_certificate_takes_a_quorum_of_the_views_committee() -> None:
+    bench = Bench(n=7)
+    validators = scheduled((5, (1, 2, 4, 6)))
+    three = bench.certificate(NOTARIZE, 5, "x", signers=(1, 2, 4))
+    assert verify_certificate(three, validators, NAMESPACE)
+    assert not verify_certificate(three, bench.validators, NAMESPACE), "of seven it takes five"
+    stranger = bench.certificate(NOTARIZE, 5, "x", signers=(1, 2, 3))
+    assert not verify_certificate(stranger, validators, NAMESPACE)
+    five = bench.certificate(NOTARIZE, 5, "x", signers=(0, 1, 2, 3, 4))
+    assert not verify_certificate(five, validators, NAMESPACE), "the others' votes do not count"
+
+
+# --- timeouts --------------------------------------------------------------------------------------------------------
+
+
+def test_timeouts_add_up_whatever_they_name() -> None:
+    bench = HotStuffBench()
+    tally = tally_of(bench)
+    for signer, high in ((0, 0), (1, 2)):
+        tally.add(bench.vote(signer, TIMEOUT, 3, parent=high))
+        assert tally.assemble_timeouts() == ((), ())
+    forged = bench.forged(2, TIMEOUT, 3, parent=1)
+    tally.add(forged)
+    assert tally.assemble_timeouts() == ((), (2,))
+    tally.add(bench.vote(3, TIMEOUT, 3, parent=1))
+    votes, forgers = tally.assemble_timeouts()
+    assert [(vote.signer, vote.parent_view) for vote in votes] == [(0, 0), (1, 2), (3, 1)]
+    assert forgers == ()
+
+
+def test_timeout_certificates_are_checked() -> None:
+    bench = HotStuffBench(scheme=Ed25519Scheme())
+    good, replace = bench.timeouts(5, 1, 3), msgspec.structs.replace
+    first, second, third = good.signatures
+    high = bench.certificate(FINALIZE, 3, "b3")
+
+    def is_good(certificate: TimeoutCertificate, final: int = 0) -> bool:
+        return verify_timeout_certificate(certificate, bench.validators, NAMESPACE, View(final))
+
+    assert is_good(good)
+    assert is_good(replace(good, high=high)), "a finalization certifies a block too"
+    assert is_good(replace(good, high=None), final=3)
+    assert is_good(bench.timeouts(5))
+    planted = {
+        "too few": replace(good, signatures=(first, third)),
+        "a signer twice": replace(good, signatures=(first, second, second, third)),
+        "out of order": replace(good, signatures=(third, second, first)),
+        "an unknown signer": replace(good, signatures=(first, second, (ValidatorIndex(4), *third[1:]))),
+        "another high view": replace(good, signatures=((first[0], View(2), first[2]), second, third)),
+        "another view": replace(good, view=View(6)),
+        "nothing to show for the high view": replace(good, high=None),
+        "the certificate of another view": replace(good, high=bench.high(2)),
+        "no certificate of a block": replace(good, high=bench.certificate(NULLIFY, 3)),
+        "a bad certificate": replace(good, high=replace(high, signatures=high.signatures[:2])),
+    }
+    for name, certificate in planted.items():
+        assert not is_good(certificate), name
+    assert not verify_timeout_certificate(good, bench.validators, b"another chain", View(0))
+
+
+def test_signatures_of_timeouts_that_were_found_good_are_not_checked_again() -> None:
+    bench = HotStuffBench()
+    tally = VoteTally(bench.validators, NAMESPACE, View(5))
+    for signer in range(3):
+        tally.add(bench.vote(signer, TIMEOUT, 5, parent=0))
+    tally.assemble_timeouts()
+    before = checks(bench)
+    assert verify_timeout_certificate(bench.timeouts(5), bench.validators, NAMESPACE, View(0), tally)
+    assert checks(bench) == before

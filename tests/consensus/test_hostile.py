@@ -5,47 +5,67 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consensus.interface import Broadcast, Finalized, Rejected, Verify
-from consensus.messages import CertificateRequest, Message, MessageError, Vote, VoteKind, decode, encode
+from consensus.messages import (
+    Certificate,
+    CertificateRequest,
+    Message,
+    MessageError,
+    Timeout,
+    Vote,
+    VoteKind,
+    decode,
+    encode,
+)
 from consensus.simplex import SimplexConfig
 from consensus.types import ValidatorIndex, View
-from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, Bench, of
+from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, Bench, HotStuffBench, of
 from tests.consensus.test_messages import messages
 
 CONFIG = SimplexConfig(view_window=4, proposal_window=2, retained_views=3, evidence_views=1, max_body_bytes=64)
 senders = st.integers(-2, 9).map(ValidatorIndex)
 
 
-def running() -> Bench:
+either = pytest.mark.parametrize("bench_type", [Bench, HotStuffBench])
+
+
+def running(bench_type: type[Bench]) -> Bench:
     """An engine in the middle of things: view 6, final view 2."""
-    bench = Bench(config=CONFIG)
+    bench = bench_type(config=CONFIG)
     bench.receive(1, bench.certificate(FINALIZE, 2, "b2", signers=(1, 2, 3)))
+    if isinstance(bench, HotStuffBench):
+        bench.receive(1, bench.timeouts(3, 2), bench.certificate(NOTARIZE, 4, "b4", 2), bench.timeouts(5, 4))
+        return bench
     bench.receive(1, bench.certificate(NULLIFY, 3), bench.certificate(NOTARIZE, 4, "b4", 2))
     bench.receive(1, bench.certificate(NULLIFY, 5))
     return bench
 
 
+@either
 @given(st.lists(st.tuples(senders, messages()), max_size=12))
 @settings(max_examples=100, deadline=None)
-def test_well_formed_nonsense_changes_nothing(story: list[tuple[ValidatorIndex, Message]]) -> None:
-    bench = running()
+def test_well_formed_nonsense_changes_nothing(
+    bench_type: type[Bench], story: list[tuple[ValidatorIndex, Message]]
+) -> None:
+    bench = running(bench_type)
     before = (bench.engine.view, bench.engine.final, bench.engine.journal_snapshot())
     for sender, message in story:
         effects = bench.receive(sender, message)
-        assert of(Rejected, effects) or isinstance(message, Vote | CertificateRequest)
+        assert of(Rejected, effects) or isinstance(message, Vote | Timeout | CertificateRequest)
     assert (bench.engine.view, bench.engine.final, bench.engine.journal_snapshot()) == before
 
 
 @st.composite
 def true_messages(draw: st.DrawFn) -> tuple[int, Message]:
     """What real validators could say around view 6, honest or not."""
-    bench, signer, view = Bench(), draw(st.integers(0, 3)), draw(st.integers(1, 12))
+    bench, signer, view = HotStuffBench(), draw(st.integers(0, 3)), draw(st.integers(1, 12))
     kind, name = draw(st.sampled_from((NOTARIZE, NULLIFY, FINALIZE))), draw(st.sampled_from(("x", "y")))
     parent = draw(st.integers(0, view - 1))
-    match draw(st.integers(0, 3)):
+    match draw(st.integers(0, 5)):
         case 0:
             return signer, bench.vote(signer, kind, view, name, parent)
         case 1:
@@ -53,6 +73,10 @@ def true_messages(draw: st.DrawFn) -> tuple[int, Message]:
         case 2:
             count = draw(st.integers(1, 4))
             return signer, bench.certificate(kind, view, name, parent, signers=range(count))
+        case 3:
+            return signer, bench.timeout(signer, view, high=parent)
+        case 4:
+            return signer, bench.timeouts(view, parent, signers=range(draw(st.integers(1, 4))))
         case _:
             return signer, CertificateRequest(tuple(View(one) for one in range(draw(st.integers(0, 5)), 7)))
 
@@ -67,18 +91,21 @@ def mutated(message: Any, data: st.DataObject) -> Any:
         return msgspec.structs.replace(message, **{name: data.draw(st.binary(max_size=70))})
     if isinstance(value, Vote):
         return msgspec.structs.replace(message, vote=mutated(value, data))
+    if isinstance(value, Certificate):
+        return msgspec.structs.replace(message, high=None if data.draw(st.booleans()) else mutated(value, data))
     if isinstance(value, tuple) and value:
         at = data.draw(st.integers(0, len(value) - 1))
         return msgspec.structs.replace(message, **{name: value[:at] + value[at:][::-1] + value[:at]})
     return message
 
 
+@either
 @given(st.lists(true_messages(), max_size=25), st.data())
 @settings(max_examples=150, deadline=None)
 def test_mutated_messages_never_raise_and_memory_stays_bounded(
-    story: list[tuple[int, Message]], data: st.DataObject
+    bench_type: type[Bench], story: list[tuple[int, Message]], data: st.DataObject
 ) -> None:
-    bench = running()
+    bench = running(bench_type)
     for sender, message in story:
         if data.draw(st.booleans()):
             message = mutated(message, data)
@@ -94,9 +121,12 @@ def test_mutated_messages_never_raise_and_memory_stays_bounded(
         assert decode(encode(effect.message)) == effect.message
 
 
+@either
 @given(true_messages(), st.data())
 @settings(max_examples=100, deadline=None)
-def test_mutated_bytes_are_refused_before_they_reach_the_engine(said: tuple[int, Message], data: st.DataObject) -> None:
+def test_mutated_bytes_are_refused_before_they_reach_the_engine(
+    bench_type: type[Bench], said: tuple[int, Message], data: st.DataObject
+) -> None:
     sender, message = said
     try:
         encoded = bytearray(encode(message))
@@ -108,7 +138,7 @@ def test_mutated_bytes_are_refused_before_they_reach_the_engine(said: tuple[int,
         decoded = decode(bytes(encoded))
     except MessageError:
         return
-    bench = running()
+    bench = running(bench_type)
     view = bench.engine.view
     effects = bench.receive(sender, decoded)
     if decoded != message and not isinstance(decoded, CertificateRequest):
@@ -117,7 +147,7 @@ def test_mutated_bytes_are_refused_before_they_reach_the_engine(said: tuple[int,
 
 
 def test_floods_of_well_signed_votes_and_proposals_stay_bounded() -> None:
-    bench = running()
+    bench = running(Bench)
     engine, ahead = bench.engine, CONFIG.view_window
     for step in range(2_000):
         view = 6 + step % 500

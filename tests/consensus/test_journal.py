@@ -6,15 +6,18 @@ import msgspec
 import pytest
 
 from consensus.journal import MAX_RECORD_BYTES, JournalError, decode_record, encode_record
-from consensus.messages import MAX_VALIDATORS, Certificate, CertificateRequest, encode
+from consensus.messages import MAX_VALIDATORS, Certificate, CertificateRequest, Timeout, TimeoutCertificate, encode
 from consensus.types import View
-from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, Bench
+from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench
 
 BENCH = Bench()
+TIMED_OUT, TIMEOUTS = BENCH.vote(0, TIMEOUT, 3), HotStuffBench().timeouts(5, 3)
 
 
 def test_records_come_back() -> None:
     for record in (BENCH.vote(0, NOTARIZE, 3, "x"), BENCH.vote(0, NULLIFY, 3), BENCH.certificate(FINALIZE, 3, "x")):
+        assert decode_record(encode_record(record)) == record
+    for record in (TIMED_OUT, TIMEOUTS):
         assert decode_record(encode_record(record)) == record
 
 
@@ -22,9 +25,14 @@ def test_the_largest_certificate_fits() -> None:
     vote = BENCH.vote(0, NOTARIZE, 2**62, "x")
     certificate = BENCH.certificate(NOTARIZE, 2**62, "x")
     signatures = tuple((signer, vote.signature) for signer in range(MAX_VALIDATORS))
-    record = encode_record(msgspec.structs.replace(certificate, signatures=signatures))
+    largest = msgspec.structs.replace(certificate, signatures=signatures)
+    record = encode_record(largest)
     assert len(record) <= MAX_RECORD_BYTES
     assert isinstance(decode_record(record), Certificate)
+    timeouts = tuple((signer, View(2**62), vote.signature) for signer in range(MAX_VALIDATORS))
+    record = encode_record(TimeoutCertificate(View(2**63 - 1), largest, timeouts))
+    assert len(record) <= MAX_RECORD_BYTES
+    assert isinstance(decode_record(record), TimeoutCertificate)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +45,10 @@ def test_the_largest_certificate_fits() -> None:
         encode_record(BENCH.vote(0, NULLIFY, 3)) + b"\0",
         b"\x01" + encode(BENCH.proposal(1, "x")),
         b"\x01" + encode(CertificateRequest((View(1),))),
+        b"\x01" + encode(Timeout(TIMED_OUT, None)),
         b"\x01" * (MAX_RECORD_BYTES + 1),
     ],
-    ids=["empty", "version only", "other version", "cut", "longer", "proposal", "request", "huge"],
+    ids=["empty", "version only", "other version", "cut", "longer", "proposal", "request", "timeout", "huge"],
 )
 def test_what_is_no_record_is_refused(bad: bytes) -> None:
     with pytest.raises(JournalError):

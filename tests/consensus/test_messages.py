@@ -21,10 +21,14 @@ from consensus.messages import (
     CertificateRequest,
     ConflictingFinalize,
     ConflictingNotarize,
+    ConflictingTimeout,
+    FinalizeAndTimeout,
     Message,
     MessageError,
     NullifyAndFinalize,
     Proposal,
+    Timeout,
+    TimeoutCertificate,
     Vote,
     VoteKind,
     check,
@@ -37,7 +41,7 @@ from consensus.messages import (
     vote_signing_bytes,
 )
 from consensus.types import Digest, Signature, ValidatorIndex, View
-from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, Bench, block
+from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench, block
 
 digests = st.binary(min_size=32, max_size=32).map(Digest)
 signatures = st.binary(min_size=64, max_size=64).map(Signature)
@@ -50,23 +54,43 @@ def subjects(draw: st.DrawFn) -> tuple[VoteKind, View, View, Digest]:
     view = draw(st.integers(1, MAX_VIEW))
     if kind == NULLIFY:
         return kind, View(view), View(0), Digest(b"")
+    if kind == TIMEOUT:
+        return kind, View(view), View(draw(st.integers(0, view - 1))), Digest(b"")
     return kind, View(view), View(draw(st.integers(0, view - 1))), draw(digests)
+
+
+@st.composite
+def high_certificates(draw: st.DrawFn, view: View) -> Certificate | None:
+    """What may certify the block of a high view."""
+    if view == 0 or draw(st.booleans()):
+        return None
+    kind, parent_view = draw(st.sampled_from((NOTARIZE, FINALIZE))), View(draw(st.integers(0, view - 1)))
+    members = sorted(draw(st.sets(signers, min_size=1, max_size=4)))
+    return Certificate(kind, view, parent_view, draw(digests), tuple((m, draw(signatures)) for m in members))
 
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     kind, view, parent_view, digest = draw(subjects())
     vote = Vote(kind, view, parent_view, digest, draw(signers), draw(signatures))
-    match draw(st.integers(1, 4)):
+    members = sorted(draw(st.sets(signers, min_size=1, max_size=9)))
+    match draw(st.integers(1, 6)):
         case 1:
             return vote
         case 2:
             digest = draw(digests)
             vote = Vote(NOTARIZE, view, parent_view, digest, vote.signer, vote.signature)
             return Proposal(view, parent_view, draw(digests), digest, draw(st.binary(max_size=200)), vote)
-        case 3:
-            members = sorted(draw(st.sets(signers, min_size=1, max_size=9)))
+        case 3 if kind != TIMEOUT:
             return Certificate(kind, view, parent_view, digest, tuple((member, draw(signatures)) for member in members))
+        case 5:
+            triples = tuple((member, View(draw(st.integers(0, view - 1))), draw(signatures)) for member in members)
+            high = draw(high_certificates(max(high_view for _, high_view, _ in triples)))
+            return TimeoutCertificate(view, high, triples)
+        case 6:
+            high_view = View(draw(st.integers(0, view - 1)))
+            vote = Vote(TIMEOUT, view, high_view, Digest(b""), vote.signer, vote.signature)
+            return Timeout(vote, draw(high_certificates(high_view)))
         case _:
             views = draw(st.sets(st.integers(0, MAX_VIEW), min_size=1, max_size=MAX_REQUESTED_VIEWS))
             return CertificateRequest(tuple(View(view) for view in sorted(views)))
@@ -112,6 +136,11 @@ def test_the_encoding_is_the_documented_one() -> None:
     expected = b"\x97\x01\x01" + b"\xcd\x01\x2c" + b"\x02" + b"\xc4\x20" + b"d" * 32 + b"\x05" + b"\xc4\x40" + b"s" * 64
     assert encode(vote) == expected
     assert encode(CertificateRequest((View(1), View(9)))) == b"\x92\x04\x92\x01\x09"
+    gave_up = Vote(TIMEOUT, View(7), View(0), Digest(b""), ValidatorIndex(2), Signature(b"s" * 64))
+    expected = b"\x97\x01\x04\x07\x00\xc4\x00\x02\xc4\x40" + b"s" * 64
+    assert encode(Timeout(gave_up, None)) == b"\x93\x06" + expected + b"\xc0"
+    certificate = TimeoutCertificate(View(7), None, ((ValidatorIndex(2), View(0), Signature(b"s" * 64)),))
+    assert encode(certificate) == b"\x94\x05\x07\xc0\x91\x93\x02\x00\xc4\x40" + b"s" * 64
 
 
 def test_other_encodings_of_a_message_are_refused() -> None:
@@ -141,6 +170,9 @@ VOTE = BENCH.vote(1, NOTARIZE, 3, "x")
 NULL = BENCH.vote(1, NULLIFY, 3)
 PROPOSAL = BENCH.proposal(1, "x")
 CERTIFICATE = BENCH.certificate(NOTARIZE, 3, "x")
+TIMED_OUT = BENCH.vote(1, TIMEOUT, 5, parent=3)
+GIVEN_UP = Timeout(TIMED_OUT, CERTIFICATE)
+TIMEOUTS = HotStuffBench().timeouts(5, 1, 3)
 PLANTED = {
     "view 0": broken(VOTE, view=0, parent_view=0),
     "view too large": broken(VOTE, view=MAX_VIEW + 1),
@@ -166,6 +198,21 @@ PLANTED = {
     "certificate with a short signature": broken(CERTIFICATE, signatures=((0, b"s"),)),
     "certificate of view 0": broken(CERTIFICATE, view=0),
     "certificate with a negative signer": broken(CERTIFICATE, signatures=((-1, b"s" * 64),)),
+    "timeout vote with a digest": broken(TIMED_OUT, digest=b"d" * 32),
+    "timeout vote that names its own view": broken(TIMED_OUT, parent_view=5),
+    "certificate of timeouts in the other form": broken(CERTIFICATE, kind=TIMEOUT, digest=b""),
+    "timeout with another vote": broken(GIVEN_UP, vote=VOTE),
+    "timeout with the certificate of another view": broken(GIVEN_UP, high=broken(CERTIFICATE, view=4)),
+    "timeout with a nullification": broken(GIVEN_UP, high=BENCH.certificate(NULLIFY, 3)),
+    "timeout with a broken certificate": broken(GIVEN_UP, high=broken(CERTIFICATE, signatures=())),
+    "timeouts without signatures": broken(TIMEOUTS, signatures=()),
+    "timeouts with a signer twice": broken(TIMEOUTS, signatures=TIMEOUTS.signatures[2:] * 2),
+    "timeouts out of order": broken(TIMEOUTS, signatures=TIMEOUTS.signatures[::-1]),
+    "timeouts of view 0": broken(TIMEOUTS, view=0),
+    "timeouts that name their own view": broken(TIMEOUTS, view=3),
+    "timeouts with a lower certificate": broken(TIMEOUTS, high=broken(CERTIFICATE, view=2, parent_view=1)),
+    "timeouts with a nullification": broken(TIMEOUTS, high=BENCH.certificate(NULLIFY, 3)),
+    "timeouts with a short signature": broken(TIMEOUTS, signatures=((0, 3, b"s"),)),
     "request for nothing": CertificateRequest(()),
     "request out of order": CertificateRequest((View(2), View(1))),
     "request for one view twice": CertificateRequest((View(2), View(2))),
@@ -182,7 +229,7 @@ def test_fields_that_do_not_fit_are_refused(fault: str) -> None:
 
 
 def test_an_unknown_kind_or_tag_is_refused() -> None:
-    for at, value in ((1, 9), (2, 4), (2, 0)):
+    for at, value in ((1, 9), (2, 5), (2, 0)):
         encoded = bytearray(encode(VOTE))
         encoded[at] = value
         with pytest.raises(MessageError):
@@ -219,10 +266,14 @@ def test_evidence_convinces_third_parties(bench: Bench) -> None:
     x, y = bench.vote(1, NOTARIZE, 3, "x"), bench.vote(1, NOTARIZE, 3, "y")
     fx, fy = bench.vote(1, FINALIZE, 3, "x"), bench.vote(1, FINALIZE, 3, "x", parent=1)
     null = bench.vote(1, NULLIFY, 3)
+    tx, ty = bench.vote(1, TIMEOUT, 5, parent=1), bench.vote(1, TIMEOUT, 5, parent=2)
     for one, other, kind in (
         (x, y, ConflictingNotarize),
         (fx, fy, ConflictingFinalize),
         (null, fx, NullifyAndFinalize),
+        (tx, ty, ConflictingTimeout),
+        (fx, tx, FinalizeAndTimeout),
+        (fx, bench.vote(1, TIMEOUT, 3, parent=2), FinalizeAndTimeout),
     ):
         evidence = conflict(one, other)
         assert isinstance(evidence, kind)
@@ -240,8 +291,19 @@ def test_what_is_no_contradiction_makes_no_evidence() -> None:
         vote(1, NOTARIZE, 4, "y"),
         vote(1, FINALIZE, 3, "y"),
         vote(1, NULLIFY, 3),
+        vote(1, TIMEOUT, 3, parent=0),
     ):
         assert conflict(x, other) is None
+    finalized = vote(1, FINALIZE, 3, "x")
+    for other in (
+        vote(1, TIMEOUT, 2, parent=0),
+        vote(1, TIMEOUT, 5, parent=3),
+        vote(1, TIMEOUT, 5, parent=4),
+        vote(2, TIMEOUT, 5, parent=0),
+        vote(1, NULLIFY, 5),
+    ):
+        assert conflict(finalized, other) is None
+        assert conflict(other, finalized) is None
 
 
 def test_false_evidence_is_refused() -> None:
@@ -256,6 +318,9 @@ def test_false_evidence_is_refused() -> None:
         "no contradiction": NullifyAndFinalize(vote(1, NULLIFY, 3), x),
         "one forged": ConflictingNotarize(forged(1, NOTARIZE, 3, min(("x", "y"), key=block)), y),
         "other forged": ConflictingNotarize(x, forged(1, NOTARIZE, 3, max(("x", "y"), key=block))),
+        "a timeout that keeps to the block": FinalizeAndTimeout(vote(1, FINALIZE, 3, "x"), TIMED_OUT),
+        "a timeout before": FinalizeAndTimeout(vote(1, FINALIZE, 6, "x"), TIMED_OUT),
+        "timeouts not in order": ConflictingTimeout(TIMED_OUT, vote(1, TIMEOUT, 5, parent=2)),
         "unknown signer": ConflictingNotarize(broken(x, signer=9), broken(y, signer=9)),
         "malformed": NullifyAndFinalize(broken(NULL, digest=b"d" * 32), vote(1, FINALIZE, 3, "x")),
     }

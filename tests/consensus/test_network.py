@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from consensus.hotstuff import HotStuff
 from consensus.interface import Effect, Finalized, Propose
 from consensus.keys import Ed25519Scheme
-from consensus.messages import MAX_REQUESTED_VIEWS, VoteKind
+from consensus.messages import MAX_REQUESTED_VIEWS
 from consensus.simplex import Simplex, SimplexConfig
-from tests.consensus.network import Faults, Host, Network
+from consensus.voting import VotingEngine
+from tests.consensus.network import Faults, Host, MakeEngine, Network
 
 DELAY_MS = 10
+either = pytest.mark.parametrize("engine", [Simplex, HotStuff])
 
 
+@either
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 10])
-def test_without_faults_every_view_is_final(n: int) -> None:
-    network = Network(n, seed=1)
+def test_without_faults_every_view_is_final(n: int, engine: MakeEngine) -> None:
+    network = Network(n, seed=1, make_engine=engine)
     if n == 1:
         network.faults.execution_ms = (1, 1)
     network.run(until_ms=1_000)
@@ -26,9 +30,9 @@ def test_without_faults_every_view_is_final(n: int) -> None:
     assert not network.misbehaviour()
 
 
-@pytest.mark.parametrize("n", [4, 7, 16])
-def test_a_block_takes_two_delays_and_finality_three(n: int) -> None:
-    network = Network(n, seed=2)
+def proposed_and_finalized(n: int, engine: MakeEngine) -> tuple[Network, dict[int, int], dict[tuple[int, int], int]]:
+    """When each view's block was asked for, and when it was final where, on a network with a constant delay."""
+    network = Network(n, seed=2, make_engine=engine)
     proposed: dict[int, int] = {}
     finalized: dict[tuple[int, int], int] = {}
 
@@ -41,25 +45,50 @@ def test_a_block_takes_two_delays_and_finality_three(n: int) -> None:
     network.on_effect = watch
     network.run(until_ms=500)
     assert len(proposed) > 20
+    return network, proposed, finalized
+
+
+@pytest.mark.parametrize("n", [4, 7, 16])
+def test_in_simplex_a_block_takes_two_delays_and_finality_three(n: int) -> None:
+    network, proposed, finalized = proposed_and_finalized(n, Simplex)
     for view in range(1, 20):
         assert proposed[view + 1] - proposed[view] == 2 * DELAY_MS
         for host in network.hosts:
             assert finalized[host.index, view] - proposed[view] == 3 * DELAY_MS
 
 
+@pytest.mark.parametrize("n", [4, 7, 16])
+def test_in_hotstuff_a_block_takes_two_delays_and_finality_five(n: int) -> None:
+    """Four where the finalize votes are collected. All but proposals and certificates goes to one peer."""
+    network, proposed, finalized = proposed_and_finalized(n, HotStuff)
+    for view in range(1, 20):
+        assert proposed[view + 1] - proposed[view] == 2 * DELAY_MS
+        for host in network.hosts:
+            collects = host.index == (view + 2) % n
+            assert finalized[host.index, view] - proposed[view] == (4 if collects else 5) * DELAY_MS
+    views = len(proposed)
+    assert network.messages / views < 5 * n, "messages grow with the validators, not with their square"
+
+
+@either
 @pytest.mark.parametrize(("n", "silent"), [(4, (1,)), (7, (0, 3)), (10, (2, 5, 9))])
-def test_silent_validators_cost_their_views_and_nothing_else(n: int, silent: tuple[int, ...]) -> None:
-    network = Network(n, seed=3, silent=silent)
+def test_silent_validators_cost_their_views_only(n: int, silent: tuple[int, ...], engine: MakeEngine) -> None:
+    """In HotStuff they are missed as collectors too: the view before may time out, but its block stays in the chain."""
+    network = Network(n, seed=3, silent=silent, make_engine=engine)
     network.run(until_ms=20_000)
     chain = network.chain()
     assert network.lowest_final_view() > 3 * n
     final = {block.view for block in chain}
     for view in range(1, network.lowest_final_view()):
-        assert (view % n in silent) == (view in network.nullifications) == (view not in final)
+        assert (view % n in silent) == (view not in final)
+        collector = view + 1 if engine is HotStuff else view
+        given_up = view in network.nullifications
+        assert given_up == (view % n in silent) or (given_up and collector % n in silent)
 
 
-def test_more_silent_validators_than_tolerated_stop_the_chain_safely() -> None:
-    network = Network(4, seed=4, silent=(1, 2))
+@either
+def test_more_silent_validators_than_tolerated_stop_the_chain_safely(engine: MakeEngine) -> None:
+    network = Network(4, seed=4, silent=(1, 2), make_engine=engine)
     network.run(until_ms=20_000)
     assert not network.finalizations
     assert {host.engine.view for host in network.hosts if host.engine} == {1}
@@ -76,8 +105,9 @@ def test_silent_leaders_are_skipped_when_asked_for() -> None:
     assert views_reached(4) > 4 * views_reached(0)
 
 
-def test_invalid_blocks_are_nullified_without_waiting_for_a_timer() -> None:
-    network = Network(4, seed=6, invalid_leaders=(2,))
+@either
+def test_invalid_blocks_are_nullified_without_waiting_for_a_timer(engine: MakeEngine) -> None:
+    network = Network(4, seed=6, invalid_leaders=(2,), make_engine=engine)
     network.run(until_ms=1_000)
     network.chain()
     entered = {int(view): at for at, view in network.hosts[0].entered}
@@ -117,57 +147,66 @@ def survive(network: Network, byzantine: tuple[int, ...] = ()) -> None:
     assert byzantine or not network.misbehaviour()
 
 
-@pytest.mark.parametrize("first", range(0, 160, 40))
-def test_four_validators_survive_faults(first: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "engine"),
+    [*((first, Simplex) for first in range(0, 160, 40)), *((first, HotStuff) for first in range(0, 80, 40))],
+)
+def test_four_validators_survive_faults(first: int, engine: MakeEngine) -> None:
     for seed in range(first, first + 40):
-        survive(Network(4, seed, faults_for(seed)))
+        survive(Network(4, seed, faults_for(seed), make_engine=engine))
 
 
+@either
 @pytest.mark.parametrize("first", range(0, 40, 20))
-def test_seven_validators_survive_faults(first: int) -> None:
+def test_seven_validators_survive_faults(first: int, engine: MakeEngine) -> None:
     for seed in range(1_000 + first, 1_000 + first + 20):
-        survive(Network(7, seed, faults_for(seed)))
+        survive(Network(7, seed, faults_for(seed), make_engine=engine))
 
 
-def test_four_validators_survive_faults_with_real_signatures() -> None:
+@either
+def test_four_validators_survive_faults_with_real_signatures(engine: MakeEngine) -> None:
     for seed in range(2_000, 2_012):
-        survive(Network(4, seed, faults_for(seed), scheme=Ed25519Scheme()))
+        survive(Network(4, seed, faults_for(seed), scheme=Ed25519Scheme(), make_engine=engine))
 
 
-def test_a_byzantine_fault_bound_of_silent_validators_and_faults_together() -> None:
+@either
+def test_a_byzantine_fault_bound_of_silent_validators_and_faults_together(engine: MakeEngine) -> None:
     for seed in range(3_000, 3_010):
-        network = Network(7, seed, faults_for(seed), silent=(2,))
+        network = Network(7, seed, faults_for(seed), silent=(2,), make_engine=engine)
         survive(network)
 
 
+@either
 @pytest.mark.parametrize(("n", "twins"), [(4, (1,)), (7, (2, 3))])
-def test_twins_split_nobody_and_are_found_out(n: int, twins: tuple[int, ...]) -> None:
+def test_twins_split_nobody_and_are_found_out(n: int, twins: tuple[int, ...], engine: MakeEngine) -> None:
     """One key on two machines, each honest by itself: together they equivocate in every way."""
     accused: set[int] = set()
     for seed in range(4_000, 4_010):
-        network = Network(n, seed, faults_for(seed), twins=twins)
+        network = Network(n, seed, faults_for(seed), twins=twins, make_engine=engine)
         survive(network, byzantine=twins)
         accused |= {evidence.first.signer for evidence in network.evidence}
     assert accused == set(twins)
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
+@either
+def test_the_same_seed_gives_the_same_run(engine: MakeEngine) -> None:
     digests = set()
     for _ in range(2):
-        network = Network(4, 77, faults_for(77 + 8))
+        network = Network(4, 77, faults_for(77 + 8), make_engine=engine)
         network.tracing = True
         network.run(until_ms=5_000)
         digests.add(network.trace.hexdigest())
     assert len(digests) == 1
 
 
-def test_a_whole_set_that_crashes_after_journaling_nullify_goes_on() -> None:
-    network = Network(4, seed=8, silent=(1,))
+@either
+def test_a_whole_set_that_crashes_after_journaling_that_it_gave_up_goes_on(engine: type[VotingEngine]) -> None:
+    network = Network(4, seed=8, silent=(1,), make_engine=engine)  # type: ignore[arg-type]
     network.run(until_ms=410)
     network.silent = ()
     for host in network.hosts:
         if host.engine is not None:
-            assert VoteKind.NULLIFY in host.engine._rounds[1].own  # type: ignore[index]
+            assert engine._gives_up in host.engine._rounds[1].own  # type: ignore[attr-defined]
             network.crash(host)
         network.at(100, lambda host=host: network.start(host))  # type: ignore[misc]
     network.run(until_ms=4_000)
@@ -175,9 +214,9 @@ def test_a_whole_set_that_crashes_after_journaling_nullify_goes_on() -> None:
     assert network.lowest_final_view() > 10
 
 
-def return_to_a_backlog(engine: type[Simplex]) -> None:
+def return_to_a_backlog(engine: MakeEngine) -> None:
     """Every block is bad for a long time; then one validator fails, and one that was away is needed for a quorum."""
-    network = Network(4, seed=9, silent=(3,), invalid_leaders=(0, 1, 2), engine_type=engine)
+    network = Network(4, seed=9, silent=(3,), invalid_leaders=(0, 1, 2), make_engine=engine)
     network.run(until_ms=80_000)
     assert not network.finalizations
     assert len(network.nullifications) > 2 * MAX_REQUESTED_VIEWS
@@ -189,5 +228,6 @@ def return_to_a_backlog(engine: type[Simplex]) -> None:
     assert network.lowest_final_view() > len(network.nullifications), "no progress"
 
 
-def test_a_validator_that_returns_fetches_the_certificates_it_missed() -> None:
-    return_to_a_backlog(Simplex)
+@either
+def test_a_validator_that_returns_fetches_the_certificates_it_missed(engine: MakeEngine) -> None:
+    return_to_a_backlog(engine)

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from consensus.certificates import VoteTally
-from consensus.interface import Broadcast, Effect, Event, Persist
-from consensus.keys import ValidatorSet
-from consensus.messages import Certificate, VoteKind
-from consensus.simplex import Simplex, _Ancestry, _Round
+from consensus.hotstuff import HotStuff
+from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, Persist
+from consensus.keys import Committee
+from consensus.messages import NO_PARENT, Certificate, Proposal, Vote, VoteKind
+from consensus.simplex import Simplex
 from consensus.types import View
-from tests.consensus.network import Network
+from consensus.voting import Ancestry, Round
+from tests.consensus.network import MakeEngine, Network
 from tests.consensus.test_network import faults_for, return_to_a_backlog, survive
 
 
@@ -49,11 +51,11 @@ class FinalizesAfterNullify(Simplex):
 
 
 class SkipsWithoutNullification(Simplex):
-    def _best_parent(self, view: View) -> _Ancestry:
-        return _Ancestry(self._final)
+    def _best_parent(self, view: View) -> Ancestry:
+        return Ancestry(self._final)
 
-    def _ancestry_of(self, proposal: Any) -> _Ancestry:
-        return _Ancestry(self._block_of(proposal.parent_view) or self._final)
+    def _ancestry_of(self, proposal: Any) -> Ancestry:
+        return Ancestry(self._block_of(proposal.parent_view) or self._final)
 
 
 class NeverRepeats(Simplex):
@@ -62,12 +64,12 @@ class NeverRepeats(Simplex):
 
 
 class NeverRequests(Simplex):
-    def _request(self, round_: _Round, missing: object, peers: object) -> None:
+    def _request(self, round_: Round, missing: object, peers: object) -> None:
         pass
 
 
 class NeverNullifies(Simplex):
-    def _nullify(self, round_: _Round) -> None:
+    def _nullify(self, round_: Round) -> None:
         pass
 
 
@@ -83,13 +85,108 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("engine", PLANTED)
-def test_an_engine_with_one_rule_removed_is_caught(engine: type[Simplex]) -> None:
+# --- HotStuff ------------------------------------------------------------------------------------------------------
+
+
+class HotStuffSendsBeforeDurable(HotStuff):
+    def handle(self, event: Event) -> list[Effect]:
+        effects = list(super().handle(event))
+        sent: list[Effect] = [Broadcast(outgoing.message) for outgoing in self._unsynced]
+        return sent + effects
+
+
+class HotStuffForgetsItsVotes(HotStuff):
+    def _restore_vote(self, vote: object) -> None:
+        pass
+
+
+class HotStuffJournalsNothing(HotStuff):
+    def handle(self, event: Event) -> list[Effect]:
+        effects = list(super().handle(event))
+        return [Persist(e.token, (), e.body) if isinstance(e, Persist) else e for e in effects]
+
+
+class HotStuffPersistsNoBody(HotStuff):
+    def handle(self, event: Event) -> list[Effect]:
+        effects = list(super().handle(event))
+        return [Persist(e.token, e.records) if isinstance(e, Persist) else e for e in effects]
+
+
+class TimesOutWithoutItsLock(HotStuff):
+    """Its timeouts name the root, whatever it finalized."""
+
+    def _sign(self, kind: VoteKind, view: View, parent_view: View, digest: Any) -> Vote:
+        return super()._sign(kind, view, NO_PARENT if kind == VoteKind.TIMEOUT else parent_view, digest)
+
+
+class FinalizesAfterTimeout(HotStuff):
+    def _finalize(self, notarization: Certificate) -> None:
+        timed_out, self._timed_out = self._timed_out, self._root.view
+        super()._finalize(notarization)
+        self._timed_out = timed_out
+
+
+class ForgetsItsLock(HotStuff):
+    """After a restart, timeouts name the newest final block instead of the newest certified one."""
+
+    def __init__(self, *parameters: Any) -> None:
+        super().__init__(*parameters)
+        self._high = self._final
+
+
+class BuildsBelowTimeouts(HotStuff):
+    """Proposes on the final block after a failed view and takes such proposals, whatever the timeouts name."""
+
+    def _best_parent(self, view: View) -> Ancestry:
+        return Ancestry(self._high if self._high.view == view - 1 else self._final)
+
+    def _ancestry_of(self, proposal: Proposal) -> Ancestry:
+        parent = Parent(proposal.parent_view, proposal.parent_digest)
+        return Ancestry(parent) if parent.view >= self._final.view else Ancestry()
+
+
+class FinalizesOnOneCertificate(HotStuff):
+    """Takes a certified block for a final one: a single phase."""
+
+    def _learn(self, certificate: Certificate) -> None:
+        super()._learn(certificate)
+        if certificate.kind == VoteKind.NOTARIZE:
+            self._final = Parent(certificate.view, certificate.digest)
+            self._effects.append(Finalized(certificate))
+
+
+class HotStuffNeverRepeats(HotStuff):
+    def _repeat(self) -> None:
+        pass
+
+
+class NeverTimesOut(HotStuff):
+    def _give_up(self, round_: Round) -> None:
+        pass
+
+
+PLANTED_IN_HOTSTUFF = {
+    HotStuffSendsBeforeDurable: "before the body was durable|before it was durable",
+    HotStuffForgetsItsVotes: "contradiction",
+    HotStuffJournalsNothing: "vote sent before it was durable",
+    HotStuffPersistsNoBody: "before the body was durable",
+    TimesOutWithoutItsLock: "contradiction across views",
+    FinalizesAfterTimeout: "contradiction",
+    ForgetsItsLock: "contradiction across views",
+    BuildsBelowTimeouts: "is not in the final chain|skipped without a nullification",
+    FinalizesOnOneCertificate: "is not in the final chain|finalization of a nullified view|of a finalized view",
+    HotStuffNeverRepeats: "no progress",
+    NeverTimesOut: "no progress",
+}
+
+
+@pytest.mark.parametrize(("engine", "complaint"), [*PLANTED.items(), *PLANTED_IN_HOTSTUFF.items()])
+def test_an_engine_with_one_rule_removed_is_caught(engine: MakeEngine, complaint: str) -> None:
     def run_until_caught() -> None:
         for seed in range(5_000, 5_040):
-            survive(Network(4, seed, faults_for(seed), engine_type=engine))
+            survive(Network(4, seed, faults_for(seed), make_engine=engine))
 
-    with pytest.raises(AssertionError, match=PLANTED[engine]):
+    with pytest.raises(AssertionError, match=complaint):
         run_until_caught()
 
 
@@ -99,19 +196,20 @@ def test_a_returning_validator_that_requests_nothing_is_caught() -> None:
         return_to_a_backlog(NeverRequests)
 
 
-def test_a_quorum_of_two_f_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = ValidatorSet.quorum
-    monkeypatch.setattr(VoteTally, "assemble", _with_small_quorum(VoteTally.assemble, honest))
+@pytest.mark.parametrize("engine", [Simplex, HotStuff])
+def test_a_quorum_of_two_f_is_caught(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Committee.quorum
+    monkeypatch.setattr(VoteTally, "_good_quorum", _with_small_quorum(VoteTally._good_quorum, honest))
     with pytest.raises(AssertionError, match="not a quorum of good signatures"):
-        survive(Network(4, 5_100, faults_for(5_100)))
+        survive(Network(4, 5_100, faults_for(5_100), make_engine=engine))
 
 
-def _with_small_quorum(assemble: Any, honest: Any) -> Any:
-    def small(tally: VoteTally, vote: Any) -> Any:
-        ValidatorSet.quorum = property(lambda validators: honest.fget(validators) - 1)  # type: ignore[assignment]
+def _with_small_quorum(good_quorum: Any, honest: Any) -> Any:
+    def small(tally: VoteTally, kind: VoteKind, group: Any) -> Any:
+        Committee.quorum = property(lambda committee: honest.fget(committee) - 1)  # type: ignore[assignment]
         try:
-            return assemble(tally, vote)
+            return good_quorum(tally, kind, group)
         finally:
-            ValidatorSet.quorum = honest  # type: ignore[method-assign]
+            Committee.quorum = honest  # type: ignore[method-assign]
 
     return small

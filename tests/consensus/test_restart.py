@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from consensus.interface import (
     BlockProposed,
     BlockVerified,
-    Broadcast,
     Durable,
     Effect,
     Event,
@@ -29,10 +29,10 @@ from consensus.interface import (
     ViewEntered,
 )
 from consensus.journal import JournalError, encode_record
-from consensus.messages import Certificate, Proposal, Vote, conflict
+from consensus.messages import Message, Vote, conflict
 from consensus.simplex import SimplexConfig
 from consensus.types import GENESIS_VIEW, ValidatorIndex, View
-from tests.consensus.bench import FINALIZE, GENESIS, NOTARIZE, NULLIFY, Bench, block, of
+from tests.consensus.bench import FINALIZE, GENESIS, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench, block, of
 
 LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST
 
@@ -40,25 +40,25 @@ LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.RE
 class Machine:
     """A bench with a disk that can crash. Every vote that leaves is held against all that left before."""
 
-    def __init__(self, me: int, config: SimplexConfig | None = None) -> None:
+    def __init__(self, me: int, config: SimplexConfig | None = None, bench_type: type[Bench] = Bench) -> None:
         self.me = me
+        self.bench_type = bench_type
         self.config = config
         self.durable: list[bytes] = []
         self.unsynced: list[Persist] = []
         self.sent: list[Vote] = []
-        self.bench = Bench(me=me, config=config, start=False)
+        self.bench = bench_type(me=me, config=config, start=False)
         self.feed(Start())
 
     def feed(self, event: Event) -> None:
         for effect in self.bench.feed(event):
             if isinstance(effect, Persist):
                 self.unsynced.append(effect)
-            if isinstance(effect, Broadcast):
-                self.check(effect)
+            for vote in self.bench.sent([effect]):
+                self.check(vote)
 
-    def check(self, effect: Broadcast) -> None:
-        vote = effect.message.vote if isinstance(effect.message, Proposal) else effect.message
-        if isinstance(vote, Vote):
+    def check(self, vote: Vote) -> None:
+        if vote not in self.sent:
             assert encode_record(vote) in self.durable, "sent before it was durable"
             for other in self.sent:
                 assert conflict(other, vote) is None
@@ -81,14 +81,14 @@ class Machine:
         """Of the records that were being written, the first ``written`` reached the disk."""
         self.durable += self.records()[:written]
         self.unsynced.clear()
-        self.bench = Bench(me=self.me, config=self.config, journal=self.durable, start=False)
+        self.bench = self.bench_type(me=self.me, config=self.config, journal=self.durable, start=False)
         self.feed(Start())
 
 
 Step = Callable[[Machine], None]
 
 
-def received(sender: int, make: Callable[[Bench], Vote | Proposal | Certificate]) -> Step:
+def received(sender: int, make: Callable[[Any], Message]) -> Step:
     return lambda machine: machine.feed(Received(ValidatorIndex(sender), make(machine.bench)))
 
 
@@ -143,6 +143,42 @@ LEADING: list[Step] = [
 ]
 
 
+HOTSTUFF_FOLLOWER: list[Step] = [
+    received(1, lambda bench: bench.proposal(1, "b1")),
+    verified(1, "b1"),
+    sync,
+    received(2, lambda bench: bench.certificate(NOTARIZE, 1, "b1")),
+    received(2, lambda bench: bench.proposal(2, "b2")),
+    sync,
+    verified(2, "b2"),
+    expired(ADVANCE, 2),
+    sync,
+    received(1, lambda bench: bench.timeout(1, 2, high=1)),
+    received(2, lambda bench: bench.timeout(2, 2, high=0)),
+    expired(LEADER, 3),
+    received(2, lambda bench: bench.certificate(NOTARIZE, 2, "b2")),
+    received(2, lambda bench: bench.certificate(FINALIZE, 1, "b1")),
+    sync,
+    received(1, lambda bench: bench.certificate(NOTARIZE, 3, "b3", 2)),
+    received(1, lambda bench: bench.certificate(NOTARIZE, 4, "b4", 3)),
+    expired(LEADER, 5),
+    sync,
+]
+
+HOTSTUFF_LEADING: list[Step] = [
+    proposed(1, 0, "b1"),
+    sync,
+    received(2, lambda bench: bench.certificate(NOTARIZE, 1, "b1")),
+    received(3, lambda bench: bench.timeouts(2, 1)),
+    received(3, lambda bench: bench.timeouts(3, 1)),
+    sync,
+    received(0, lambda bench: bench.timeouts(4, 1)),
+    proposed(5, 1, "b5"),
+    expired(ADVANCE, 5),
+    sync,
+]
+
+
 def other_world(machine: Machine) -> None:
     """After the restart everything goes another way: other blocks, other outcomes."""
     for _ in range(2):
@@ -163,14 +199,25 @@ def other_world(machine: Machine) -> None:
         machine.sync()
 
 
-@pytest.mark.parametrize(("me", "story"), [(0, FOLLOWER), (1, LEADING)], ids=["follower", "leader"])
+@pytest.mark.parametrize(
+    ("bench_type", "me", "story"),
+    [
+        (Bench, 0, FOLLOWER),
+        (Bench, 1, LEADING),
+        (HotStuffBench, 0, HOTSTUFF_FOLLOWER),
+        (HotStuffBench, 1, HOTSTUFF_LEADING),
+    ],
+    ids=["follower", "leader", "hotstuff follower", "hotstuff leader"],
+)
 @pytest.mark.parametrize("compacted", [False, True])
-def test_a_crash_at_any_point_never_makes_two_votes(me: int, story: list[Step], compacted: bool) -> None:
+def test_a_crash_at_any_point_never_makes_two_votes(
+    bench_type: type[Bench], me: int, story: list[Step], compacted: bool
+) -> None:
     crashes = 0
     for steps in range(len(story) + 1):
         written = 0
         while True:
-            machine = Machine(me)
+            machine = Machine(me, bench_type=bench_type)
             for step in story[:steps]:
                 step(machine)
             if compacted:
@@ -282,9 +329,23 @@ def test_a_journal_that_cannot_be_ours_is_refused(records: Sequence[tuple[str, i
     with pytest.raises(JournalError):
         Bench(me=0, journal=journal)
     with pytest.raises(JournalError):
+        HotStuffBench(me=0, journal=[*journal, encode_record(bench.vote(2, TIMEOUT, 1))])
+    with pytest.raises(JournalError):
         Bench(me=None, journal=[encode_record(bench.vote(0, NULLIFY, 1))])
     with pytest.raises(JournalError):
         Bench(me=0, journal=[b"garbage"])
+
+
+def test_a_journal_of_the_other_protocol_or_with_a_broken_lock_is_refused() -> None:
+    bench = HotStuffBench(me=0)
+    with pytest.raises(JournalError):
+        Bench(me=0, journal=[encode_record(bench.timeouts(1))])
+    finalized, below = bench.vote(0, FINALIZE, 3, "b3"), bench.vote(0, TIMEOUT, 5, parent=2)
+    for votes in ((finalized, below), (below, finalized), (below, bench.vote(0, TIMEOUT, 5, parent=1))):
+        with pytest.raises(JournalError):
+            HotStuffBench(me=0, journal=[encode_record(vote) for vote in votes])
+    kept = bench.vote(0, TIMEOUT, 5, parent=3)
+    HotStuffBench(me=0, journal=[encode_record(vote) for vote in (finalized, kept)])
 
 
 def test_votes_from_before_the_root_are_of_no_concern() -> None:
@@ -316,11 +377,29 @@ actions = st.one_of(
     st.tuples(st.just("expired"), st.sampled_from(list(TimerKind))),
     st.tuples(st.just("vote"), peers, kinds, near, names),
     st.tuples(st.just("certificate"), kinds, near, names),
+    st.tuples(st.just("timeout"), peers, near, st.integers(1, 4)),
+    st.tuples(st.just("timeouts"), near, st.integers(1, 4)),
     st.tuples(st.just("sync")),
     st.tuples(st.just("sync")),
     st.tuples(st.just("compact")),
     st.tuples(st.just("crash"), st.integers(0, 5)),
 )
+
+
+def timeout_bench(bench: Bench) -> HotStuffBench:
+    """Says what Simplex has no words for, and refuses."""
+    return bench if isinstance(bench, HotStuffBench) else HotStuffBench(start=False)
+
+
+def act_timeout(machine: Machine, action: tuple[object, ...]) -> None:
+    bench = timeout_bench(machine.bench)
+    match action:
+        case ("timeout", int(peer), int(near), int(back)):
+            view = max(1, machine.bench.engine.view + near)
+            received(peer, lambda _: bench.timeout(peer, view, high=max(0, view - back)))(machine)
+        case ("timeouts", int(near), int(back)):
+            view = max(1, machine.bench.engine.view + near)
+            received(3, lambda _: bench.timeouts(view, max(0, view - back)))(machine)
 
 
 def act(machine: Machine, action: tuple[object, ...]) -> None:
@@ -345,6 +424,8 @@ def act(machine: Machine, action: tuple[object, ...]) -> None:
         case ("certificate", kind, int(near), str(name)):
             view = max(1, engine.view + near)
             received(3, lambda bench: bench.certificate(kind, view, name))(machine)  # type: ignore[arg-type]
+        case ("timeout" | "timeouts", *_):
+            act_timeout(machine, action)
         case ("sync",):
             machine.sync()
         case ("compact",):
@@ -353,12 +434,18 @@ def act(machine: Machine, action: tuple[object, ...]) -> None:
             machine.crash(written)
 
 
+@pytest.mark.parametrize("bench_type", [Bench, HotStuffBench])
 @pytest.mark.parametrize("me", [0, 1])
 @given(st.lists(actions, min_size=5, max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_no_order_of_events_syncs_and_crashes_makes_two_votes(me: int, story: list[tuple[object, ...]]) -> None:
-    """Certificates here need not be consistent with each other: own votes must be, whatever the others do."""
-    machine = Machine(me, SimplexConfig(retained_views=2, evidence_views=1, view_window=3))
+def test_no_order_of_events_syncs_and_crashes_makes_two_votes(
+    bench_type: type[Bench], me: int, story: list[tuple[object, ...]]
+) -> None:
+    """Certificates here need not be consistent with each other: own votes must be, whatever the others do.
+
+    In HotStuff also across views: no timeout names a lower view than one that was finalized before it.
+    """
+    machine = Machine(me, SimplexConfig(retained_views=2, evidence_views=1, view_window=3), bench_type)
     for action in story:
         before = machine.bench.engine.view
         act(machine, action)

@@ -27,7 +27,7 @@ from consensus.interface import (
     ViewEntered,
 )
 from consensus.journal import decode_record
-from consensus.keys import ValidatorSet
+from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (
     MAX_REQUESTED_VIEWS,
     Certificate,
@@ -40,8 +40,9 @@ from consensus.messages import (
     VoteKind,
     verify_evidence,
 )
-from consensus.simplex import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER, Simplex, SimplexConfig
+from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import GENESIS_VIEW, ConsensusError, Digest, Token, ValidatorIndex, View
+from consensus.voting import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER
 from tests.consensus.bench import FINALIZE, GENESIS, NAMESPACE, NOTARIZE, NULLIFY, Bench, block, of, reasons
 
 LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST
@@ -976,3 +977,36 @@ def test_only_votes_and_proposals_of_ours_and_certificates_and_requests_are_sent
     bench.cast(NOTARIZE, 1, "b1")
     for effect in of(Broadcast, bench.effects):
         assert isinstance(effect.message, Vote | Proposal | Certificate | CertificateRequest)
+
+
+# --- committees ------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_no_member_does_not_vote_and_is_not_counted() -> None:
+    epochs = (Committee(View(1), tuple(map(ValidatorIndex, (0, 1, 2, 3)))),)
+    outside = Bench(n=7, me=5, epochs=epochs)
+    outside.receive(1, outside.proposal(1, "b1"))
+    outside.verified(1, "b1")
+    outside.expire(ADVANCE)
+    assert not outside.own_votes()
+    inside = Bench(n=7, me=0, epochs=epochs)
+    assert reasons(inside.receive(6, inside.vote(6, NULLIFY, 1))) == [(6, "not_a_member")]
+    for peer in (1, 2, 3):
+        inside.receive(peer, inside.vote(peer, NULLIFY, 1))
+    assert inside.engine.view == 2, "three of four are a quorum"
+
+
+def test_a_member_comes_with_its_epoch() -> None:
+    members = [tuple(map(ValidatorIndex, each)) for each in ((0, 1, 2, 3), (2, 3, 4, 5))]
+    epochs = (Committee(View(1), members[0]), Committee(View(3), members[1]))
+    bench = Bench(n=7, me=5, config=SimplexConfig(skip_views=2), epochs=epochs)
+    bench.receive(1, bench.certificate(NULLIFY, 1, signers=(0, 1, 2)))
+    bench.expire(ADVANCE)
+    assert not bench.own_votes()
+    bench.receive(1, bench.certificate(NULLIFY, 2, signers=(0, 1, 2)))
+    assert bench.engine.leader(View(3)) == 5
+    assert of(Propose, bench.effects) == [Propose(View(3), Parent(GENESIS_VIEW, GENESIS))]
+    other = Bench(n=7, me=4, config=SimplexConfig(skip_views=2), epochs=epochs)
+    for view in (1, 2):
+        other.receive(1, other.certificate(NULLIFY, view, signers=(0, 1, 2)))
+    assert not other.own_votes(), "a leader that is new was not silent"

@@ -71,10 +71,10 @@ class Network:
         self._request = 0
 
     def _machine(self, index: int, signer: Signer) -> WatchedMachine:
-        simplex = SimplexConfig(
+        voting = SimplexConfig(
             leader_timeout_ms=200, advance_timeout_ms=300, rebroadcast_ms=100, max_body_bytes=MAX_BLOCK_BYTES
         )
-        config = NodeConfig(simplex, block_interval_ms=10, sync_retry_ms=self.sync_retry_ms)
+        config = NodeConfig(voting, block_interval_ms=10, sync_retry_ms=self.sync_retry_ms)
 
         def boot(disk: MemoryDisk) -> Validator:
             kind = self.transitions.get(index, Transition)

@@ -10,7 +10,7 @@ import pytest
 from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, RICH, Chain, make_genesis
 from validator.block import header_hash
 from validator.codec import pack_uint
-from validator.genesis import Genesis, GenesisActor, GenesisAgent, Policy
+from validator.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
 from validator.genesis_block import GenesisError, genesis_batch, genesis_header
 from validator.params import GOVERNED, Parameters
 from validator.records import GLOBALS, Account, Actor, BiddingAgent, Globals, decode_record
@@ -57,6 +57,9 @@ def test_everything_of_a_genesis_is_in_its_hash() -> None:
         replace(base, chain_id="other"),
         replace(base, validators=base.validators[::-1]),
         replace(base, validators=base.validators[:3]),
+        replace(base, epochs=(GenesisEpoch(5, (0, 1)),)),
+        replace(base, epochs=(GenesisEpoch(6, (0, 1)),)),
+        replace(base, epochs=(GenesisEpoch(5, (0, 2)),)),
         replace(base, accounts={ALICE: RICH}),
         replace(base, accounts={ALICE: RICH, BOB: RICH + 1}),
         replace(base, actors={}),
@@ -82,10 +85,19 @@ def test_the_order_in_which_a_genesis_was_filled_does_not_matter() -> None:
     assert Chain(turned).view.root == Chain(base).view.root
 
 
+def with_epochs(*epochs: tuple[int, tuple[int, ...]]) -> Genesis:
+    return replace(make_genesis(), epochs=tuple(GenesisEpoch(*epoch) for epoch in epochs))
+
+
 SYSTEM = Address(bytes(19) + b"\x0f")
 WRONG: list[tuple[str, Genesis]] = [
     ("validators", replace(make_genesis(), validators=())),
     ("validators", replace(make_genesis(), validators=(b"k", b"k"))),
+    ("epochs.1..first_view: 5 is not above 5", with_epochs((5, (0,)), (5, (1,)))),
+    ("epochs.0..first_view: 0 is not above 0", with_epochs((0, (0,)))),
+    ("epochs.0..members: expected validators in ascending order", with_epochs((5, (1, 0)))),
+    ("epochs.0..members: expected validators in ascending order", with_epochs((5, ()))),
+    ("epochs.0..members: there are validators 0 to 3", with_epochs((5, (0, 4)))),
     ("as account and as actor", make_genesis(accounts={ACTOR: 1})),
     ("is reserved", make_genesis(accounts={SYSTEM: 1})),
     ("is reserved", make_genesis(actors={SYSTEM: 1})),

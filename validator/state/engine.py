@@ -2,9 +2,9 @@
 
 An :class:`Engine` stands at one state: it answers reads, moves to a child state in place (:meth:`Engine.apply`), and
 back (:meth:`Engine.undo`). The store moves it along the tree of views. Two engines exist, which give the same bytes
-for the same calls: :class:`validator.state.plain.PlainEngine`, dictionaries in plain Python, quick to start and good
-for states of up to some hundred thousand keys; and :class:`validator.state.packed.PackedEngine`, arrays and compiled
-kernels.
+for the same calls: :class:`validator.state.plain.PlainEngine`, dictionaries in plain Python, where every state begins;
+and :class:`validator.state.packed.PackedEngine`, arrays and compiled kernels, into which the store moves a state that
+has grown.
 
 What a block does to the state (:meth:`Engine.apply`), in this order:
 
@@ -135,6 +135,12 @@ class Engine(Protocol):
 
     def upper_node(self, level: int, index: int) -> bytes:
         """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
+
+    def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
+        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+
+    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
 
     def forget(self, first_twig: int) -> None:
         """Drop what belongs to pruned twigs alone."""

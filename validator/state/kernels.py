@@ -629,6 +629,42 @@ def stage_keys(keys: Array, starts: Array, lengths: Array, stage: Array, stage_s
 
 
 @compiled
+def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
+    """Bring into the cache what the keys of a batch and those behind them in the ring are looked up by; ``near`` is
+    scratch, two rows.
+
+    Each pass is a loop so short that the processor has many of its misses under way at once, where :func:`lookup` and
+    what follows would wait for them one by one. The result only keeps the compiler from leaving the reads out.
+    """
+    seen = np.uint64(0)
+    here, behind = near[0], near[1]
+    for j in range(len(order)):
+        here[j] = _home(_prefix(hashes, order[j] * 32, arrays.mask), arrays.counters[6])
+    for j in range(len(order)):
+        seen ^= arrays.prefixes[here[j]] ^ np.uint64(arrays.places[here[j]])
+    for j in range(len(order)):
+        prefix = _prefix(hashes, order[j] * 32, arrays.mask)
+        place = here[j]
+        while arrays.places[place] != np.uint32(0xFFFFFFFF) and arrays.prefixes[place] < prefix:
+            place += 1
+        here[j] = arrays.places[place]
+        place += 1
+        top = arrays.counters[7]
+        while place <= top and arrays.places[place] == np.uint32(0xFFFFFFFF):
+            place += 1
+        behind[j] = arrays.places[place]
+    slots = arrays.counters[4]
+    for j in range(len(order)):
+        here[j] = arrays.offsets[here[j] if here[j] < slots else 0]
+        behind[j] = arrays.offsets[behind[j] if behind[j] < slots else 0]
+    last = len(arrays.words) - 1
+    for j in range(len(order)):
+        seen ^= arrays.words[min(here[j], last)] ^ arrays.words[min(here[j] + 8, last)]
+        seen ^= arrays.words[min(behind[j], last)]
+    return seen
+
+
+@compiled
 def lookup(
     arrays: Arrays,
     keys: Array,
@@ -951,6 +987,16 @@ def extend_leaves(
         count >>= 1
         swapped = not swapped
     return start, count, swapped
+
+
+@compiled
+def twig_levels(levels: Array, key: Array, lanes: Array) -> None:
+    """Hash all levels of an entry tree: the 2,048 leaves come first, behind them their parents, up to the root."""
+    start, count = 0, 1024
+    while count:
+        _hash_pairs(levels, start, count, key, levels, start + 16 * count, lanes)
+        start += 16 * count
+        count >>= 1
 
 
 @compiled

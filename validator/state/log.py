@@ -21,7 +21,7 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -69,6 +69,10 @@ _REWIND: Final = struct.Struct(">8sQ")
 
 META_BYTES: Final = _META.size + CHECKSUM_BYTES
 FRAME_HEADER_BYTES: Final = _FRAME.size + CHECKSUM_BYTES
+
+
+EndsOf = Callable[[memoryview, int], Sequence[int]]
+""":meth:`validator.state.engine.Engine.entry_ends` of whichever engine."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,7 @@ class StateLog:
         self._number = number
         self._meta = recovery.meta
         self._segments: list[_Segment] = []
-        self._starts: OrderedDict[tuple[int, int], array[int]] = OrderedDict()
+        self._starts: OrderedDict[tuple[int, int], list[tuple[int, array[int]]]] = OrderedDict()
         self._usable = True
 
     @classmethod
@@ -282,6 +286,11 @@ class StateLog:
     def size(self) -> int:
         """Bytes in all segments."""
         return sum(segment.log_bytes for segment in self._segments)
+
+    @property
+    def first_height(self) -> Height:
+        """The oldest height to which the log can be cut back, once its first frame was replayed."""
+        return self.origin.height if self.base.first_segment == 1 else self._first_height(0)
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
@@ -371,10 +380,15 @@ class StateLog:
 
     # --- pruning ------------------------------------------------------------------------------------------------------
 
-    def prunable_segments(self, first_position: int) -> int:
-        """How many of the oldest segments hold no entry from ``first_position`` on; the newest two always stay."""
+    def prunable_segments(self, first_position: int, first_height: Height) -> int:
+        """How many of the oldest segments hold no entry from ``first_position`` on, and no commit that is needed to go
+        back to ``first_height``; the newest two always stay."""
         count = 0
-        while count < len(self._segments) - 2 and self._first_position(count + 1) <= first_position:
+        while (
+            count < len(self._segments) - 2
+            and self._first_position(count + 1) <= first_position
+            and self._first_height(count + 1) <= first_height
+        ):
             count += 1
         return count
 
@@ -395,39 +409,52 @@ class StateLog:
         positions = self._segments[index].positions
         return positions[0] if positions else self._meta.next_position
 
+    def _first_height(self, index: int) -> Height:
+        """Height to which the first commit in or after a segment led, by its place in the list."""
+        heights = (segment.heights[0] for segment in self._segments[index:] if segment.heights)
+        return Height(next(heights, self._meta.height))
+
     # --- reading back -------------------------------------------------------------------------------------------------
 
-    def entries(self, first: int, after: int) -> Iterator[tuple[int, bytes]]:
-        """The encoded entries of positions ``first`` to ``after``, not checked again. Raises :class:`DiskError`."""
+    def entries(self, first: int, after: int, ends_of: EndsOf) -> tuple[bytes, list[int]]:
+        """The encoded entries of positions ``first`` to ``after``, one behind the other and not checked again, and
+        where each ends. Raises :class:`DiskError`."""
+        pieces: list[bytes] = []
+        ends: list[int] = []
+        size = 0
+        for name, starts in self._pieces(first, after, ends_of):
+            pieces.append(self.disk.read(name, starts[0], starts[-1] - starts[0]))
+            shift = starts[0] - size
+            ends += [start - shift for start in starts[1:]]
+            size += len(pieces[-1])
+        if len(ends) != after - first or (ends and ends[-1] != size):
+            raise DiskError(f"{self.folder}: the log no longer holds the entries {first} to {after}")
+        return b"".join(pieces), ends
+
+    def _pieces(self, first: int, after: int, ends_of: EndsOf) -> Iterator[tuple[str, array[int]]]:
+        """The files in which some positions' entries stand, and where in them each begins and the last one ends."""
         for segment in self._segments[self._segment_of(first) :]:
             for frame in range(max(bisect_right(segment.positions, first) - 1, 0), len(segment.offsets)):
                 base = segment.positions[frame]
                 if base >= after:
                     return
-                starts = self._entry_starts(segment, frame)
-                low, high = max(first - base, 0), min(after - base, len(starts) - 1)
-                if low < high:
-                    name = segment_name(self.folder, segment.number)
-                    data = self.disk.read(name, starts[low], starts[high] - starts[low])
-                    for number in range(low, high):
-                        start = starts[number] - starts[low]
-                        yield base + number, data[start : start + entry_bytes(data, start)]
+                for begin, starts in self._entry_starts(segment, frame, ends_of):
+                    low, high = max(first - begin, 0), min(after - begin, len(starts) - 1)
+                    if low < high:
+                        yield segment_name(self.folder, segment.number), starts[low : high + 1]
 
-    def _entry_starts(self, segment: _Segment, frame: int) -> array[int]:
-        """Where in the segment's file a frame's entries begin, and the last one ends; of the last frames asked for."""
+    def _entry_starts(self, segment: _Segment, frame: int, ends_of: EndsOf) -> list[tuple[int, array[int]]]:
+        """Of each section of a frame the first position, and where in the segment's file its entries begin and the last
+        one ends; of the last frames asked for."""
         key = (segment.number, segment.offsets[frame])
         starts = self._starts.pop(key, None)
         if starts is None:
-            starts, end = array("Q"), 0
-            payload = segment.offsets[frame] + FRAME_HEADER_BYTES
+            starts, cursor = [], segment.offsets[frame] + FRAME_HEADER_BYTES
             for section in self._read(segment, frame):
-                cursor = payload + SECTION_HEAD.size
-                end = cursor
-                for _, encoded in section.entries():
-                    starts.append(end)
-                    end += len(encoded)
-                payload += len(section.data)
-            starts.append(end)
+                begin = cursor + SECTION_HEAD.size
+                ends = ends_of(section.data[SECTION_HEAD.size :], section.head.entries)
+                starts.append((section.first_position, array("Q", [begin, *(begin + end for end in ends)])))
+                cursor += len(section.data)
         self._starts[key] = starts
         if len(self._starts) > REMEMBERED_FRAMES:
             self._starts.popitem(last=False)

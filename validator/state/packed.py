@@ -84,6 +84,7 @@ LEAST_TWIGS: Final = 64
 LEAST_LOAD: Final = 66
 MOST_LOAD: Final = 86
 """Per cent of the index that are in use after it grew, and when it grows."""
+HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
 REPLAY_BYTES: Final = 2 * 1024 * 1024
 """Entries that recovery takes over at once."""
 
@@ -234,6 +235,22 @@ class PackedEngine:
         node: bytes = self._heap[(self._width >> level) + index].tobytes()
         return node
 
+    def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
+        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+        starts, key_lengths, value_lengths = _spans_of(np.frombuffer(data, dtype=np.uint8), count)
+        ends: list[int] = (starts + key_lengths + value_lengths + ENTRY_HEAD_BYTES).tolist()
+        return ends
+
+    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
+        sizes = np.diff(np.array(ends, dtype=np.int64), prepend=0)
+        leaves = _entry_leaves(data, sizes, self._arrays)
+        levels = np.zeros((2 * TWIG_ENTRIES, kernels.HASH_WORDS), dtype=np.uint32)
+        levels[: len(leaves)] = leaves
+        kernels.twig_levels(levels.reshape(-1), _ENTRY_NODE_WORDS, self._arrays.lanes)
+        nodes, rows = levels.tobytes(), [2 * TWIG_ENTRIES - (2 * TWIG_ENTRIES >> level) for level in range(13)]
+        return [nodes[rows[i] * NODE_BYTES : rows[i + 1] * NODE_BYTES] for i in range(TWIG_LEVELS + 1)]
+
     def _record(self, slot: int) -> tuple[bytes, bytes, int]:
         """Key, value and position of a slot."""
         at = self._offsets[slot] * UNIT_BYTES
@@ -288,6 +305,8 @@ class PackedEngine:
         actions, found, places = np.empty(total, np.uint8), np.empty(total, np.int64), np.empty(total, np.int64)
         keys = (columns.keys, columns.key_starts, columns.key_lengths)
         values = (columns.values, columns.value_starts, columns.value_lengths)
+        if total >= kernels.LANES:
+            kernels.approach(arrays, hashes, order, np.empty((2, total), dtype=np.int64))
         inserts, deletes = kernels.lookup(arrays, *keys, *values, hashes, order, actions, found, places)
         deleted = np.empty(deletes, dtype=np.int64)
         undo = np.empty(self._undo_bytes(columns, actions, found), dtype=np.uint8)
@@ -519,15 +538,10 @@ class PackedEngine:
         """Replay encoded entries, which stand at these positions, with deletions between them; returns their hashes."""
         total = len(positions)
         data = np.frombuffer(entries, dtype=np.uint8)
-        starts, key_lengths, value_lengths = (np.empty(total, dtype=np.int64) for _ in range(3))
-        kernels.entry_spans(data, 0, starts, key_lengths, value_lengths)
+        starts, key_lengths, value_lengths = _spans_of(data, total)
         self._reserve_for(total, len(entries), total + TWIG_ENTRIES)
         arrays = self._arrays
-        sizes = key_lengths + value_lengths + ENTRY_HEAD_BYTES
-        staged = np.minimum(sizes, kernels.MESSAGE_BYTES_LIMIT) + kernels.BLOCK_BYTES
-        stage, stage_starts = np.zeros(int(staged.sum()), dtype=np.uint8), np.empty(total, dtype=np.int64)
-        kernels.stage_entries(data, starts, sizes, stage, stage_starts)
-        leaves = _hash_entries(entries, stage[: len(stage) // 4 * 4], stage_starts, sizes, arrays)
+        leaves = _entry_leaves(entries, key_lengths + value_lengths + ENTRY_HEAD_BYTES, arrays)
         hashes = _hash_keys(data, starts + ENTRY_HEAD_BYTES, key_lengths, arrays)
         kernels.replay_entries(
             arrays, data, starts, key_lengths, value_lengths, hashes, positions, deleted, deleted_after
@@ -691,6 +705,22 @@ def _hash_staged(stage: Array, starts: Array, lengths: Array, key: Array, arrays
     return out.view(np.uint8)
 
 
+def _spans_of(data: Array, count: int) -> tuple[Array, Array, Array]:
+    """Where encoded entries begin, and the lengths of their keys and values."""
+    starts, key_lengths, value_lengths = (np.empty(count, dtype=np.int64) for _ in range(3))
+    kernels.entry_spans(data, 0, starts, key_lengths, value_lengths)
+    return starts, key_lengths, value_lengths
+
+
+def _entry_leaves(entries: bytes, sizes: Array, arrays: Arrays) -> Array:
+    """The hashes of encoded entries of these sizes, a row of words each; ``sizes`` is used up."""
+    whole = (sizes + kernels.BLOCK_BYTES - 1) // kernels.BLOCK_BYTES * kernels.BLOCK_BYTES
+    staged = int(whole[sizes <= kernels.MESSAGE_BYTES_LIMIT].sum())
+    stage, stage_starts = np.zeros(staged, dtype=np.uint8), np.empty(len(sizes), dtype=np.int64)
+    kernels.stage_entries(np.frombuffer(entries, dtype=np.uint8), _starts(sizes), sizes, stage, stage_starts)
+    return _hash_entries(entries, stage, stage_starts, sizes, arrays)
+
+
 def _hash_entries(encoded: bytes, stage: Array, starts: Array, lengths: Array, arrays: Arrays) -> Array:
     """The hashes of entries, a row of words each. Those of more than 1,024 bytes, whose lengths are negative, are
     hashed by the package."""
@@ -721,9 +751,16 @@ def _empty_heap(width: int) -> Array:
 
 
 def _room(size: int, dtype: Any) -> Array:
-    """A large array of its own pages, zero as long as untouched: freed, it goes back to the system whole."""
-    pages = mmap(-1, size * np.dtype(dtype).itemsize)
-    if hasattr(pages, "madvise") and hasattr(mmap_module, "MADV_HUGEPAGE"):
+    """An array of its own pages, zero as long as untouched: freed, it goes back to the system whole.
+
+    Large ones ask for huge pages. Those are given to private mappings only, where shared ones, which are what a mapping
+    is by default, are left out by the system's settings; nor is memory to be shared with a forked process.
+    """
+    count = size * np.dtype(dtype).itemsize
+    if not hasattr(mmap_module, "MAP_PRIVATE"):
+        return np.frombuffer(mmap(-1, count), dtype=dtype)
+    pages = mmap(-1, count, flags=mmap_module.MAP_PRIVATE | mmap_module.MAP_ANONYMOUS)
+    if count >= HUGE_PAGE_BYTES and hasattr(mmap_module, "MADV_HUGEPAGE"):
         pages.madvise(mmap_module.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype=dtype)
 

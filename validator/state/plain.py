@@ -1,6 +1,8 @@
 """The engine in plain Python: dictionaries, a sorted list of key hashes, and the tree of :mod:`validator.state.merkle`.
 
-It is the reference for the compiled one, and the better one for small states, since nothing has to be compiled.
+It is the reference for the compiled one, and the better one for small states: nothing has to be compiled, a read is one
+lookup in a dictionary, and a block of few changes costs no passage to compiled code. It hands a state that outgrows it
+to another engine (:meth:`PlainEngine.copy_to`).
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from validator.state.engine import POSITION, SECTION_HEAD, SectionHead, Step, encode_section
+from validator.state.engine import POSITION, SECTION_HEAD, Engine, SectionHead, Step, encode_section
 from validator.state.hashing import (
+    ABSENT,
     COMPACTION_SLACK,
     COMPACTION_STEPS,
     NO_POSITION,
+    TWIG_ENTRIES,
+    TWIG_LEVELS,
     Entry,
     Twig,
     check_bounds,
@@ -22,10 +27,11 @@ from validator.state.hashing import (
     entry_bytes,
     entry_hash,
     key_hash,
+    twigs_for,
     window_limit,
 )
 from validator.state.interface import Batch
-from validator.state.merkle import Tree, TreeUndo
+from validator.state.merkle import Tree, TreeUndo, entry_tree, pruned_peaks
 from validator.state.snapshot import SnapshotTwig
 from validator.types import Hash, Height
 
@@ -89,7 +95,8 @@ class PlainEngine:
         self.slots: dict[bytes, _Slot] = {}
         self.key_at: dict[int, bytes] = {}
         """Keys by the positions of their active entries."""
-        self._slack = slack
+        self.slack = slack
+        """Entries that compaction always leaves alone, beside those that follow from the live keys."""
         self._ring: list[bytes] = []
         """Hashes of the live keys, ascending."""
         self._by_hash: dict[bytes, bytes] = {}
@@ -205,9 +212,39 @@ class PlainEngine:
         """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
         return self._tree.upper_node(level, index)
 
+    def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
+        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+        ends, cursor = [], 0
+        for _ in range(count):
+            cursor += entry_bytes(data, cursor)
+            ends.append(cursor)
+        return ends
+
+    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
+        view = memoryview(data)
+        leaves = [entry_hash(view[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        return [b"".join(level) for level in entry_tree(leaves)]
+
     def forget(self, first_twig: int) -> None:
         """Drop what belongs to pruned twigs alone."""
+        self._first_position = first_twig * TWIG_ENTRIES
         self._tree.forget(first_twig)
+
+    def copy_to(self, engine: Engine) -> None:
+        """Give an empty engine the same state, as if it had loaded a snapshot. Costs O(all keys)."""
+        first_twig, end = self._first_position >> TWIG_LEVELS, twigs_for(self.next_position)
+        engine.seed(first_twig, [self.upper_node(*place) for place in pruned_peaks(first_twig)])
+        entries: dict[int, dict[int, bytes]] = {index: {} for index in range(first_twig, end)}
+        for position, key in sorted(self.key_at.items()):
+            # of an entry's fields an engine keeps position, key and value alone
+            encoded = Entry(Height(0), NO_POSITION, ABSENT, key, self.slots[key][1]).encode()
+            entries[position >> TWIG_LEVELS][position] = encoded
+        for index, found in entries.items():
+            twig = self.twig(index)
+            engine.load_twig(SnapshotTwig(index, twig.entries_root, twig.active_bits, found, self._tree.frontier))
+        engine.end_load(self.next_position)
+        engine.finish()
 
     # --- one block ----------------------------------------------------------------------------------------------------
 
@@ -246,7 +283,7 @@ class PlainEngine:
 
     def _compact(self, appender: _Appender) -> None:
         """Re-append the oldest active entries while the window is too large."""
-        limit = window_limit(self.live, self._slack)
+        limit = window_limit(self.live, self.slack)
         steps = COMPACTION_STEPS * len(appender.entries)
         while True:
             self._raise_oldest(appender.next_position)

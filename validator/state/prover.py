@@ -2,14 +2,15 @@
 
 The state of an older height is the final one with the blocks above it undone, as far as a proof looks: which entries
 were active then, which key came before which, and the nodes above twigs that have changed since. The log says all of
-that, because entries name those that they replaced. The entry hashes of a twig are made again from the log; those of
-the last few twigs are remembered.
+that, because entries name those that they replaced. A twig's entry tree is made again from the log, all at once, by the
+engine; the trees of the last few twigs are remembered.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +20,7 @@ from validator.state.hashing import (
     ABSENT_UPPER_NODES,
     BITMAP_BYTES,
     NO_POSITION,
+    NODE_BYTES,
     TWIG_ENTRIES,
     TWIG_LEVELS,
     UPPER_NODE_KEY,
@@ -32,7 +34,7 @@ from validator.state.hashing import (
     upper_depth,
 )
 from validator.state.log import StateLog, chunk_name
-from validator.state.merkle import entry_tree, pruned_peaks
+from validator.state.merkle import pruned_peaks
 from validator.state.proof import Proof, Witness
 from validator.state.snapshot import CHUNK_TWIGS, Manifest, encode_twig, known_nodes, tree_of
 from validator.types import Hash, Height
@@ -60,11 +62,36 @@ class PastState:
 
 @dataclass
 class _Twig:
-    """A twig's entries, and the levels of its entry tree, the leaves first."""
+    """A twig's entries, one behind the other, and the levels of its entry tree, the leaves first."""
+
+    data: bytes
+    ends: Sequence[int]
+    levels: list[bytes]
+
+    def entry(self, offset: int) -> bytes:
+        """The encoded entry at an offset."""
+        return self.data[self.ends[offset - 1] if offset else 0 : self.ends[offset]]
+
+    def node(self, level: int, index: int) -> bytes:
+        """A node of the entry tree."""
+        return self.levels[level][index * NODE_BYTES : (index + 1) * NODE_BYTES]
+
+
+@dataclass
+class _SnapshotTwig:
+    """A twig that came with a snapshot: what the snapshot says of it, and what was appended since."""
 
     entries: dict[int, bytes]
-    """By their offsets; of a snapshot's twig, those that were active in the snapshot."""
+    """By their offsets: those that were active in the snapshot, or came later."""
     levels: list[list[bytes]]
+
+    def entry(self, offset: int) -> bytes:
+        """The encoded entry at an offset."""
+        return self.entries[offset]
+
+    def node(self, level: int, index: int) -> bytes:
+        """A node of the entry tree; nothing where it follows from no snapshot, below inactive entries."""
+        return self.levels[level][index]
 
 
 class Prover:
@@ -75,7 +102,7 @@ class Prover:
         self._engine = engine
         self._log = log
         self._origin = origin
-        self._twigs: OrderedDict[tuple[int, int], _Twig] = OrderedDict()
+        self._twigs: OrderedDict[tuple[int, int], _Twig | _SnapshotTwig] = OrderedDict()
 
     def past(self, height: Height) -> PastState:
         """The state of a retained height. Costs as much as the blocks above it changed."""
@@ -93,7 +120,7 @@ class Prover:
                 self._note(past, entry.key, None if entry.previous == NO_POSITION else entry.previous)
             for position in section.deleted():
                 twig = self._twig(position >> TWIG_LEVELS, section.first_position)
-                self._note(past, decode_entry(twig.entries[position & (TWIG_ENTRIES - 1)]).key, position)
+                self._note(past, decode_entry(twig.entry(position & (TWIG_ENTRIES - 1))).key, position)
         past.upper = self._changed_upper(past)
         assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
         return past
@@ -126,7 +153,7 @@ class Prover:
         """One twig as part of a chunk."""
         twig = self._twig(index, past.next_position)
         count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
-        return encode_twig(self._bits(index, past), count, twig.entries, twig.levels)
+        return encode_twig(self._bits(index, past), count, twig.entry, twig.node)
 
     def _note(self, past: PastState, key: bytes, position: int | None) -> None:
         """A block changed this key, which had its entry at ``position`` before. Called for newer blocks first."""
@@ -160,11 +187,11 @@ class Prover:
     def _witness(self, position: int, past: PastState) -> Witness:
         index, offset = divmod(position, TWIG_ENTRIES)
         twig = self._twig(index, past.next_position)
-        siblings = tuple(twig.levels[level][offset >> level ^ 1] for level in range(TWIG_LEVELS))
+        siblings = tuple(twig.node(level, offset >> level ^ 1) for level in range(TWIG_LEVELS))
         upper = tuple(self._node(level, index >> level ^ 1, past) for level in range(len(past.upper) - 1))
-        return Witness(position, twig.entries[offset], siblings, self._bits(index, past), upper)
+        return Witness(position, twig.entry(offset), siblings, self._bits(index, past), upper)
 
-    def _twig(self, index: int, end: int) -> _Twig:
+    def _twig(self, index: int, end: int) -> _Twig | _SnapshotTwig:
         """A twig as it was when the log had ``end`` entries."""
         first = index * TWIG_ENTRIES
         after = min(first + TWIG_ENTRIES, end)
@@ -172,28 +199,30 @@ class Prover:
         if twig is None:
             twig = self._read_twig(index, after)
             is_whole = after in (first + TWIG_ENTRIES, self._engine.next_position)
-            if is_whole and twig.levels[-1][0] != self._engine.twig(index).entries_root:
+            if is_whole and twig.node(TWIG_LEVELS, 0) != self._engine.twig(index).entries_root:
                 raise DiskError(f"{self._log.folder}: the log no longer holds the entries {first} to {after}")
         self._twigs[index, after] = twig
         if len(self._twigs) > REMEMBERED_TWIGS:
             self._twigs.popitem(last=False)
         return twig
 
-    def _read_twig(self, index: int, after: int) -> _Twig:
+    def _read_twig(self, index: int, after: int) -> _Twig | _SnapshotTwig:
         """A twig up to a position, from the log, and from the snapshot with which that begins."""
         origin, first = self._origin, index * TWIG_ENTRIES
         if origin is None or first >= origin.next_position:
-            entries = dict(self._log.entries(first, after))
-            leaves = [entry_hash(encoded) for encoded in entries.values()]
-            return _Twig({position - first: encoded for position, encoded in entries.items()}, entry_tree(leaves))
+            data, ends = self._log.entries(first, after, self._engine.entry_ends)
+            return _Twig(data, ends, self._engine.entry_levels(data, ends))
         chunk = (index - origin.first_twig) // CHUNK_TWIGS
         data = self._log.disk.read(chunk_name(self._log.folder, chunk))
         known, found = known_nodes(origin, chunk, data)[index]
         if after > origin.next_position:
-            found.update(self._log.entries(origin.next_position, after))
+            data, ends = self._log.entries(origin.next_position, after, self._engine.entry_ends)
+            later = enumerate(zip([0, *ends], ends, strict=False), start=origin.next_position)
+            found.update((position, data[start:end]) for position, (start, end) in later)
         for position, encoded in found.items():
             known[0, position - first] = entry_hash(encoded)
-        return _Twig({position - first: encoded for position, encoded in found.items()}, tree_of(known, after - first))
+        entries = {position - first: encoded for position, encoded in found.items()}
+        return _SnapshotTwig(entries, tree_of(known, after - first))
 
     def _bits(self, index: int, past: PastState) -> bytes:
         """The active bits that a twig had."""
@@ -205,7 +234,11 @@ class Prover:
 
     def _entries_root(self, index: int, past: PastState) -> bytes:
         is_same = (index + 1) * TWIG_ENTRIES <= past.next_position or past.next_position == self._engine.next_position
-        return self._engine.twig(index).entries_root if is_same else self._twig(index, past.next_position).levels[-1][0]
+        return (
+            self._engine.twig(index).entries_root
+            if is_same
+            else self._twig(index, past.next_position).node(TWIG_LEVELS, 0)
+        )
 
     def _node(self, level: int, index: int, past: PastState) -> bytes:
         """A node of the upper tree as it was."""

@@ -10,7 +10,7 @@ is known. What a joiner has then is all that a root depends on: its next roots a
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -128,11 +128,11 @@ class SnapshotTwig:
     """Of the last twig: what is needed to append to it."""
 
 
-def encode_twig(bits: bytes, count: int, entries: Mapping[int, bytes], nodes: Sequence[Sequence[bytes]]) -> bytes:
+def encode_twig(bits: bytes, count: int, entry: Callable[[int], bytes], node: Callable[[int, int], bytes]) -> bytes:
     """A twig of ``count`` entries as part of a chunk.
 
     Active bits, then from left to right: each active entry, and of each largest subtree over none but inactive entries
-    its root. ``entries`` are by offset in the twig; ``nodes`` are the levels of the entry tree, the leaves first.
+    its root. ``entry`` gives an entry by its offset in the twig, ``node`` a node of the entry tree by level and index.
     """
     parts = [bits]
     active = int.from_bytes(bits, "little")
@@ -143,12 +143,12 @@ def encode_twig(bits: bytes, count: int, entries: Mapping[int, bytes], nodes: Se
             return
         is_whole = (index + 1) << level <= count
         if is_whole and not active >> first & (1 << (1 << level)) - 1:
-            parts.append(nodes[level][index])
+            parts.append(node(level, index))
         elif level:
             walk(level - 1, 2 * index)
             walk(level - 1, 2 * index + 1)
         else:
-            parts.append(entries[first])
+            parts.append(entry(first))
 
     walk(TWIG_LEVELS, 0)
     return b"".join(parts)

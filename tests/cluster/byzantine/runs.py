@@ -14,7 +14,12 @@ HEIGHT = 24
 
 
 def scenario(
-    validators: int, byzantine: dict[int, str | list[str]], *, allow_more_faults: bool = False, height: int = HEIGHT
+    validators: int,
+    byzantine: dict[int, str | list[str]],
+    *,
+    allow_more_faults: bool = False,
+    height: int = HEIGHT,
+    protocol: str = "simplex",
 ) -> Scenario:
     """Some load, short timeouts, and the named validators byzantine."""
     nodes = [{"byzantine": byzantine.get(index, [])} for index in range(validators)]
@@ -23,6 +28,7 @@ def scenario(
             "name": "byzantine",
             "validators": {"count": validators, "nodes": nodes, "allow_more_faults": allow_more_faults},
             "consensus": {
+                "protocol": protocol,
                 "block_interval_ms": 50,
                 "leader_timeout_ms": 400,
                 "advance_timeout_ms": 600,
@@ -46,9 +52,9 @@ def run(plan: Scenario, seed: int = SEED) -> RunRecord:
 
 
 @cache
-def run_with(*behaviours: str, validators: int = 4, seed: int = SEED) -> RunRecord:
-    """A run with one byzantine validator, the last, that has all these behaviours."""
-    return run(scenario(validators, {validators - 1: list(behaviours)}), seed)
+def run_with(*behaviours: str, seed: int = SEED, protocol: str = "simplex") -> RunRecord:
+    """A run of four with one byzantine validator, the last, that has all these behaviours."""
+    return run(scenario(4, {3: list(behaviours)}, protocol=protocol), seed)
 
 
 def faults_of(record: RunRecord) -> dict[str, int]:

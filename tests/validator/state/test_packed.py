@@ -141,3 +141,27 @@ def test_hashes_are_those_of_the_package() -> None:
         np.zeros((48, 16), dtype=np.uint32),
     )
     assert [row.tobytes() for row in out] == [blake3(message, key=key).digest() for message in messages]
+
+
+def test_a_growing_state_moves_into_the_packed_engine_and_keeps_its_views() -> None:
+    disk = MemoryDisk()
+    growing, plain = LogStateStore.open(disk, packed_keys=150), LogStateStore.open(MemoryDisk(), packed_keys=2**63)
+    kinds, seen = [], []
+    for store in (growing, plain):
+        for height in range(1, 9):
+            batch: Batch = {b"%d" % i: b"%d" % height for i in range(0, 40 * height, 1 + height % 2)}
+            final = store.final.derive(Height(height), batch)
+            child = final.derive(Height(height + 1), {b"2": None, b"new": b"child"})
+            store.final.derive(Height(height), {b"2": b"fork"})
+            store.commit(final)
+            kinds.append(type(store.engine))
+            assert (child.get(b"new"), child.get(b"2"), final.get(b"2")) == (b"child", None, b"%d" % height)
+            grandchild = child.derive(Height(height + 2), {b"0": None})
+            seen.append((final.root, child.root, grandchild.root, list(child.scan(b""))))
+        seen.append(store.prove(b"2", Height(2)))
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+    assert kinds[0] is PlainEngine
+    assert kinds[7] is PackedEngine
+    growing.close()
+    again = LogStateStore.open(disk, packed_keys=150)
+    assert (type(again.engine), again.final.root) == (PackedEngine, plain.final.root)

@@ -181,3 +181,35 @@ def test_a_fault_at_any_operation_of_a_rewind_leads_to_a_state_that_was_committe
                 seen.add(chain(disk, 1).final.root)
     assert seen <= allowed
     assert len(seen) > 1
+
+
+def test_what_was_pruned_is_not_retained_after_a_rewind() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    for first in range(1, HEIGHTS, 3):
+        view = store.final
+        for height in range(first, first + 3):
+            view = view.derive(Height(height), batch_of(height))
+        store.commit(view)
+    assert store.log.base.first_twig == 1
+    for _ in range(3):
+        oldest = store.first_height
+        store.rewind(oldest)
+        store = open_store(disk)
+        assert store.final.root == ROOTS[oldest]
+        for height in range(store.first_height, oldest + 1):
+            proof = store.prove(b"height", Height(height))
+            assert verify(ROOTS[height], b"height", proof) == b"%d" % height
+    assert store.first_height == store.final.height, "there is nothing before it any more"
+
+
+def test_retained_heights_keep_their_segments_where_nothing_changes() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk, segment_bytes=8192 + 300, retained=8)
+    for height in range(1, 20):
+        store.commit(store.final.derive(Height(height), {}))
+        assert store.root_at(store.first_height) == store.final.root
+    assert store.log.base.first_segment > 1, "the test wants pruned segments"
+    oldest = store.first_height
+    store.rewind(oldest)
+    assert open_store(disk, retained=8).final.height == oldest

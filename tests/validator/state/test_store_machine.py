@@ -1,19 +1,27 @@
-"""The store against a dict and a naive tree: derive, fork, drop, commit, failing disks, crash, reopen."""
+"""The store against a dict and a naive tree: all that it can do, in any order, with failing disks and crashes.
+
+The same machine runs with the plain engine, with the packed one, and with the first handing over to the second.
+"""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.state.naive_state import NaiveState
 from validator.disk import DiskError
 from validator.state import LogStateStore, StaleViewError, View
+from validator.state.engine import Engine
+from validator.state.log import StateLog
+from validator.state.packed import PackedEngine
 from validator.state.plain import PlainEngine
 from validator.state.proof import verify
 from validator.types import Hash, Height
@@ -23,6 +31,9 @@ BATCHES = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=
 PICKS = st.integers(min_value=0, max_value=2**16)
 OPERATIONS_OF_A_COMMIT = 3
 SLACK = 40
+RETAINED = 4
+SMALL_SEGMENT = 9 * 1024
+NEVER = 2**63
 
 
 @dataclass(eq=False)
@@ -41,8 +52,26 @@ class Node:
         return node is other
 
 
+@cache
+def old_state() -> tuple[MemoryDisk, NaiveState, dict[int, NaiveState]]:
+    """A committed state of few keys behind nearly a twig of inactive entries, and what its heights held."""
+    disk, model = MemoryDisk(), NaiveState(SLACK)
+    store = LogStateStore.open(disk, engine=PlainEngine(SLACK))
+    history = {}
+    many: dict[bytes, bytes | None] = {b"many" + i.to_bytes(2, "big"): b"" for i in range(1000)}
+    keep = dict.fromkeys(KEYS, b"1")
+    for height, batch in enumerate((many, keep, dict.fromkeys(many, b"2"), dict.fromkeys(many)), start=1):
+        model = history[height] = model.apply(batch, height)
+        store.commit(store.final.derive(Height(height), batch))
+    assert 2000 < len(model.entries) < 2048
+    store.close()
+    return disk, model, history
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Every live node reads as its model does, and every other one raises."""
+
+    packed_keys = NEVER
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,8 +81,24 @@ class StoreMachine(RuleBasedStateMachine):
         """What was committed, by height; of several blocks of a height the last."""
         self.open()
 
+    @initialize(is_old=st.booleans())
+    def begin(self, is_old: bool) -> None:
+        """With an empty state, or with one whose first twig is about to be pruned."""
+        if is_old:
+            disk, self.committed, self.history = old_state()
+            self.disk, self.history = deepcopy(disk), dict(self.history)
+            self.open()
+
+    def new_engine(self) -> Engine:
+        return PlainEngine(SLACK)
+
+    def open_store(self) -> LogStateStore:
+        log = StateLog.open(self.disk, "state")
+        log.segment_bytes = SMALL_SEGMENT
+        return LogStateStore(log, self.new_engine(), RETAINED, self.packed_keys)
+
     def open(self) -> None:
-        self.store = LogStateStore.open(self.disk, engine=PlainEngine(SLACK))
+        self.store = self.open_store()
         self.final = Node(self.store.final, self.committed, None)
         self.live = [self.final]
         self.stale: list[Node] = []
@@ -81,9 +126,22 @@ class StoreMachine(RuleBasedStateMachine):
         batch = {b"many" + i.to_bytes(2, "big"): value for i in range(first, first + count)}
         self.live.append(self.derive(self.pick(pick), 1, batch))
 
+    @rule(batches=st.lists(BATCHES, min_size=1, max_size=5), at_once=st.booleans())
+    def extend(self, batches: list[dict[bytes, bytes | None]], at_once: bool) -> None:
+        """Blocks on the final one, committed together or each on its own."""
+        node = self.final
+        for batch in batches:
+            node = self.derive(node, 1, batch)
+            self.live.append(node)
+            if not at_once:
+                self.commit_node(node)
+        self.commit_node(node)
+
     @rule(pick=PICKS)
     def commit(self, pick: int) -> None:
-        node = self.pick(pick)
+        self.commit_node(self.pick(pick))
+
+    def commit_node(self, node: Node) -> None:
         self.store.commit(node.view)
         self.retire(node, gone=False)
         self.final, self.committed = node, node.model
@@ -130,9 +188,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.final.view.get(b"a") == self.final.model.items.get(b"a")
         if loses:
             self.disk.crash(Random(seed), scattered=bool(seed % 2))
-        recovered = LogStateStore.open(self.disk, engine=PlainEngine(SLACK)).final.root
-        assert recovered in (self.committed.root, node.model.root)
-        self.committed = self.committed if recovered == self.committed.root else node.model
+        recovered = self.open_store().final
+        assert recovered.height in (self.final.view.height, node.view.height)
+        if recovered.height == node.view.height:
+            self.committed = node.model
+            self.remember(node)
         self.disk.crash(Random(seed))
         self.open()
 
@@ -177,5 +237,24 @@ class StoreMachine(RuleBasedStateMachine):
                 node.view.get(b"a")
 
 
-StoreMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None, derandomize=True)
-TestStoreMachine = StoreMachine.TestCase
+class PackedStoreMachine(StoreMachine):
+    """The packed engine from the beginning."""
+
+    def new_engine(self) -> Engine:
+        return PackedEngine(SLACK)
+
+
+class GrowingStoreMachine(StoreMachine):
+    """The plain engine hands over to the packed one within the run."""
+
+    packed_keys = 5
+
+
+def run_of(machine: type[StoreMachine], examples: int) -> type:
+    machine.TestCase.settings = settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True)
+    return machine.TestCase
+
+
+TestStoreMachine = run_of(StoreMachine, 30)
+TestPackedStoreMachine = run_of(PackedStoreMachine, 30)
+TestGrowingStoreMachine = run_of(GrowingStoreMachine, 30)

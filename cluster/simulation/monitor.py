@@ -1,0 +1,268 @@
+"""What must hold of consensus and of the state, checked while a simulated run goes on, at every certificate and block.
+
+The monitor is an observer: it sees the certificates that honest validators believe, the blocks that they make final
+with what they computed, and proofs that they give. It keeps everything, so that what comes late is compared with what
+came first. It raises nothing: what is wrong is written down with its time.
+
+=================  ===================================================================================================
+rule               what must hold
+=================  ===================================================================================================
+certificates       each is signed by a quorum of distinct validators
+one_block_a_view   a view has one notarized block, and finalizes no other
+notarized_first    who finalises a view knows the notarization of its block, or somebody did
+skips              Simplex: a finalised view has no nullification. HotStuff: a quorum that times out in a finalised
+                   view or later names that view or a later one
+agreement          one block at each height
+roots              everybody's execution gives the root of the header
+ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
+                   the certificates that the protocol asks for
+ledger             the books of timers and amounts (:mod:`cluster.ledger`)
+proofs             sampled proofs of presence, absence and history verify against headers
+=================  ===================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from blake3 import blake3
+
+from cluster.ledger import Ledger
+from cluster.record import MonitorRecord
+from consensus.certificates import verify_certificate, verify_timeout_certificate
+from consensus.keys import ValidatorSet
+from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
+from consensus.types import GENESIS_VIEW, Digest, View
+from validator.archive import ArchivedBlock
+from validator.block import Block, Header, header_hash
+from validator.codec import CodecError, decode
+from validator.genesis import Genesis
+from validator.records import account_key
+from validator.state.proof import ProofError, verify
+from validator.transactions import address_of
+from validator.types import Hash
+
+MAX_VIOLATIONS: Final = 100
+PROOFS_EVERY_HEIGHTS: Final = 8
+HISTORY_HEIGHTS: Final = 4
+"""How far below the final height a historical proof is asked for."""
+
+CERTIFICATES: Final = "certificates"
+ONE_BLOCK: Final = "one_block_a_view"
+NOTARIZED_FIRST: Final = "notarized_first"
+SKIPS: Final = "skips"
+AGREEMENT: Final = "agreement"
+ROOTS: Final = "roots"
+ANCESTRY: Final = "ancestry"
+LEDGER: Final = "ledger"
+PROOFS: Final = "proofs"
+RULES: Final = (CERTIFICATES, ONE_BLOCK, NOTARIZED_FIRST, SKIPS, AGREEMENT, ROOTS, ANCESTRY, LEDGER, PROOFS)
+
+Subject = tuple[View, Digest]
+"""What a certificate of a block says beside its view: parent view and digest."""
+
+Prove = Callable[[bytes, int], bytes]
+"""``prove(key, height)``: a validator's encoded proof."""
+
+
+@dataclass(slots=True)
+class _View:
+    """What is known of one view."""
+
+    notarized: Subject | None = None
+    finalized: Subject | None = None
+    nullified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Final:
+    """A final block, as the first validator that had it."""
+
+    block: bytes
+    digest: bytes
+    header: Header
+
+
+@dataclass(slots=True)
+class SafetyMonitor:
+    """One run's."""
+
+    validators: ValidatorSet
+    namespace: bytes
+    genesis: Genesis
+    now_ms: Callable[[], float]
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often each rule was looked at."""
+    violations: list[str] = field(default_factory=list)
+    _views: dict[int, _View] = field(default_factory=dict)
+    _seen: set[tuple[VoteKind, int, object]] = field(default_factory=set)
+    _final: dict[int, _Final] = field(default_factory=dict)
+    _timeouts: dict[int, int] = field(default_factory=dict)
+    """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
+    _newest_finalized: int = GENESIS_VIEW
+    _ledger: Ledger | None = None
+
+    def record(self) -> MonitorRecord:
+        """What was watched, and what was seen."""
+        return MonitorRecord(list(self.violations), {rule: self.counts[rule] for rule in RULES})
+
+    # --- certificates -----------------------------------------------------------------------------------------------
+
+    def certified(self, name: str, certificate: AnyCertificate) -> None:
+        """A validator believes a certificate."""
+        key = (certificate.kind, certificate.view, certificate.signatures)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        self._look(CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
+        view = self._views.setdefault(certificate.view, _View())
+        if isinstance(certificate, TimeoutCertificate):
+            self._on_timeouts(name, certificate)
+        elif certificate.kind == VoteKind.NULLIFY:
+            view.nullified = True
+            self._look(SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
+        elif certificate.kind == VoteKind.NOTARIZE:
+            self._on_notarization(certificate, view)
+        else:
+            self._on_finalization(name, certificate, view)
+
+    def _is_signed(self, certificate: AnyCertificate) -> bool:
+        if isinstance(certificate, Certificate):
+            return verify_certificate(certificate, self.validators, self.namespace)
+        known_final = certificate.high_view if certificate.high is None else GENESIS_VIEW
+        return verify_timeout_certificate(certificate, self.validators, self.namespace, known_final)
+
+    def _on_notarization(self, certificate: Certificate, view: _View) -> None:
+        subject = (certificate.parent_view, certificate.digest)
+        other = view.notarized or view.finalized
+        self._look(ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
+        view.notarized = view.notarized or subject
+
+    def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
+        number, subject = certificate.view, (certificate.parent_view, certificate.digest)
+        known = view.notarized is not None
+        self._look(NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized")
+        self._look(
+            ONE_BLOCK, view.notarized in (None, subject), f"view {number} finalises another block than it notarized"
+        )
+        self._look(ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
+        self._look(SKIPS, not view.nullified, f"view {number} is final and nullified")
+        low = [at for at, high in self._timeouts.items() if at >= number and high < number]
+        self._look(SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
+        view.finalized = subject
+        self._newest_finalized = max(self._newest_finalized, number)
+
+    def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
+        high = certificate.high_view
+        self._timeouts[certificate.view] = min(high, self._timeouts.get(certificate.view, high))
+        newest = self._newest_finalized
+        if newest > certificate.view:
+            finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
+            newest = max(finalized, default=GENESIS_VIEW)
+        self._look(
+            SKIPS, high >= newest, f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}"
+        )
+
+    # --- final blocks -----------------------------------------------------------------------------------------------
+
+    def final(self, name: str, height: int, archived: ArchivedBlock) -> None:
+        """A validator made a block final, and kept this of it."""
+        known = self._final.get(height)
+        if known is None:
+            try:
+                header = decode(archived.block, Block).header
+            except CodecError as error:
+                self._look(AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}")
+                return
+        else:
+            header = known.header
+            is_same = archived.block == known.block
+            self._look(AGREEMENT, is_same, f"{name} has another final block at height {height}")
+            if not is_same:
+                return
+        self._look(ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
+        if known is not None:
+            return
+        self._final[height] = _Final(archived.block, header_hash(header), header)
+        for what in self._ancestry_problems(height, header):
+            self._look(ANCESTRY, False, f"the final block at height {height} {what}")
+        self.counts[ANCESTRY] += 1
+        self._enter(height, archived)
+
+    def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
+        if header.height != height:
+            yield f"says height {header.height}"
+        parent = self._final.get(height - 1)
+        if parent is None:
+            parent_view = GENESIS_VIEW
+            if height > 1:
+                yield "comes before the one below it"
+        else:
+            parent_view = View(parent.header.view)
+            if header.parent_hash != parent.digest:
+                yield "does not build on the one below it"
+        if header.view <= parent_view:
+            yield f"is of view {header.view}, its parent of view {parent_view}"
+        elif not self._is_skip_justified(parent_view, header.view):
+            yield f"skips from view {parent_view} to {header.view} without the certificates for it"
+
+    def _is_skip_justified(self, parent_view: int, view: int) -> bool:
+        if parent_view == view - 1 or self._timeouts.get(view - 1, view) <= parent_view:
+            return True
+        between = (self._views.get(skipped) for skipped in range(parent_view + 1, view))
+        return all(skipped is not None and skipped.nullified for skipped in between)
+
+    def _enter(self, height: int, archived: ArchivedBlock) -> None:
+        """Keep the books; they begin with the chain."""
+        if self._ledger is None:
+            self._ledger = Ledger(self.genesis)
+        known = len(self._ledger.violations)
+        self._ledger.apply(archived.block, archived.receipts)
+        self.counts[LEDGER] += 1
+        for violation in self._ledger.violations[known:]:
+            self._note(f"{LEDGER}: height {violation.height}: {violation.what}")
+
+    # --- proofs -----------------------------------------------------------------------------------------------------
+
+    def wants_proofs(self, height: int) -> bool:
+        """Whether a validator that made this height final is to prove something."""
+        return height % PROOFS_EVERY_HEIGHTS == 0
+
+    def check_proofs(self, name: str, height: int, prove: Prove) -> None:
+        """Ask a validator whose final height this is for a key that is there, one that is not, and one of before."""
+        drawn = blake3(height.to_bytes(8, "big")).digest()
+        present = account_key(address_of(self.genesis.validators[drawn[0] % len(self.genesis.validators)]))
+        somebody = account_key(next(iter(self.genesis.accounts), address_of(self.genesis.validators[0])))
+        for key, at in ((present, height), (somebody, height), (drawn, height), (somebody, height - HISTORY_HEIGHTS)):
+            known = self._final.get(at)
+            if known is None:
+                continue
+            try:
+                value = verify(Hash(known.header.state_root), key, prove(key, at))
+            except ProofError as error:
+                self._look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
+                continue
+            is_wrong = (key == drawn and value is not None) or (key == somebody and self._had(key) and value is None)
+            self._look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
+
+    def _had(self, key: bytes) -> bool:
+        """Whether the genesis has an account, which never goes."""
+        return any(account_key(address) == key for address in self.genesis.accounts)
+
+    # --- words ------------------------------------------------------------------------------------------------------
+
+    def _look(self, rule: str, holds: bool, what: str) -> None:
+        self.counts[rule] += 1
+        if not holds:
+            self._note(f"{rule}: {what}")
+
+    def _note(self, what: str) -> None:
+        if len(self.violations) < MAX_VIOLATIONS:
+            self.violations.append(f"{self.now_ms():,.0f} ms: {what}")
+
+
+def _words(certificate: AnyCertificate) -> str:
+    return f"{certificate.kind.name.lower()} certificate of view {certificate.view}"

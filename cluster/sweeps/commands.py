@@ -1,0 +1,81 @@
+"""``stampede sweep``: a scenario with many seeds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.errors import BadInput
+
+MAX_SEED: Final = 2**64 - 1
+MAX_SEEDS: Final = 1_000_000
+"""In one sweep."""
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the console command's parser."""
+    command = commands.add_parser("sweep", help="run a scenario with many seeds in the simulator")
+    command.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
+    add_options(command)
+    command.set_defaults(command=_sweep)
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The options that every sweep takes."""
+    command.add_argument("--seeds", type=seed_range, required=True, metavar="A:B", help="from A to below B")
+    command.add_argument("--workers", type=_workers, metavar="N", help="worker processes (default: one a processor)")
+    command.add_argument("--stop-on-fail", action="store_true", help="end at the first seed that fails")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
+    command.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the sweep; one that was interrupted goes on there"
+    )
+
+
+def seed_range(text: str) -> range:
+    """``A:B`` as the seeds from A to below B."""
+    first, colon, end = text.partition(":")
+    problem = f"{text!r} is no range of seeds: expected A:B, two integers from 0 to 2**64 - 1, A below B"
+    if not colon or not all(part.isascii() and part.isdecimal() for part in (first, end)):
+        raise argparse.ArgumentTypeError(problem)
+    seeds = range(int(first), int(end))
+    if not seeds or seeds[-1] > MAX_SEED:
+        raise argparse.ArgumentTypeError(problem)
+    if len(seeds) > MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} are {len(seeds):,} seeds: expected at most {MAX_SEEDS:,}")
+    return seeds
+
+
+def _workers(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_024):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of workers: expected 1 to 1024")
+    return int(text)
+
+
+def _sweep(options: Any) -> int:
+    from cluster.sweeps.tasks import ScenarioTask
+
+    return run_task(ScenarioTask.load(options.scenario), options.scenario.stem, options)
+
+
+def run_task(task: Any, name: str, options: Any) -> int:
+    """Sweep as the options say, and return the exit code."""
+    from rich.console import Console
+
+    from cluster.results import new_run_folder, write_atomically
+    from cluster.sweeps.fanout import default_workers
+    from cluster.sweeps.runner import sweep
+
+    folder = options.out or new_run_folder(f"sweep-{name}", datetime.now(UTC))
+    workers = options.workers or default_workers()
+    console = Console(file=sys.stdout, highlight=False)
+    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console)
+    if options.json is not None:
+        try:
+            write_atomically(options.json, json.dumps(summary.page(), indent=2) + "\n")
+        except OSError as error:
+            raise BadInput(f"{options.json}: cannot be written: {error.strerror}") from None
+    return summary.exit_code

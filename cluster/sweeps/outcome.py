@@ -1,0 +1,83 @@
+"""What one seed came to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from cluster.books import keep_books
+from cluster.checks import Outcome, Verdict, check_run
+from cluster.record import RunRecord
+
+HEIGHTS_TO_COUNT: Final = 30
+FIRES_TO_COUNT: Final = 20
+FAULTS_TO_COUNT: Final = 2
+"""A seed that saw less than this proves nothing, whatever its verdict; a scenario may have fewer faults by design."""
+
+
+class SeedOutcome(msgspec.Struct, frozen=True):
+    """One seed: its verdict, why, and how much was seen."""
+
+    seed: int
+    verdict: str
+    """``pass``, ``fail`` or ``inconclusive``."""
+    reason: str
+    """The first check that did not pass, in one line; empty where all did."""
+    heights: int
+    fires: int
+    faults: dict[str, int]
+    """Faults that were seen to bite, by kind."""
+    faults_needed: int
+    """So many must have bitten: two, or all that the scenario has."""
+    digest: str
+    seconds: float
+
+    @property
+    def counts(self) -> bool:
+        """Whether enough was seen for a pass to say anything."""
+        return (
+            self.heights >= HEIGHTS_TO_COUNT
+            and self.fires >= FIRES_TO_COUNT
+            and sum(self.faults.values()) >= self.faults_needed
+        )
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict == Outcome.PASS and self.counts
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict == Outcome.FAIL
+
+    @property
+    def why(self) -> str:
+        """Why it did not pass, in one line."""
+        if self.reason or self.counts:
+            return self.reason
+        bit = sum(self.faults.values())
+        return (
+            f"too little was seen: {self.heights} heights of {HEIGHTS_TO_COUNT}, {self.fires} fires of"
+            f" {FIRES_TO_COUNT}, {bit} faults of {self.faults_needed}"
+        )
+
+
+def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
+    """The outcome of a run that has ended, and its verdict, check by check."""
+    books = keep_books(record)
+    verdict = check_run(record, books)
+    bad = next((check for check in verdict.checks if check.verdict is verdict.outcome), None)
+    reason = "" if verdict.outcome is Outcome.PASS or bad is None else f"{bad.name}: {bad.detail}"
+    outcome = SeedOutcome(
+        seed=record.seed,
+        verdict=verdict.outcome.value,
+        reason=" ".join(reason.split()),
+        heights=books.common_height,
+        fires=books.ledger.fires,
+        faults=dict(Counter(fault.kind for fault in record.faults if fault.bit)),
+        faults_needed=min(FAULTS_TO_COUNT, len(record.scenario.faults)),
+        digest=record.digest or "",
+        seconds=seconds,
+    )
+    return outcome, verdict

@@ -1,0 +1,198 @@
+"""Runs the seeds of a sweep: progress, interruption, resumption, a summary.
+
+What a seed runs is a :class:`Task`: plain data that a worker process rebuilds a scenario from. A seed that fails leaves
+a run's folder behind, with its report and the one command that runs it again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cluster.errors import ExitCode
+from cluster.interrupts import Interrupts
+from cluster.results import checkout_commit, finish_run
+from cluster.scenario import Scenario
+from cluster.sweeps.fanout import fan_out
+from cluster.sweeps.log import SweepLog
+from cluster.sweeps.outcome import SeedOutcome, judge
+
+SUMMARY_FILE: Final = "summary.json"
+SHOWN: Final = 10
+"""Seeds that are named in a summary's lines."""
+
+
+class Task(Protocol):
+    """What every seed of a sweep runs. Plain data: it crosses to worker processes."""
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words; two tasks with the same title run the same."""
+
+    def scenario(self, seed: int) -> Scenario:
+        """What a seed runs. Raises :class:`~cluster.errors.BadInput`."""
+
+    def command(self, seed: int) -> str:
+        """The one command that runs a seed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all seeds together came to."""
+
+    outcomes: tuple[SeedOutcome, ...]
+    wanted: int
+    interrupted: bool
+
+    @property
+    def failed(self) -> list[SeedOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.failed]
+
+    @property
+    def passed(self) -> list[SeedOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.passed]
+
+    @property
+    def undecided(self) -> list[SeedOutcome]:
+        """Neither failed nor passed: inconclusive, or too little was seen."""
+        return [outcome for outcome in self.outcomes if not outcome.failed and not outcome.passed]
+
+    @property
+    def faults(self) -> Counter[str]:
+        """Faults that bit, by kind, over all seeds."""
+        total: Counter[str] = Counter()
+        for outcome in self.outcomes:
+            total.update(outcome.faults)
+        return total
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.failed:
+            return ExitCode.FAIL
+        if self.interrupted or self.undecided or len(self.outcomes) < self.wanted:
+            return ExitCode.INCONCLUSIVE
+        return ExitCode.PASS
+
+    def page(self) -> dict[str, Any]:
+        """As it is written for other programs."""
+        return {
+            "seeds": len(self.outcomes),
+            "passed": len(self.passed),
+            "failed": [outcome.seed for outcome in self.failed],
+            "undecided": [outcome.seed for outcome in self.undecided],
+            "faults": dict(sorted(self.faults.items())),
+            "heights": sum(outcome.heights for outcome in self.outcomes),
+            "fires": sum(outcome.fires for outcome in self.outcomes),
+        }
+
+
+def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
+    """Run one seed, in a worker process. A failing one leaves ``<folder>/seed-<seed>``."""
+    from cluster.simulation.driver import simulate
+
+    started = time.monotonic()
+    record = simulate(task.scenario(seed), seed, commit)
+    outcome, _ = judge(record, time.monotonic() - started)
+    if outcome.failed:
+        finish_run(record, Path(folder) / f"seed-{seed}")
+    return outcome
+
+
+def sweep(
+    task: Task,
+    seeds: Sequence[int],
+    folder: Path,
+    workers: int,
+    stop_on_fail: bool,
+    console: Console,
+) -> Summary:
+    """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.errors.HarnessError`."""
+    task.scenario(seeds[0])  # what is wrong with the input is said before anything starts
+    log = SweepLog(folder, task.title)
+    left = [seed for seed in seeds if seed not in log.outcomes]
+    interrupted = False
+    try:
+        with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
+            bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
+            run = partial(run_seed, task, str(folder), checkout_commit())
+            try:
+                _run_all(run, left, workers, stop_on_fail, interrupts, log, partial(_show, progress, bar, task))
+            except KeyboardInterrupt:
+                interrupted = True
+    finally:
+        log.close()
+    wanted = set(seeds)
+    outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
+    summary = Summary(outcomes, len(seeds), interrupted)
+    (folder / SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
+    print_summary(console, task, summary)
+    return summary
+
+
+def _run_all(
+    run: Callable[[int], SeedOutcome],
+    seeds: Sequence[int],
+    workers: int,
+    stop_on_fail: bool,
+    interrupts: Interrupts,
+    log: SweepLog,
+    show: Callable[[SeedOutcome], None],
+) -> None:
+    if not seeds:
+        return
+    ended = fan_out(run, seeds, workers, interrupts)
+    try:
+        for _, outcome in ended:
+            log.add(outcome)
+            show(outcome)
+            if outcome.failed and stop_on_fail:
+                return
+    finally:
+        ended.close()
+
+
+def _progress(console: Console, total: int) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _show(progress: Progress, bar: Any, task: Task, outcome: SeedOutcome) -> None:
+    progress.advance(bar)
+    if not outcome.passed:
+        word = "failed" if outcome.failed else "undecided"
+        progress.console.print(f"seed {outcome.seed} {word}: {outcome.why}", soft_wrap=True, markup=False)
+        progress.console.print(f"  again  {task.command(outcome.seed)}", soft_wrap=True, markup=False)
+
+
+def print_summary(console: Console, task: Task, summary: Summary) -> None:
+    """The end of a sweep, in a few lines."""
+    seconds = sum(outcome.seconds for outcome in summary.outcomes)
+    heights = sum(outcome.heights for outcome in summary.outcomes)
+    fires = sum(outcome.fires for outcome in summary.outcomes)
+    ran = f"{len(summary.outcomes)} of {summary.wanted}" if summary.interrupted else f"{len(summary.outcomes)}"
+    console.print(
+        f"{task.title}: {ran} seeds, {len(summary.passed)} passed, {len(summary.failed)} failed,"
+        f" {len(summary.undecided)} undecided; {heights:,} heights, {fires:,} fires, {seconds:,.0f} s of work",
+        soft_wrap=True,
+        markup=False,
+    )
+    faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(summary.faults.items()))
+    console.print(f"faults that bit  {faults or 'none'}", soft_wrap=True, markup=False)
+    for outcome in summary.failed[:SHOWN]:
+        console.print(f"again  {task.command(outcome.seed)}", soft_wrap=True, markup=False)

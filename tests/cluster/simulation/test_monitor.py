@@ -1,0 +1,239 @@
+"""The monitor names each thing that must not be, and says nothing of a right run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.checks import Outcome, check_run
+from cluster.record import BlockRecord, MonitorRecord
+from cluster.scenario import Scenario, load_scenario
+from cluster.simulation.driver import Simulation
+from cluster.simulation.monitor import RULES, SafetyMonitor
+from consensus.keys import KeyedHashScheme
+from consensus.messages import AnyCertificate, Certificate
+from tests.cluster.records import ChainMaker, make_chain, make_genesis, make_record
+from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench
+from validator.archive import ArchivedBlock
+from validator.block import Block, Header
+from validator.codec import decode, encode
+from validator.state.proof import ProofError
+
+SMOKE = Path(__file__).resolve().parents[3] / "scenarios" / "smoke.yaml"
+BENCH = HotStuffBench()
+
+
+def monitor() -> SafetyMonitor:
+    """Of the bench's four validators, over the genesis of made chains."""
+    return SafetyMonitor(BENCH.validators, NAMESPACE, make_genesis(), lambda: 7.0)
+
+
+def told(*certificates: AnyCertificate) -> list[str]:
+    """What the monitor says of certificates that a validator believes, one after the other."""
+    watching = monitor()
+    for certificate in certificates:
+        watching.certified("alice", certificate)
+    return watching.violations
+
+
+def test_right_certificates_are_believed() -> None:
+    good = [BENCH.certificate(NOTARIZE, 1, "b1"), BENCH.certificate(FINALIZE, 1, "b1"), BENCH.certificate(NULLIFY, 2)]
+    assert told(*good, *good) == []
+    assert told(BENCH.certificate(NOTARIZE, 3, "b3"), BENCH.certificate(NULLIFY, 3)) == [], "both may exist"
+    assert told(good[0], good[1], BENCH.timeouts(2, 1), BENCH.timeouts(3, 1)) == []
+
+
+def small(certificate: Certificate) -> Certificate:
+    return msgspec.structs.replace(certificate, signatures=certificate.signatures[:2])
+
+
+@pytest.mark.parametrize(
+    ("certificates", "what"),
+    [
+        ([small(BENCH.certificate(NULLIFY, 1))], "certificates: alice believes a bad nullify certificate of view 1"),
+        ([BENCH.certificate(NOTARIZE, 1, "b1"), BENCH.certificate(NOTARIZE, 1, "x")], "two notarized"),
+        ([BENCH.certificate(FINALIZE, 1, "b1")], "notarized_first: alice finalises view 1"),
+        (
+            [BENCH.certificate(NOTARIZE, 1, "b1"), BENCH.certificate(FINALIZE, 1, "x")],
+            "another block than it notarized",
+        ),
+        (
+            [BENCH.certificate(NOTARIZE, 1, "b1"), BENCH.certificate(FINALIZE, 1, "b1"), BENCH.certificate(NULLIFY, 1)],
+            "skips: view 1 is nullified and final",
+        ),
+        (
+            [BENCH.certificate(NULLIFY, 1), BENCH.certificate(NOTARIZE, 1, "b1"), BENCH.certificate(FINALIZE, 1, "b1")],
+            "skips: view 1 is final and nullified",
+        ),
+        (
+            [BENCH.certificate(NOTARIZE, 5, "b5"), BENCH.certificate(FINALIZE, 5, "b5"), BENCH.timeouts(6, 4)],
+            "timeouts of view 6 go back to 4, past final 5",
+        ),
+        (
+            [BENCH.timeouts(6, 4), BENCH.certificate(NOTARIZE, 5, "b5"), BENCH.certificate(FINALIZE, 5, "b5")],
+            "view 5 is final, which timeouts of view [6] did not know",
+        ),
+    ],
+)
+def test_wrong_certificates_are_named(certificates: list[AnyCertificate], what: str) -> None:
+    violations = told(*certificates)
+    assert any(what in violation for violation in violations), violations
+
+
+def test_a_timeout_below_a_view_that_was_final_later_is_no_fault() -> None:
+    certificates = [BENCH.certificate(NOTARIZE, 5, "b5"), BENCH.certificate(FINALIZE, 5, "b5")]
+    assert told(*certificates, BENCH.timeouts(3, 1)) == []
+
+
+# --- final blocks -----------------------------------------------------------------------------------------------------
+
+
+def archived(record: BlockRecord) -> ArchivedBlock:
+    return ArchivedBlock(record.block, record.receipts, b"", record.computed_root)
+
+
+def with_header(record: BlockRecord, change: Callable[[Header], Header]) -> BlockRecord:
+    block = decode(record.block, Block)
+    return replace(record, block=encode(msgspec.structs.replace(block, header=change(block.header))))
+
+
+def follow(maker: ChainMaker, watching: SafetyMonitor | None = None) -> SafetyMonitor:
+    watching = watching or SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    for height, record in enumerate(maker.blocks, start=1):
+        watching.final("alice", height, archived(record))
+        watching.final("bob", height, archived(record))
+    return watching
+
+
+def test_a_right_chain_is_followed() -> None:
+    watching = follow(make_chain())
+    assert watching.violations == []
+    assert watching.counts["roots"] == 2 * watching.counts["ancestry"] == 24
+
+
+def test_what_differs_between_validators_is_named() -> None:
+    maker = make_chain()
+    watching = follow(maker)
+    other = with_header(maker.blocks[4], lambda header: msgspec.structs.replace(header, view=99))
+    watching.final("carol", 5, archived(other))
+    watching.final("dave", 6, archived(replace(maker.blocks[5], computed_root=bytes(32))))
+    watching.final("erin", 7, ArchivedBlock(b"noise", b"", b"", b""))
+    assert [violation.split(": ", 1)[1] for violation in watching.violations] == [
+        "agreement: carol has another final block at height 5",
+        "roots: dave computed another root at 6",
+        "agreement: erin has another final block at height 7",
+    ]
+
+
+def test_a_chain_that_does_not_hang_together_is_named() -> None:
+    maker = make_chain()
+    maker.blocks[6] = with_header(
+        maker.blocks[6], lambda header: msgspec.structs.replace(header, parent_hash=bytes(32))
+    )
+    assert any("ancestry: the final block at height 7 does not build" in v for v in follow(maker).violations)
+    gap = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    gap.final("alice", 3, archived(maker.blocks[2]))
+    assert any("height 3 comes before the one below it" in violation for violation in gap.violations)
+
+
+def skipping_chain() -> ChainMaker:
+    """The block of height 2 is of view 5."""
+    maker = ChainMaker()
+    for view in (1, 5):
+        maker.seal({"view": view})
+    return maker
+
+
+@pytest.mark.parametrize(
+    ("certificates", "is_justified"),
+    [
+        ([], False),
+        ([BENCH.certificate(NULLIFY, 2), BENCH.certificate(NULLIFY, 4)], False),
+        ([BENCH.certificate(NULLIFY, view) for view in (2, 3, 4)], True),
+        ([BENCH.timeouts(4, 1)], True),
+        ([BENCH.timeouts(4, 2)], False),
+        ([BENCH.timeouts(3, 1)], False),
+    ],
+)
+def test_a_skip_takes_the_certificates_for_it(certificates: list[AnyCertificate], is_justified: bool) -> None:
+    maker = skipping_chain()
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    for certificate in certificates:
+        watching.certified("alice", certificate)
+    violations = follow(maker, watching).violations
+    assert violations == ([] if is_justified else [violations[0]])
+    assert is_justified or "skips from view 1 to 5 without the certificates for it" in violations[0]
+
+
+def test_views_must_ascend() -> None:
+    maker = ChainMaker()
+    for view in (4, 4):
+        maker.seal({"view": view})
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    watching.certified("alice", BENCH.timeouts(3, 0))
+    assert any("is of view 4, its parent of view 4" in violation for violation in follow(maker, watching).violations)
+
+
+def test_what_the_books_find_is_told_at_once() -> None:
+    maker = make_chain(5)
+    timer = maker.schedule(9)
+    maker.seal()
+    maker.fire(timer)
+    maker.seal()
+    violations = follow(maker).violations
+    assert len(violations) == 1
+    assert "ledger: height 7: timer" in violations[0] and "before its trigger height" in violations[0]
+
+
+# --- whole runs -------------------------------------------------------------------------------------------------------
+
+
+def short_scenario(protocol: str) -> Scenario:
+    plan = load_scenario(SMOKE)
+    stop = plan.stop.model_copy(update={"height": 20, "drain_blocks": 0})
+    consensus = plan.consensus.model_copy(update={"protocol": protocol})
+    return plan.model_copy(update={"faults": [], "stop": stop, "consensus": consensus})
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+def test_every_rule_is_looked_at_in_a_run(protocol: str) -> None:
+    record = Simulation(short_scenario(protocol), 3, "test", scheme=KeyedHashScheme()).run()
+    assert record.monitor is not None
+    assert record.monitor.violations == []
+    assert all(record.monitor.counts[rule] for rule in RULES)
+    assert check_run(record).check("safety").verdict is Outcome.PASS
+
+
+def test_a_proof_that_does_not_verify_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = Simulation(short_scenario("simplex"), 3, "test", scheme=KeyedHashScheme())
+    monkeypatch.setattr("cluster.simulation.monitor.verify", _refuse)
+    record = simulation.run()
+    assert record.monitor is not None
+    assert any(": proofs: validator-" in violation for violation in record.monitor.violations)
+    assert check_run(record).check("safety").verdict is Outcome.FAIL
+
+
+def _refuse(*_: object) -> bytes:
+    raise ProofError("planted")
+
+
+def test_a_proof_that_says_the_contrary_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = Simulation(short_scenario("simplex"), 3, "test", scheme=KeyedHashScheme())
+    monkeypatch.setattr("cluster.simulation.monitor.verify", lambda *_: b"something")
+    record = simulation.run()
+    assert record.monitor is not None
+    assert any("says the contrary" in violation for violation in record.monitor.violations)
+
+
+def test_the_check_says_what_was_watched() -> None:
+    record = make_record()
+    assert check_run(record).check("safety").verdict is Outcome.PASS
+    record.monitor = MonitorRecord(["7 ms: skips: view 1 is final and nullified"], dict.fromkeys(RULES, 3))
+    assert check_run(record).check("safety").verdict is Outcome.FAIL
+    record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 3), "proofs": 0})
+    check = check_run(record).check("safety")
+    assert (check.verdict, check.detail) == (Outcome.INCONCLUSIVE, "never looked at: proofs")

@@ -1,0 +1,47 @@
+"""The scenarios that ship pass in the simulator, with either protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.checks import Outcome, check_run
+from cluster.scenario import Scenario, load_scenario
+from cluster.simulation.driver import Simulation
+from consensus.keys import KeyedHashScheme
+from validator.block import Block
+from validator.codec import decode
+
+SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
+NAMES = ["smoke", "late-join", "validator-set-change"]
+SEED = 11
+
+
+def scenario(name: str, protocol: str) -> Scenario:
+    plan = load_scenario(SCENARIOS / f"{name}.yaml")
+    return plan.model_copy(update={"consensus": plan.consensus.model_copy(update={"protocol": protocol})})
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
+    record = Simulation(scenario(name, protocol), SEED, "test", scheme=KeyedHashScheme()).run()
+    verdict = check_run(record)
+    assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+def test_committees_change_under_load(protocol: str) -> None:
+    plan = scenario("validator-set-change", protocol)
+    record = Simulation(plan, SEED, "test", scheme=KeyedHashScheme()).run()
+
+    proposers: dict[int, set[int]] = {}
+    for block in record.validators[0].blocks:
+        header = decode(block.block, Block).header
+        epoch = max(first for first in plan.validators.committees if first <= header.view)
+        proposers.setdefault(epoch, set()).add(header.proposer)
+    assert len(proposers) == 3
+    for first, members in plan.validators.committees.items():
+        assert proposers[first] <= set(members)
+        assert len(proposers[first]) > 2, "and most of them lead"

@@ -1,0 +1,220 @@
+"""Sweeps: what a seed comes to, the log that survives interruption, the summary, and whole sweeps over Ray."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from cluster import cli
+from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.interrupts import Interrupts
+from cluster.live import ray_session
+from cluster.sweeps.commands import seed_range
+from cluster.sweeps.fanout import fan_out
+from cluster.sweeps.log import LOG_FILE, SweepLog
+from cluster.sweeps.outcome import SeedOutcome, judge
+from cluster.sweeps.runner import Summary, print_summary
+from cluster.sweeps.tasks import ScenarioTask
+from tests.cluster.records import make_chain, make_record, with_kill
+
+GOOD = SeedOutcome(7, "pass", "", 40, 30, {"kill": 2}, 2, "d1", 1.5)
+BAD = SeedOutcome(8, "fail", "agreement: different blocks", 40, 30, {"kill": 2}, 2, "d2", 1.0)
+SCENARIO: dict[str, Any] = {
+    "name": "swept",
+    "validators": [{}, {}, {}, {}],
+    "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 4}}]},
+    "faults": [{"kind": "kill", "target": "validator-1", "at_height": 8, "down_ms": 4_000}],
+    "stop": {"height": 31, "drain_blocks": 2},
+    "success": {"heights_compared": 20, "transactions": 3, "fires": 3},
+}
+
+
+# --- outcomes and summaries -------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_saw_too_little_counts_for_nothing() -> None:
+    outcome, verdict = judge(with_kill(make_record(make_chain(40))), 2.0)
+    assert (outcome.verdict, outcome.heights, outcome.faults) == ("pass", 40, {"kill": 1})
+    assert outcome.faults_needed == 1, "the scenario has no more"
+    assert verdict.outcome == "pass"
+    assert outcome.counts == outcome.passed == (outcome.fires >= 20)
+    short, _ = judge(with_kill(make_record()), 2.0)
+    assert (short.verdict, short.counts, short.passed) == ("pass", False, False)
+    assert short.why.startswith("too little was seen: 12 heights of 30")
+
+
+def test_a_failing_run_says_which_check_it_was() -> None:
+    record = make_record()
+    record.validators[1].balances = {text: balance + 1 for text, balance in record.validators[1].balances.items()}
+    outcome, _ = judge(record, 1.0)
+    assert outcome.failed
+    assert outcome.why.startswith("conservation: validator-1 serves")
+
+
+def test_a_summary_fails_for_one_seed_and_passes_only_whole() -> None:
+    vacuous = SeedOutcome(9, "pass", "", 3, 30, {}, 2, "d3", 1.0)
+    assert Summary((GOOD,), 1, False).exit_code is ExitCode.PASS
+    assert Summary((GOOD, BAD), 2, False).exit_code is ExitCode.FAIL
+    assert Summary((GOOD, vacuous), 2, False).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD,), 2, False).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD,), 1, True).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD, BAD, vacuous), 3, False).page() == {
+        "seeds": 3,
+        "passed": 1,
+        "failed": [8],
+        "undecided": [9],
+        "faults": {"kill": 4},
+        "heights": 83,
+        "fires": 90,
+    }
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_keeps_what_ended_and_drops_a_line_that_a_crash_left(tmp_path: Path) -> None:
+    log = SweepLog(tmp_path, "one")
+    log.add(GOOD)
+    log.add(BAD)
+    log.close()
+    path = tmp_path / LOG_FILE
+    path.write_bytes(path.read_bytes()[:-9])
+    again = SweepLog(tmp_path, "one")
+    assert again.outcomes == {7: GOOD}
+    again.add(BAD)
+    again.close()
+    last = SweepLog(tmp_path, "one")
+    assert last.outcomes == {7: GOOD, 8: BAD}
+    last.close()
+
+
+def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
+    SweepLog(tmp_path, "one").close()
+    with pytest.raises(BadInput, match=r"belongs to another sweep \(one\), not to this one \(two\)"):
+        SweepLog(tmp_path, "two")
+    (tmp_path / LOG_FILE).write_bytes(b'{"task":"one"}\n{"seed":1}\n')
+    with pytest.raises(BadInput, match="line 2: "):
+        SweepLog(tmp_path, "one")
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="cannot be opened"):
+        SweepLog(tmp_path / "file", "one")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_seed_ranges() -> None:
+    assert seed_range("3:5") == range(3, 5)
+    assert seed_range(f"{2**64 - 1}:{2**64}") == range(2**64 - 1, 2**64)
+    for wrong in ("", "3", "5:3", "3:3", "-1:3", "a:b", "1:2:3", f"0:{2**64 + 1}", "0:1000001"):
+        with pytest.raises(Exception, match="seeds"):
+            seed_range(wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--seeds", "5:1"], "'5:1' is no range of seeds"),
+        (["--seeds", "1:2", "--workers", "0"], "'0' is no number of workers"),
+        ([], "--seeds"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sweep", "missing.yaml", *arguments]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr().err
+    assert expected in said and said.count("\n") == 1
+
+
+def test_a_missing_scenario_is_said_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sweep", str(tmp_path / "no.yaml"), "--seeds", "1:2", "--out", str(tmp_path / "out")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_tasks_with_other_content_have_other_titles(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    first = ScenarioTask.load(path)
+    path.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": 32}}))
+    assert first.title.startswith("sweep swept ")
+    assert first.title != ScenarioTask.load(path).title
+    assert first.command(9) == f"stampede run {path} --backend sim --seed 9"
+    assert first.scenario(9).stop.height == 31
+
+
+# --- over Ray ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def temporary() -> Iterator[Path]:
+    """A folder with a short path, in which Ray's own are made."""
+    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", path)
+        yield path
+    shutil.rmtree(path)
+
+
+def sweep_of(folder: Path, seeds: str, *more: str, **changes: Any) -> tuple[int, str]:
+    folder.mkdir(exist_ok=True)
+    path = folder / "swept.yaml"
+    path.write_text(yaml.safe_dump({**SCENARIO, **changes}))
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", out)
+        code = cli.main(["sweep", str(path), "--seeds", seeds, "--out", str(folder / "sweep"), *more])
+    return code, out.getvalue()
+
+
+@pytest.mark.xdist_group("ray")
+def test_a_sweep_runs_every_seed_and_goes_on_where_it_was(temporary: Path, tmp_path: Path) -> None:
+    code, said = sweep_of(tmp_path, "1:3", "--json", str(tmp_path / "page.json"))
+    assert code == ExitCode.PASS, said
+    page = json.loads((tmp_path / "page.json").read_text())
+    assert (page["seeds"], page["passed"], page["failed"], page["faults"]) == (2, 2, [], {"kill": 2})
+    assert page == json.loads((tmp_path / "sweep" / "summary.json").read_text())
+    log = (tmp_path / "sweep" / LOG_FILE).read_bytes()
+    code, said = sweep_of(tmp_path, "1:3")
+    assert code == ExitCode.PASS
+    assert (tmp_path / "sweep" / LOG_FILE).read_bytes() == log, "nothing ran again"
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.xdist_group("ray")
+def test_a_failing_seed_leaves_its_run_and_the_command_that_repeats_it(temporary: Path, tmp_path: Path) -> None:
+    nodes = [{}, {}, {}, {"mutant": "wrong-balance"}]
+    code, said = sweep_of(tmp_path, "1:9", "--stop-on-fail", "--workers", "1", validators=nodes)
+    assert code == ExitCode.FAIL
+    assert "seed 1 failed: state_roots: validator-3 diverged at height 6" in said
+    assert f"again  stampede run {tmp_path / 'swept.yaml'} --backend sim --seed 1" in said
+    assert (tmp_path / "sweep" / "seed-1" / "report.html").exists()
+    assert json.loads((tmp_path / "sweep" / "summary.json").read_text())["seeds"] == 1, "it stopped there"
+
+
+def _broken(seed: int) -> int:
+    raise ValueError(f"seed {seed} is broken")
+
+
+@pytest.mark.xdist_group("ray")
+def test_a_seed_that_breaks_off_is_one_line(temporary: Path) -> None:
+    with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 broke off: .*seed 4 is broken"):
+        list(fan_out(_broken, [4], 1, interrupts))
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_summary_names_what_to_repeat() -> None:
+    out = io.StringIO()
+    task = ScenarioTask("a.yaml", json.dumps({"name": "swept"}))
+    print_summary(Console(file=out), task, Summary((GOOD, BAD), 3, True))
+    assert "2 of 3 seeds, 1 passed, 1 failed, 0 undecided" in out.getvalue()
+    assert "again  stampede run a.yaml --backend sim --seed 8" in out.getvalue()
+    assert "seed 7" not in out.getvalue()
