@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from cluster.byzantine.base import Position, consensus_message, forget_old, vote_of
 from consensus.certificates import verify_certificate
-from consensus.messages import Certificate, Message, Vote, conflict, verify_vote
+from consensus.messages import Certificate, Message, Proposal, Vote, conflict, verify_vote
+from validator.block import MAX_BLOCK_BYTES
 from validator.events import Send
 
 VIEWS_BEHIND = 4
@@ -34,6 +35,8 @@ class Accountability:
         vote = None if message is None else vote_of(message)
         if isinstance(message, Certificate):
             self.note_certificate(message)
+        if isinstance(message, Proposal) and len(message.body) > MAX_BLOCK_BYTES:
+            return  # dropped unread, its vote too
         if vote is None or not view - VIEWS_BEHIND <= vote.view <= view + VIEWS_AHEAD:
             return
         at = self._position
