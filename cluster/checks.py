@@ -8,6 +8,7 @@ any is inconclusive, and passes otherwise.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from cluster.evidence import proofs
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall
 from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
+from consensus.types import fault_bound, quorum
 
 CATCH_UP_SLACK_HEIGHTS: Final = 5
 """How far behind the others a validator that came back may end and still count as caught up."""
@@ -29,6 +31,12 @@ HEIGHTS_AFTER_A_JOIN: Final = 10
 
 VIEWS_THAT_OWE_EVIDENCE: Final = 3
 """From so many views on in which a proof is owed, one must have been found; fewer may have been the last ones."""
+
+RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync"})
+"""Kinds of faults whose targets come back with what is on their disk."""
+
+RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
+"""Kinds of faults whose targets lose their disk."""
 
 EXAMPLES_SHOWN: Final = 3
 """Findings named in a detail; the rest is counted."""
@@ -251,7 +259,7 @@ def check_load(books: Books) -> Check:
 
 
 def check_faults(books: Books) -> Check:
-    """Each fault of the scenario bit, the network went on meanwhile, and its target caught up from its own disk."""
+    """Each fault of the scenario bit, the network went on as its kind implies, and whom it hit caught up."""
     record = books.record
     if not record.scenario.faults:
         return Check("faults", Outcome.PASS, "the scenario has none")
@@ -262,6 +270,29 @@ def check_faults(books: Books) -> Check:
     outcome = worst(result for result, _ in results)
     texts = [text for result, text in results if result is outcome]
     return Check("faults", outcome, _examples(texts))
+
+
+def check_recovery(books: Books) -> Check:
+    """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
+    record, limit_ms = books.record, books.record.scenario.recovery_ms
+    begun = [fault for fault in record.faults if fault.begun_ms is not None]
+    if not begun:
+        return Check("recovery", Outcome.PASS, "no fault began")
+    if any(fault.ended_ms is None for fault in begun):
+        return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
+    last = max(begun, key=lambda fault: fault.ended_ms or 0.0)
+    healed_ms = last.ended_ms or 0.0
+    first = first_finalizations(record.finalizations)
+    healed_height = max((height for height, at in first.items() if at <= healed_ms), default=0)
+    recovered_ms = _quorum_above(record, healed_height)
+    since = f"{last.kind} {last.target} was over at height {healed_height}"
+    if recovered_ms is None:
+        waited_ms = record.duration_ms - healed_ms
+        outcome = Outcome.FAIL if waited_ms > limit_ms else Outcome.INCONCLUSIVE
+        return Check("recovery", outcome, f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}")
+    took_ms = recovered_ms - healed_ms
+    detail = f"a quorum finalised a new height {took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
+    return Check("recovery", Outcome.PASS if took_ms <= limit_ms else Outcome.FAIL, detail)
 
 
 def check_joins(books: Books) -> Check:
@@ -352,6 +383,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_progress,
     check_load,
     check_faults,
+    check_recovery,
     check_joins,
     check_byzantine,
     check_evidence,
@@ -364,9 +396,11 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
 
 
 def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
-    record, name = books.record, f"{fault.kind} {fault.target} at height {fault.at_height}"
+    record, name = books.record, fault.name
     if fault.begun_ms is None:
         return Outcome.INCONCLUSIVE, f"{name}: never began"
+    if fault.problem:
+        return Outcome.FAIL, f"{name}: {fault.problem}"
     if not fault.bit:
         return Outcome.INCONCLUSIVE, f"{name}: was not seen to bite ({fault.evidence or 'no evidence'})"
     if fault.ended_ms is None:
@@ -375,14 +409,18 @@ def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     outcome, went_on = _went_on(record, fault)
     if outcome is not Outcome.PASS:
         return outcome, f"{name}: {went_on}"
-    caught_up = []
-    for validator in _on_same_host(record, fault.target):
-        outcome, text = _caught_up(books, validator)
-        if outcome is not Outcome.PASS:
-            return outcome, f"{name}: {text}"
-        caught_up.append(text)
+    words = [went_on]
+    hit = fault.targets or fault.impaired
+    for validator in record.validators:
+        if validator.name in hit:
+            outcome, text = _caught_up(books, fault, validator)
+            if outcome is not Outcome.PASS:
+                return outcome, f"{name}: {text}"
+            words += [text] if fault.kind in RECOVERED_FROM_DISK | RECOVERED_BY_SNAPSHOT else []
+    if len(words) == 1 and hit:
+        words.append(f"{', '.join(hit)} caught up" if len(hit) < len(record.validators) else "all caught up")
     bit = f"bit ({fault.evidence})" if fault.evidence else "bit"
-    return Outcome.PASS, f"{name}: {bit}; {went_on}; {', '.join(caught_up)}"
+    return Outcome.PASS, f"{name}: {bit}; {'; '.join(words)}"
 
 
 def _check_join(books: Books, join: JoinRecord) -> tuple[Outcome, str]:
@@ -415,16 +453,27 @@ def _check_join(books: Books, join: JoinRecord) -> tuple[Outcome, str]:
 
 
 def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
-    """Whether heights became final while the fault lasted; a fault too short for a view change says nothing."""
+    """Whether heights became final while the fault lasted, as they must with a quorum and must not without one.
+
+    Faults that overlap are taken together. Where a quorum is merely slow, either may be. A fault too short for a view
+    change says nothing, and what a view change takes may become final after its beginning in any case.
+    """
     assert fault.begun_ms is not None
     assert fault.ended_ms is not None
     length = fault.ended_ms - fault.begun_ms
     first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
-    if during:
-        return Outcome.PASS, f"{during} heights finalised in the {length:,.0f} ms that it lasted"
-    consensus = record.scenario.consensus
+    text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
+    consensus, count = record.scenario.consensus, record.scenario.validators.count
     view_change_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
+    if fault.is_hard and len(fault.impaired) > fault_bound(count):
+        late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
+        if late:
+            return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
+        return Outcome.PASS, f"{text}, without a quorum"
+    impaired = {name for other in record.faults if _overlap(fault, other) for name in other.impaired}
+    if during or len(impaired) > fault_bound(count):
+        return Outcome.PASS, text
     if length < view_change_ms:
         return (
             Outcome.INCONCLUSIVE,
@@ -433,12 +482,22 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
 
 
-def _on_same_host(record: RunRecord, target: str) -> list[ValidatorRecord]:
-    """The target and everything that went down with it."""
-    section = record.scenario.validators
-    hosts = {validator.index: section.host_of(validator.index) for validator in record.validators}
-    host = next((hosts[validator.index] for validator in record.validators if validator.name == target), None)
-    return [validator for validator in record.validators if hosts[validator.index] == host]
+def _quorum_above(record: RunRecord, height: int) -> float | None:
+    """When a quorum had finalised something above a height; ``None`` where it never did."""
+    moments: dict[int, float] = {}
+    for seen in record.finalizations:
+        if seen.height > height:
+            moments[seen.validator] = min(seen.at_ms, moments.get(seen.validator, seen.at_ms))
+    needed = quorum(record.scenario.validators.count)
+    return sorted(moments.values())[needed - 1] if len(moments) >= needed else None
+
+
+def _overlap(one: FaultRecord, other: FaultRecord) -> bool:
+    """Whether there was a moment at which both lasted."""
+    if one.begun_ms is None or other.begun_ms is None:
+        return False
+    one_ends, other_ends = (math.inf if fault.ended_ms is None else fault.ended_ms for fault in (one, other))
+    return one.begun_ms <= other_ends and other.begun_ms <= one_ends
 
 
 def _level_with_others(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
@@ -452,16 +511,24 @@ def _level_with_others(books: Books, validator: ValidatorRecord) -> tuple[Outcom
     return Outcome.PASS, f"caught up to {height}"
 
 
-def _caught_up(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
+def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> tuple[Outcome, str]:
+    """Whether a validator that a fault hit is level with the others, and came back as the fault's kind has it."""
     outcome, level = _level_with_others(books, validator)
     if outcome is not Outcome.PASS:
         return outcome, level
+    if fault.kind not in RECOVERED_FROM_DISK | RECOVERED_BY_SNAPSHOT:
+        return Outcome.PASS, level
     status: dict[str, Any] = validator.status or {}
     starts, recovered = status.get("starts"), status.get("recovered_height")
     if not isinstance(starts, int) or not isinstance(recovered, int):
         return Outcome.INCONCLUSIVE, f"{validator.name} does not say how it started"
     if starts <= 1:
         return Outcome.INCONCLUSIVE, f"{validator.name} was started {starts} times, so it was never down"
+    if fault.kind in RECOVERED_BY_SNAPSHOT:
+        height = status.get("snapshot_height")
+        if not isinstance(height, int) or height <= 0:
+            return Outcome.FAIL, f"{validator.name} lost its disk, but did not come back by a snapshot"
+        return Outcome.PASS, f"{validator.name} joined by the snapshot of height {height} and {level}"
     if recovered <= 0:
         return Outcome.FAIL, f"{validator.name} found nothing on its own disk when it came back"
     return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and {level}"

@@ -82,6 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--backend", choices=("live", "sim"), default="live", help="real hosts on Ray, or the simulator")
     run.add_argument("--seed", type=_seed, metavar="N", help="overrides the scenario's seed")
     run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
+    run.add_argument(
+        "--check-determinism",
+        action="store_true",
+        help="with --backend sim: run it twice, and fail at the first event that differs",
+    )
     run.set_defaults(command=_run)
 
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
@@ -108,7 +113,7 @@ def _seed(text: str) -> int:
 def _run(options: Any) -> int:
     from cluster.running import run_scenario
 
-    verdict, _ = run_scenario(options.scenario, options.backend, options.seed, options.out)
+    verdict, _ = run_scenario(options.scenario, options.backend, options.seed, options.out, options.check_determinism)
     return verdict.exit_code
 
 

@@ -87,16 +87,37 @@ class FaultRecord:
 
     kind: str
     target: str
-    at_height: int
+    """Whom it was to hit, in the scenario's words."""
+    at_height: int | None
     begun_ms: float | None = None
     ended_ms: float | None = None
-    """When the target was back: it answered again."""
+    """When it was over: the target was back and answered again, the links were as before."""
     bit: bool = False
     """Whether it was seen to bite: the process was gone (another process id afterwards), messages were dropped …"""
     evidence: str = ""
     """What was seen, in words."""
     height_when_begun: int = 0
     height_when_ended: int | None = None
+    at_ms: int | None = None
+    """When it was to begin, where not at a height."""
+    targets: tuple[str, ...] = ()
+    """The validators that it hit; empty where it hit links."""
+    impaired: tuple[str, ...] = ()
+    """The validators on which no certificate can count while it lasts."""
+    is_hard: bool = False
+    """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
+    problem: str = ""
+    """What this kind of fault must not lead to, where it did, such as a validator that started from a damaged disk."""
+
+    @property
+    def planned(self) -> str:
+        """When it was to begin, in words."""
+        return f"{self.at_ms:,} ms" if self.at_height is None else f"height {self.at_height}"
+
+    @property
+    def name(self) -> str:
+        """Which fault of the scenario it is, in words."""
+        return f"{self.kind} {self.target} at {self.planned}"
 
 
 @dataclass(slots=True)

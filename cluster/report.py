@@ -117,7 +117,7 @@ def figures(books: Books) -> list[Figure]:
 def heights_figure(books: Books) -> Figure:
     """Final height of each validator over time, with the faults as bands."""
     record = books.record
-    singled_out = {fault.target for fault in record.faults}
+    singled_out = {name for fault in record.faults for name in fault.targets}
     singled_out.update(validator.name for validator in record.validators if validator.mutant)
     singled_out.update(validator.name for validator in record.validators if validator.byzantine)
     name_all = len(record.validators) <= MAX_NAMED_VALIDATORS
@@ -325,7 +325,7 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
                 "height": f"{chain.tip:,}",
                 "state_root": last.computed_root.hex()[:ROOT_DIGITS] if last else "",
                 "starts": status.get("starts", ""),
-                "faults": [fault.kind for fault in books.record.faults if fault.target == validator.name],
+                "faults": [fault.kind for fault in books.record.faults if validator.name in fault.targets],
                 "mutant": validator.mutant,
                 "byzantine": ", ".join(validator.byzantine),
                 "diverged": diverged.height if diverged is not None else None,
@@ -350,7 +350,7 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
         rows.append(
             {
                 "name": f"{fault.kind} {fault.target}",
-                "planned": f"height {fault.at_height}",
+                "planned": fault.planned,
                 "begun": begun,
                 "ended": ended,
                 "bit": "yes" if fault.bit else "not seen",

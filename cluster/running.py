@@ -17,6 +17,7 @@ from rich.console import Console
 
 from cluster.checks import Verdict
 from cluster.errors import BadInput, HarnessError
+from cluster.faults import live_problem
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
@@ -38,14 +39,23 @@ OnNotice = Callable[[str], None]
 
 
 def run_scenario(
-    scenario_path: Path, backend: Backend = "live", seed: int | None = None, out: Path | None = None
+    scenario_path: Path,
+    backend: Backend = "live",
+    seed: int | None = None,
+    out: Path | None = None,
+    twice: bool = False,
 ) -> tuple[Verdict, Path]:
     """Run a scenario file, show its progress and its verdict, write its folder.
 
-    Returns the verdict and the folder. ``seed`` overrides the scenario's. Raises
-    :class:`~cluster.errors.HarnessError` where nothing could be run.
+    Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it a second
+    time, and the runs must agree on every event. Raises :class:`~cluster.errors.HarnessError` where nothing could be
+    run, or two runs differ.
     """
+    if twice and backend != "sim":
+        raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = load_scenario(scenario_path)
+    if backend == "live" and (problem := live_problem(scenario.faults)):
+        raise BadInput(f"{scenario_path}: {problem}")
     seed = scenario.seed if seed is None else seed
     with Interrupts() as interrupts:
         is_users = out is not None and out.exists()
@@ -54,7 +64,7 @@ def run_scenario(
         progress = Progress(console, scenario.stop.height, backend)
         with _one_line_failures(folder, is_users):
             try:
-                record = drive(scenario, backend, seed, folder, progress.update, progress.notice, interrupts)
+                record = drive(scenario, backend, seed, folder, progress.update, progress.notice, interrupts, twice)
             finally:
                 progress.close()
             verdict = finish(record, folder, interrupts, scenario_path)
@@ -74,9 +84,14 @@ def drive(
     on_sample: OnSample,
     on_notice: OnNotice,
     interrupts: Interrupts,
+    twice: bool = False,
 ) -> RunRecord:
     """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data."""
     commit = checkout_commit()
+    if twice:
+        from cluster.simulation.determinism import simulate_twice
+
+        return simulate_twice(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint)
     if backend == "sim":
         from cluster.simulation.driver import simulate
 

@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from cluster.errors import BadInput
+from cluster.faults import KEYWORDS, KIND_NAMES, BandwidthKbps, Fault, LinkMilliseconds, Share, check_faults_fit
+from cluster.sections import Count, Milliseconds, Name, Section
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.genesis_block import GenesisError
 from validator.params import ParameterError, Parameters
-
-Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
-Count = Annotated[int, Field(ge=1, le=10_000)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-
-
-class Section(BaseModel):
-    """A part of a scenario: unknown fields are refused, values are not coerced from other types."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class ChainSection(Section):
@@ -147,6 +140,8 @@ class ValidatorsSection(Section):
                     f"nodes: {faulty} of {len(members)} validators are byzantine or mutants; at most"
                     f" {fault_bound(len(members))} may be, unless allow_more_faults is true"
                 )
+        if taken := [name for name in names if name in KEYWORDS]:
+            raise ValueError(f"nodes: no validator may be called {taken[0]!r}: as a fault's target it means another")
         if len(self.late) > fault_bound(self.count):
             raise ValueError(
                 f"nodes: {len(self.late)} of {self.count} validators join late; at most {fault_bound(self.count)} may,"
@@ -229,24 +224,34 @@ class ConsensusSection(Section):
 class LinksSection(Section):
     """Links between validators, in the simulator."""
 
-    latency_ms: Annotated[float, Field(ge=0, le=60_000)] = 20.0
-    jitter_ms: Annotated[float, Field(ge=0, le=60_000)] = 5.0
-    loss: Annotated[float, Field(ge=0, le=0.9)] = 0.0
-    duplication: Annotated[float, Field(ge=0, le=0.9)] = 0.0
+    latency_ms: LinkMilliseconds = 20.0
+    jitter_ms: LinkMilliseconds = 5.0
+    loss: Share = 0.0
+    duplication: Share = 0.0
+    reordering: Share = 0.0
+    bandwidth_kbps: BandwidthKbps | None = None
+    """Kilobits a second that each directed link carries; ``None`` is without bound."""
+    regions: dict[Name, Annotated[list[Name], Field(min_length=1)]] = {}
+    """Validators by region; those in none have links of ``latency_ms``."""
+    latency_matrix_ms: dict[Name, dict[Name, LinkMilliseconds]] = {}
+    """Latency from one region to another; the way back takes as long unless it is given too."""
 
+    @model_validator(mode="after")
+    def _regions_fit(self) -> LinksSection:
+        placed = [name for names in self.regions.values() for name in names]
+        if len(set(placed)) < len(placed):
+            raise ValueError("regions: a validator is in two regions")
+        for source, row in self.latency_matrix_ms.items():
+            for region in (source, *row):
+                if region not in self.regions:
+                    raise ValueError(f"latency_matrix_ms: no region is named {region!r}")
+        return self
 
-class KillFault(Section):
-    """Kill a validator's host at a height, losing what was not synced, and start it again from its disk."""
-
-    kind: Literal["kill"]
-    target: Name
-    """A validator's name; everything on its host goes."""
-    at_height: Count
-    down_ms: Milliseconds = 2_000
-    """How long it stays down at least. Ray restarts the process of a live host at once, its validators wait so long."""
-
-
-Fault = KillFault
+    def region_latency_ms(self, sender: str | None, receiver: str | None) -> float:
+        """Latency from a validator of one region to one of another; ``None`` is no region."""
+        there = self.latency_matrix_ms.get(sender or "", {}).get(receiver or "")
+        back = self.latency_matrix_ms.get(receiver or "", {}).get(sender or "")
+        return next((value for value in (there, back) if value is not None), self.latency_ms)
 
 
 class StopSection(Section):
@@ -267,6 +272,8 @@ class SuccessSection(Section):
     fires: Annotated[int, Field(ge=0)] = 50
     stall_ms: Annotated[int, Field(ge=1)] = 30_000
     """Longest time without a final block, faults included."""
+    recovery_ms: Annotated[int, Field(ge=1, le=3_600_000)] | None = None
+    """Once the last fault is over, a quorum must finalise a new block within this; ``None`` follows from timeouts."""
 
 
 class Scenario(Section):
@@ -286,22 +293,12 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
-        for position, fault in enumerate(self.faults):
-            if fault.target not in self.validators.names:
-                raise ValueError(
-                    f"faults[{position}].target: no validator is named {fault.target!r};"
-                    f" there are {', '.join(self.validators.names)}"
-                )
-            if fault.at_height >= self.stop.height:
-                raise ValueError(
-                    f"faults[{position}].at_height: {fault.at_height} is not below stop.height ({self.stop.height})"
-                )
-            joins_at = self.validators.late.get(self.validators.names.index(fault.target), 0)
-            if fault.at_height <= joins_at:
-                raise ValueError(
-                    f"faults[{position}].at_height: {fault.at_height} is not above {joins_at},"
-                    f" where {fault.target} joins"
-                )
+        names = self.validators.names
+        joins_at = {names[index]: height for index, height in self.validators.late.items()}
+        check_faults_fit(self.faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
+        for region, members in self.links.regions.items():
+            if unknown := [name for name in members if name not in names]:
+                raise ValueError(f"links.regions.{region}: no validator is named {unknown[0]!r}")
         for index, height in self.validators.late.items():
             if height >= self.stop.height:
                 raise ValueError(
@@ -318,6 +315,18 @@ class Scenario(Section):
         except GenesisError as error:
             raise ValueError(f"chain: {error}") from None
         return self
+
+    @property
+    def recovery_ms(self) -> int:
+        """How soon after the last fault a quorum must have finalised a new block.
+
+        By default as long as it takes where, after everything was said anew, ``f + 1`` leaders in a row are missed and
+        one more view is needed: ``rebroadcast_ms + (f + 2) × (advance_timeout_ms + block_interval_ms)``.
+        """
+        if self.success.recovery_ms is not None:
+            return self.success.recovery_ms
+        view_ms = self.consensus.advance_timeout_ms + self.consensus.block_interval_ms
+        return self.consensus.rebroadcast_ms + (fault_bound(self.validators.count) + 2) * view_ms
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -348,13 +357,20 @@ def describe(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False)
     first = problems[0]
     path = ""
-    for part in first["loc"]:
+    for part in _without_kinds(first["loc"]):
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
     reason = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
         path, reason = f"{path}.{deeper[1]}", deeper[2]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return _one_line(f"{path.lstrip('.') or 'scenario'}: {reason}{more}")
+
+
+def _without_kinds(location: tuple[int | str, ...]) -> Iterator[int | str]:
+    """A problem's place without the kind of the fault, which pydantic puts in between."""
+    for position, part in enumerate(location):
+        if not (position == 2 and location[0] == "faults" and part in KIND_NAMES):
+            yield part
 
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]]+): (.*)", re.DOTALL)

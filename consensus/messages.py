@@ -27,7 +27,7 @@ parent view and digest. A certificate's signatures are the signatures of its vot
 from __future__ import annotations
 
 from enum import IntEnum
-from itertools import pairwise
+from operator import lt
 from typing import Annotated, Final
 
 import msgspec
@@ -342,9 +342,9 @@ def _check_certificate(certificate: Certificate) -> None:
     if certificate.kind == VoteKind.TIMEOUT:
         raise MessageError("timeout votes make a timeout certificate")
     _check_subject(certificate.kind, certificate.view, certificate.parent_view, certificate.digest)
-    signers = tuple(signer for signer, _ in certificate.signatures)
+    signers = tuple([signer for signer, _ in certificate.signatures])
     _check_ascending(signers, MAX_VALIDATORS, "signers")
-    if any(len(signature) != SIGNATURE_BYTES for _, signature in certificate.signatures):
+    if {len(signature) for _, signature in certificate.signatures} != {SIGNATURE_BYTES}:
         raise MessageError("a signature has 64 bytes")
 
 
@@ -376,7 +376,7 @@ def _check_high(high: Certificate | None, high_view: View) -> None:
 def _check_ascending(numbers: tuple[int, ...], limit: int, what: str) -> None:
     if not 1 <= len(numbers) <= limit:
         raise MessageError(f"between 1 and {limit} {what}")
-    if numbers[0] < 0 or any(left >= right for left, right in pairwise(numbers)):
+    if numbers[0] < 0 or not all(map(lt, numbers, numbers[1:])):
         raise MessageError(f"{what} are not strictly ascending")
 
 

@@ -209,6 +209,11 @@ class Node:
         return self._engine.view
 
     @property
+    def leader(self) -> int:
+        """Who leads the current view."""
+        return self._engine.leader(self._engine.view)
+
+    @property
     def final_view(self) -> int:
         """The newest view that a finalization is known for."""
         return self._engine.final_view

@@ -17,6 +17,7 @@ from typing import Any, Final
 from cluster.byzantine import BEHAVIOURS
 from cluster.chain import build_genesis, validator_set
 from cluster.errors import BadInput, HarnessError, TestnetError
+from cluster.faults import AnyFault, KillFault, live_problem
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
 from cluster.live.host import LOGS_FOLDER, ValidatorView
@@ -25,7 +26,7 @@ from cluster.live.load_process import LOG_FILE, LoadProcess
 from cluster.live.ray_session import RaySession, one_line
 from cluster.live.watch import ChainWatch
 from cluster.record import FaultRecord, JoinRecord, RunRecord, Sample
-from cluster.scenario import KillFault, Scenario
+from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme
 
 ENDPOINTS_FILE: Final = "endpoints.json"
@@ -50,10 +51,13 @@ def run_live(
 
     Samples and notices (one line each) come while it runs. Ctrl-C, SIGTERM or SIGHUP ends it early: the record says so
     and holds what is known. ``interrupts`` are the caller's, where it goes on to guard what it does with the record.
-    Raises :class:`TestnetError` where the testnet cannot be started, :class:`OSError` where the folder cannot be
-    written. Nothing that was started runs on afterwards, whichever way it ends.
+    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
+    cannot be started, :class:`OSError` where the folder cannot be written. Nothing that was started runs on afterwards,
+    whichever way it ends.
     """
     check_live(scenario)
+    if problem := live_problem(scenario.faults):
+        raise BadInput(f"{scenario.name}: {problem}")
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = _LiveRun(scenario, seed, commit, folder, active)
         run.on_sample = on_sample or run.on_sample
@@ -84,7 +88,7 @@ class _Fault:
     @property
     def is_due_at(self) -> int | None:
         """The height at which it begins, ``None`` once it has begun."""
-        return self.plan.at_height if self.record.begun_ms is None else None
+        return self.record.at_height if self.record.begun_ms is None else None
 
     @property
     def is_running(self) -> bool:
@@ -118,11 +122,14 @@ class _LiveRun:
         self._load_failed = False
         self._sampled_ms = float("-inf")
 
-    def _fault(self, plan: KillFault) -> _Fault:
-        record = FaultRecord(plan.kind, plan.target, plan.at_height)
-        self.record.faults.append(record)
+    def _fault(self, plan: AnyFault) -> _Fault:
+        assert isinstance(plan, KillFault), "others were refused before anything started"
         section = self._scenario.validators
-        return _Fault(plan, record, section.host_of(section.names.index(plan.target)))
+        host = section.host_of(section.names.index(plan.whom))
+        targets = tuple(name for index, name in enumerate(section.names) if section.host_of(index) == host)
+        record = FaultRecord(plan.kind, plan.whom, plan.at_height, targets=targets, impaired=targets, is_hard=True)
+        self.record.faults.append(record)
+        return _Fault(plan, record, host)
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Hosts:
         for number, place in enumerate(self._session.place_hosts(section.host_count)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
             late = {index: height for index, height in section.late.items() if index in carried}
-            planned = sum(section.names.index(fault.target) in carried for fault in scenario.faults)
+            planned = sum(section.names.index(fault.whom) in carried for fault in scenario.faults)
             arguments = (str(folder.absolute()), scenario_json, seed, number, place.bind)
             hash_seed = seed * HASH_SEEDS_A_RUN + number + 1
             actor = self._session.start_host(place, planned, hash_seed, arguments)

@@ -23,12 +23,19 @@ class SimulatedCrash(Exception):
 class FaultPlan:
     """One fault: at the disk's ``operation``-th change (counted from 1; reads do not count), fail or stop there.
 
+    With ``verbs`` (``append``, ``write``, ``sync`` …) it happens at the first change of such a kind from there on.
+
     A failing append or write leaves the first half of its bytes, as a full disk does. A crash leaves an append or write
     among what is not synced, and any other operation undone; :meth:`MemoryDisk.crash` must be called next.
     """
 
     operation: int
     crash: bool = False
+    verbs: frozenset[str] = frozenset()
+
+    def is_due(self, operation: int, verb: str) -> bool:
+        """Whether it happens at this change."""
+        return operation >= self.operation and verb in self.verbs if self.verbs else operation == self.operation
 
 
 class _Write(NamedTuple):
@@ -113,6 +120,16 @@ class MemoryDisk:
         self._begin(name, 0, "remove")
         self._files.pop(name, None)
 
+    def durable_size(self, name: str) -> int:
+        """Bytes of the file that a crash leaves alone; 0 where there is none."""
+        return len(self._files[name].durable) if name in self._files else 0
+
+    def flip_bit(self, name: str, offset: int, bit: int) -> None:
+        """Let one bit (0 to 7) of a durable byte rot."""
+        file = self._files[name]
+        file.durable[offset] ^= 1 << bit
+        file.visible[offset] ^= 1 << bit
+
     def crash(self, rng: Random, scattered: bool = False) -> None:
         """Lose what was not synced, and come back: what is visible then is what is durable.
 
@@ -149,8 +166,10 @@ class MemoryDisk:
     def _begin(self, name: str, offset: int, verb: str) -> None:
         """Count an operation, and let the planned fault happen."""
         self.operations += 1
-        if self.plan is not None and self.operations == self.plan.operation:
-            if self.plan.crash:
+        plan = self.plan
+        if plan is not None and plan.is_due(self.operations, verb):
+            self.plan = None
+            if plan.crash:
                 raise SimulatedCrash(f"{name}: offset {offset}: crash at {verb}")
             raise DiskError(f"{name}: offset {offset}: {verb} failed: planned fault")
 

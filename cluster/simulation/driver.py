@@ -24,23 +24,26 @@ from cluster.chain import (
     validator_signer,
 )
 from cluster.mutants.base import RunCounter
-from cluster.record import BlockRecord, FaultRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
-from cluster.scenario import KillFault, Scenario
+from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import MemoryDisk
+from cluster.simulation.faults import Faults, Stage
 from cluster.simulation.links import Links
 from cluster.simulation.machine import Machine
 from cluster.simulation.monitor import SafetyMonitor
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
-from validator.events import BlockFinal, Certified, Effect, Joined, Reply, Run
+from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
 from validator.executor import Build, Execute
 from validator.joining import SnapshotJoin
-from validator.types import parse_address
+from validator.types import ValidatorError, parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
 """From a client to its validator."""
+MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
+"""How much later than its validator a twin gets a message, at most."""
 SAMPLE_EVERY_MS: Final = 500
 LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
@@ -67,15 +70,16 @@ class Simulation:
     ) -> None:
         self.scenario = scenario
         self._checkpoint = checkpoint or (lambda: None)
+        self.on_event: Callable[[str], None] | None = None
+        """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
         self.random = Random(seed)
-        self.links = Links(scenario.links, self.random)
+        self.links = self._make_links()
         self._on_sample, self._on_notice = on_sample, on_notice
         self._scheme = Ed25519Scheme() if scheme is None else scheme
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
-        self.record.faults = [FaultRecord(f.kind, f.target, f.at_height) for f in scenario.faults]
         names, late = scenario.validators.names, scenario.validators.late
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
@@ -90,12 +94,43 @@ class Simulation:
         self._submissions: dict[int, _Submission] = {}
         self._request = 0
         self._load_running = True
-        self._pending_faults = list(range(len(scenario.faults)))
         self._best_height = 0
         self._late = dict(scenario.validators.late)
+        self._may_be_over = False
+        """Whether something happened since the last look that may end the run."""
+        self.clock.deliver = self._deliver
+        self._everybody = range(len(self.machines))
+        self.faults = Faults(
+            Stage(
+                scenario=scenario,
+                clock=self.clock,
+                random=self.random,
+                links=self.links,
+                machines=self.machines,
+                join=self._join,
+                height=lambda: self._best_height,
+                notice=self._notice,
+                problem=self.record.problems.append,
+            )
+        )
+        self.record.faults = self.faults.records
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
+        try:
+            self.begin()
+            self.clock.keeps_labels = self.on_event is not None
+            while self.advance():
+                if self.on_event is not None:
+                    self.on_event(self.clock.trace_line())
+                self._checkpoint()
+        except KeyboardInterrupt:
+            self.record.interrupted = True
+        self._collect()
+        return self.record
+
+    def begin(self) -> None:
+        """Start everybody who is there from the genesis on."""
         for machine in self.machines:
             if machine.index not in self._late:
                 machine.start()
@@ -104,16 +139,22 @@ class Simulation:
         for user in self._users:
             self._schedule_user(user, LOAD_STARTS_MS + user.first_delay_ms)
         self._schedule_sample()
+        self.faults.schedule()
+
+    def advance(self) -> bool:
+        """Perform the next event; ``False`` where the run is over."""
         limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
-        try:
-            while not self._is_over() and self.clock.now_us < limit_us and self.clock.step():
-                self._checkpoint()
-        except KeyboardInterrupt:
-            self.record.interrupted = True
-        self._collect()
-        return self.record
+        if self.clock.now_us >= limit_us or self._is_over():
+            return False
+        return self.clock.step()
 
     # --- set-up -------------------------------------------------------------------------------------------------------
+
+    def _make_links(self) -> Links:
+        return Links(self.scenario.links, self.scenario.validators.names, self.random)
+
+    def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
+        return SnapshotJoin(disk, index, self._validators, self._genesis.chain_id)
 
     def _machine(self, index: int, name: str) -> Machine:
         counter = RunCounter()
@@ -124,11 +165,12 @@ class Simulation:
         def boot(disk: MemoryDisk) -> Validator:
             return open_validator(disk, self._genesis, index, signer, self._validators, config, transition)
 
-        def join(disk: MemoryDisk) -> SnapshotJoin:
-            return SnapshotJoin(disk, index, self._validators, self._genesis.chain_id)
+        def failed(index: int, error: ValidatorError) -> None:
+            self.faults.on_machine_failed(index, error)
 
-        is_late = index in self.scenario.validators.late
-        machine = Machine(index, name, self.clock, boot, self._send, self._observe, join if is_late else None)
+        machine = Machine(index, name, self.clock, boot, self._send, self._observe, failed=failed)
+        if index in self.scenario.validators.late:
+            machine.join = lambda disk: self._join(index, disk)
         machine.tally.mutant_runs = counter
         machine.tally.byzantine = score = score_of(self.scenario, index)
         machine.byzantine = byzantine_of(self.scenario, self.record.seed, index, self._validators, score)
@@ -162,19 +204,18 @@ class Simulation:
     # --- the network --------------------------------------------------------------------------------------------------
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
-        recipients = range(len(self.machines)) if recipient is None else (recipient,)
-        for target in recipients:
-            if target != sender:
-                for delay_us in self.links.delays_us():
-                    self._schedule_message(sender, target, payload, delay_us)
+        recipients = self._everybody if recipient is None else (recipient,)
+        message = self.clock.take_message(payload)
+        later_us = self.faults.leader_delay_us(sender)
+        for target, at_us in self.links.arrivals(sender, recipients, len(payload), self.clock.now_us):
+            self.clock.deliver_at(at_us + later_us, sender, target, message, payload)
 
-    def _schedule_message(self, sender: int, target: int, payload: bytes, delay_us: int) -> None:
-        machine = self.machines[target]
-        self.clock.after(delay_us, f"{sender}>{target}", payload, lambda: machine.receive(sender, payload))
-        twin = self._twins.get(target)
-        if twin is not None:
-            for delay_us in self.links.delays_us():  # it stands somewhere else
-                self.clock.after(delay_us, f"{sender}>{target} twin", payload, lambda: twin.receive(sender, payload))
+    def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
+        self.machines[recipient].receive(sender, payload)
+        twin = self._twins.get(recipient)
+        if twin is not None:  # it stands somewhere else
+            delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
+            self.clock.after(delay_us, f"{sender}>{recipient} twin", payload, lambda: twin.receive(sender, payload))
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:
@@ -183,12 +224,18 @@ class Simulation:
             case BlockFinal(height=height):
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
+                self._may_be_over = True
+                self.faults.on_final(index)
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 if height > self._best_height:
                     self._best_height = height
                     self._on_new_height()
             case Joined(height=height):
+                self._may_be_over = True
                 self._note_joined(index, height)
+                self.faults.on_joined()
+            case Diverged():
+                self._may_be_over = True
             case Run(job=Build() | Execute() as job):
                 self._note_proposal(job)
             case Reply(request, results):
@@ -214,14 +261,10 @@ class Simulation:
         height = job.block.header.height if isinstance(job, Execute) else self._best_height + 1
         self.record.proposals.setdefault(height, self.clock.now_ms)
 
-    # --- faults -------------------------------------------------------------------------------------------------------
+    # --- heights and joins --------------------------------------------------------------------------------------------
 
     def _on_new_height(self) -> None:
-        for number in list(self._pending_faults):
-            fault = self.scenario.faults[number]
-            if self._best_height >= fault.at_height:
-                self._pending_faults.remove(number)
-                self.clock.after(0, f"fault {number}", b"", lambda n=number, f=fault: self._kill(n, f))  # type: ignore[misc]
+        self.faults.on_new_height(self._best_height)
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
             self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
@@ -236,34 +279,12 @@ class Simulation:
         machine.start()
 
     def _note_joined(self, index: int, height: int) -> None:
-        record = self._joins[index]
+        record = self._joins.get(index)
+        if record is None or record.ended_ms is not None:
+            return  # it joined because its disk was lost
         record.ended_ms, record.height_when_ended = self.clock.now_ms, self._best_height
         record.chunks = dict(self.machines[index].tally.chunks)
         self._notice(f"height {self._best_height}: {record.target} has the snapshot of height {height}")
-
-    def _kill(self, number: int, fault: KillFault) -> None:
-        record = self.record.faults[number]
-        names = self.scenario.validators.names
-        host = self.scenario.validators.host_of(names.index(fault.target))
-        machines = [*self.machines, *self._twins.values()]
-        victims = [m for m in machines if self.scenario.validators.host_of(m.index) == host and m.is_running]
-        record.begun_ms, record.height_when_begun = self.clock.now_ms, self._best_height
-        for machine in victims:
-            machine.crash(self.random)
-        record.bit = bool(victims) and not any(machine.is_running for machine in victims)
-        self._notice(f"height {self._best_height}: killed {', '.join(m.name for m in victims) or 'nothing'}")
-        delay_us = fault.down_ms * MICROSECONDS_A_MILLISECOND
-        self.clock.after(delay_us, f"restart {number}", b"", lambda: self._restart(record, victims))
-
-    def _restart(self, record: FaultRecord, victims: list[Machine]) -> None:
-        for machine in victims:
-            machine.start()
-        record.ended_ms, record.height_when_ended = self.clock.now_ms, self._best_height
-        recovered = [m.validator.executor.recovered_height for m in victims if m.validator is not None]
-        record.evidence = (
-            f"down from height {record.height_when_begun} to {self._best_height}, recovered height {recovered}"
-        )
-        self._notice(f"height {self._best_height}: {', '.join(m.name for m in victims)} is back")
 
     # --- load ---------------------------------------------------------------------------------------------------------
 
@@ -276,7 +297,7 @@ class Simulation:
             return
         self._schedule_user(user, user.interval_ms)
         machine = self._served[(user.number + self.random.randrange(len(self._served))) % len(self._served)]
-        if machine.validator is None:
+        if machine.validator is None or machine.is_paused:
             self.record.load.failures += 1
             return
         wires = tuple(user.next_transactions(_observation(machine.validator, user)))
@@ -324,9 +345,13 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
         goal = self.scenario.stop.height + self.scenario.stop.drain_blocks
-        awaited = [machine for machine in self.machines if machine.byzantine is None]
-        if self._best_height < goal or any(not machine.is_up for machine in awaited):
+        if self._best_height < goal or not self._may_be_over:
             return False
+        self._may_be_over = False
+        awaited = [machine for machine in self.machines if machine.byzantine is None]
+        if any(not machine.is_up for machine in awaited) or not self.faults.are_over:
+            return False
+        goal = max(goal, 1 + max((fault.height_when_ended or 0 for fault in self.record.faults), default=0))
         nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
         return all(node.height >= goal or node.diverged is not None for node in nodes)
 

@@ -1,36 +1,165 @@
-"""The link model: what happens to a message between two validators."""
+"""The link model: what happens to a message between two validators, apart from whoever carries it.
+
+Pure: given the bytes' number and the time, it says when each copy arrives. A directed link has a latency, a jitter
+around it, shares of messages that are lost, doubled or held back so that later ones overtake them, and a bandwidth: its
+bytes leave one after the other, and what does not fit into its queue is lost. Links change by :meth:`Links.change`,
+which gives the ones it is called for other parameters, or cuts them; what is under way already arrives as it was to.
+
+Every number is drawn from the one random source that the caller gives, in the order of the messages.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from random import Random
+from typing import Final
 
 from cluster.scenario import LinksSection
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+
+MICROSECONDS_A_MILLISECOND: Final = 1_000
+MICROSECONDS_A_SECOND: Final = 1_000_000
+BYTES_A_KILOBIT: Final = 125
+LINK_QUEUE_BYTES: Final = 4 << 20
+"""Bytes that may wait for a link; a message that finds as many before it is lost."""
+LEAST_HOLD_BACK_US: Final = 1_000
+HELD_BACK_LATENCIES: Final = 3
+"""A message that is held back arrives up to so many times the link's latency and jitter later."""
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """The parameters of a kind of link, and what became of the messages that went over such links."""
+
+    latency_us: int = 0
+    jitter_us: int = 0
+    loss: float = 0.0
+    duplication: float = 0.0
+    reordering: float = 0.0
+    bytes_per_second: int = 0
+    """0 is without bound."""
+    is_cut: bool = False
+    sent: int = 0
+    dropped: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    waited: int = 0
+    """Messages that waited for those before them."""
+    overflowed: int = 0
+    """Messages that found the queue full; among the dropped."""
+
+    def with_changes(self, changes: dict[str, float]) -> Link:
+        """Another kind of link, that nothing went over yet; ``changes`` are a scenario's fields."""
+        fields: dict[str, float] = {}
+        for name, value in changes.items():
+            field, scale = _UNITS[name]
+            fields[field] = value * scale if field in ("loss", "duplication", "reordering") else round(value * scale)
+        counts = dict.fromkeys(("sent", "dropped", "duplicated", "reordered", "waited", "overflowed"), 0)
+        return replace(self, **fields, **counts)  # type: ignore[arg-type]
+
+
+_UNITS: Final = {
+    "latency_ms": ("latency_us", MICROSECONDS_A_MILLISECOND),
+    "jitter_ms": ("jitter_us", MICROSECONDS_A_MILLISECOND),
+    "loss": ("loss", 1),
+    "duplication": ("duplication", 1),
+    "reordering": ("reordering", 1),
+    "bandwidth_kbps": ("bytes_per_second", BYTES_A_KILOBIT),
+}
+
+Change = Callable[[int, int, Link], Link]
+"""``change(sender, receiver, link)`` returns the link that stands in its place, or the same one."""
 
 
 class Links:
-    """Draws the fate of every message from the run's one random source."""
+    """All directed links of a network. ``names`` are the validators, by index."""
 
-    def __init__(self, section: LinksSection, random: Random) -> None:
-        self._latency_us = round(section.latency_ms * MICROSECONDS_A_MILLISECOND)
-        self._jitter_us = round(section.jitter_ms * MICROSECONDS_A_MILLISECOND)
-        self._loss, self._duplication = section.loss, section.duplication
+    def __init__(self, section: LinksSection, names: Sequence[str], random: Random) -> None:
+        self.kinds: dict[Link, None] = {}
+        """Every kind of link that there is or was, in the order in which they came."""
         self._random = random
-        self.sent = self.dropped = self.duplicated = 0
+        regions = {name: region for region, members in section.regions.items() for name in members}
+        self._region = [regions.get(name) for name in names]
+        self._section = section
+        self._plain = Link().with_changes({name: getattr(section, name) or 0 for name in _UNITS})
+        self._by_latency: dict[int, Link] = {}
+        self._changes: list[Change] = []
+        self._rows: list[list[Link] | None] = [None] * len(names)
+        self._free_at_us: dict[int, int] = {}
+        """When a link of bounded bandwidth has sent everything that it took, by sender and receiver."""
 
-    def delays_us(self) -> list[int]:
-        """When each copy of a message arrives, in microseconds from now; empty where it is lost."""
-        self.sent += 1
-        if self._loss and self._random.random() < self._loss:
-            self.dropped += 1
-            return []
-        copies = 1
-        if self._duplication and self._random.random() < self._duplication:
-            self.duplicated += 1
-            copies = 2
-        return [self._delay_us() for _ in range(copies)]
+    @property
+    def sent(self) -> int:
+        return sum(kind.sent for kind in self.kinds)
 
-    def _delay_us(self) -> int:
-        if not self._jitter_us:
-            return self._latency_us
-        return max(0, self._latency_us + self._random.randint(-self._jitter_us, self._jitter_us))
+    @property
+    def dropped(self) -> int:
+        return sum(kind.dropped for kind in self.kinds)
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """From now on the links are the scenario's, changed by these one after the other."""
+        self._changes = list(changes)
+        self._rows = [None] * len(self._rows)
+
+    def arrivals(self, sender: int, receivers: Iterable[int], size: int, now_us: int) -> list[tuple[int, int]]:
+        """``(receiver, time)`` of each copy of a message that arrives. Whoever sends it does not get it."""
+        row = self._rows[sender] or self._row(sender)
+        draw = self._random.random
+        found: list[tuple[int, int]] = []
+        for receiver in receivers:
+            if receiver == sender:
+                continue
+            link = row[receiver]
+            link.sent += 1
+            if link.is_cut or (link.loss and draw() < link.loss):
+                link.dropped += 1
+                continue
+            start_us = now_us
+            if link.bytes_per_second:
+                start_us = self._transmit(link, sender * len(row) + receiver, size, now_us)
+                if start_us < 0:
+                    continue
+            found.append((receiver, start_us + self._delay_us(link)))
+            if link.duplication and draw() < link.duplication:
+                link.duplicated += 1
+                found.append((receiver, start_us + self._delay_us(link)))
+        return found
+
+    def _delay_us(self, link: Link) -> int:
+        delay_us = link.latency_us
+        if jitter_us := link.jitter_us:
+            delay_us = max(0, delay_us - jitter_us + int(self._random.random() * (2 * jitter_us + 1)))
+        if link.reordering and self._random.random() < link.reordering:
+            link.reordered += 1
+            most_us = max(LEAST_HOLD_BACK_US, HELD_BACK_LATENCIES * (link.latency_us + link.jitter_us))
+            delay_us += 1 + int(self._random.random() * most_us)
+        return delay_us
+
+    def _transmit(self, link: Link, number: int, size: int, now_us: int) -> int:
+        """When the last byte has left, or -1 where the message is lost."""
+        free_at_us = self._free_at_us.get(number, 0)
+        if free_at_us > now_us:
+            if (free_at_us - now_us) * link.bytes_per_second > LINK_QUEUE_BYTES * MICROSECONDS_A_SECOND:
+                link.dropped += 1
+                link.overflowed += 1
+                return -1
+            link.waited += 1
+        left_at_us = max(free_at_us, now_us) + -(-size * MICROSECONDS_A_SECOND // link.bytes_per_second)
+        self._free_at_us[number] = left_at_us
+        return left_at_us
+
+    def _row(self, sender: int) -> list[Link]:
+        row = self._rows[sender] = [self._link(sender, receiver) for receiver in range(len(self._rows))]
+        return row
+
+    def _link(self, sender: int, receiver: int) -> Link:
+        latency_ms = self._section.region_latency_ms(self._region[sender], self._region[receiver])
+        latency_us = round(latency_ms * MICROSECONDS_A_MILLISECOND)
+        link = self._by_latency.get(latency_us)
+        if link is None:
+            link = self._by_latency[latency_us] = self._plain.with_changes({"latency_ms": latency_ms})
+            self.kinds[link] = None
+        for change in self._changes:
+            link = change(sender, receiver, link)
+            self.kinds[link] = None
+        return link

@@ -3,12 +3,16 @@
 It performs the same effects as a live host does. Jobs of the executor run one at a time, each at the moment at which
 it is done, so a crash loses a job that is under way; appends reach the disk at once and become durable when their sync
 is done. A crash ends the incarnation: whatever was scheduled for it before is not delivered any more.
+
+A machine that is paused does nothing: what happens to it waits, in order, until it goes on. A machine whose disk fails
+stops at once, as a crash does, and whoever runs the simulation is told why.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -45,11 +49,14 @@ from validator.events import (
 from validator.executor import Build, Execute, Job
 from validator.joining import SnapshotJoin, has_joined
 from validator.journal import JOURNAL_FILE
+from validator.types import ValidatorError
 
 SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
 """How long an fsync takes."""
 JOB_US: Final = 1 * MICROSECONDS_A_MILLISECOND
 """How long an executor's job takes."""
+MAX_HELD_MESSAGES: Final = 10_000
+"""Messages that wait for a paused machine; what comes then is lost."""
 
 
 @dataclass(slots=True)
@@ -67,6 +74,8 @@ class Machine:
     """Told of effects that are for observers."""
     join: Callable[[MemoryDisk], SnapshotJoin] | None = None
     """Of a machine that begins without state: what makes its disk one that can be booted from."""
+    failed: Callable[[int, ValidatorError], None] | None = None
+    """Told why a machine stopped by itself, once it did. Where nobody wants to be told, the failure is raised."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
@@ -76,6 +85,16 @@ class Machine:
     byzantine: ByzantineValidator | None = None
     """What is put around the validator where it breaks the protocol on purpose."""
     incarnation: int = 0
+    is_paused: bool = False
+    sync_us: int = SYNC_US
+    job_us: int = JOB_US
+    clock_speed: float = 1.0
+    """How fast its clock runs: at 2, timers expire after half the time."""
+    impaired: int = 0
+    """What was late because of a fault of the machine: held events, slow syncs and jobs, skewed timers."""
+    lost_while_paused: int = 0
+    _held: deque[Callable[[], None]] = field(default_factory=deque)
+    _held_messages: int = 0
     _timers: dict[TimerName, int] = field(default_factory=dict)
     _timer_number: int = 0
     _jobs: deque[Job] = field(default_factory=deque)
@@ -92,38 +111,82 @@ class Machine:
     def start(self) -> None:
         """Boot from the disk, once it has state, and begin."""
         self.tally.starts += 1
-        if self.join is not None and not has_joined(self.disk):
-            self.joining = self.join(self.disk)
-            self.tally.chunks = self.joining.chunks
-        else:
-            self.validator = self.boot(self.disk)
+        with self._stopping_where_the_disk_fails():
+            if self.join is not None and not has_joined(self.disk):
+                self.joining = self.join(self.disk)
+                self.tally.chunks = self.joining.chunks
+            else:
+                self.validator = self.boot(self.disk)
         self.deliver(Started())
 
     def crash(self, random: Random) -> None:
         """Stop at once; what was not synced is lost, in part."""
+        self._stop()
+        self.disk.crash(random)
+
+    def pause(self) -> None:
+        """Stand still."""
+        self.is_paused = True
+
+    def go_on(self) -> None:
+        """Do all that waited while the machine was paused, in the order in which it came."""
+        self.is_paused = False
+        held, self._held, self._held_messages = self._held, deque(), 0
+        for call in held:
+            call()
+
+    def _stop(self) -> None:
         if self.validator is not None:
             self.validator.executor.close()
         self.validator = self.joining = None
         self._end_incarnation()
-        self.disk.crash(random)
+
+    @contextmanager
+    def _stopping_where_the_disk_fails(self) -> Iterator[None]:
+        """An expected failure, of the disk or of what is on it, ends the incarnation and is told."""
+        try:
+            yield
+        except ValidatorError as error:
+            self._fail(error)
+
+    def _fail(self, error: ValidatorError) -> None:
+        if self.failed is None:
+            raise error
+        self._stop()
+        self.failed(self.index, error)
 
     def _end_incarnation(self) -> None:
         """Nothing that was scheduled so far is delivered any more."""
         self.incarnation += 1
         self._timers.clear()
         self._jobs.clear()
+        self._held.clear()
+        self._held_messages = 0
 
     def deliver(self, event: Event) -> None:
-        """Give the node an event now and perform what follows."""
-        if self.joining is not None:
-            self._deliver_to_join(event, self.joining)
+        """Give the node an event and perform what follows: now, or when the machine is not paused any more."""
+        if self.is_paused:
+            self._hold(lambda: self.deliver(event), isinstance(event, Message))
             return
-        if self.validator is None:
+        try:
+            if self.joining is not None:
+                self._deliver_to_join(event, self.joining)
+            elif self.validator is not None:
+                around, bare = self.byzantine, self.validator
+                for effect in bare.node.handle(event) if around is None else around.handle(bare, event):
+                    self._perform(effect)
+        except ValidatorError as error:
+            self._fail(error)
+
+    def _hold(self, call: Callable[[], None], is_message: bool) -> None:
+        if not self.is_running:
             return
-        byzantine = self.byzantine
-        effects = self.validator.node.handle(event) if byzantine is None else byzantine.handle(self.validator, event)
-        for effect in effects:
-            self._perform(effect)
+        if is_message and self._held_messages >= MAX_HELD_MESSAGES:
+            self.lost_while_paused += 1
+            return
+        self.impaired += 1
+        self._held_messages += is_message
+        self._held.append(call)
 
     def _deliver_to_join(self, event: Event, joining: SnapshotJoin) -> None:
         for effect in joining.handle(event):
@@ -180,7 +243,12 @@ class Machine:
         incarnation = self.incarnation
 
         def run() -> None:
-            if self.incarnation == incarnation:
+            if self.incarnation != incarnation:
+                return
+            if self.is_paused:
+                self._hold(run, False)
+                return
+            with self._stopping_where_the_disk_fails():
                 call()
 
         self.clock.after(delay_us, f"{self.index} {label}", content, run)
@@ -194,7 +262,11 @@ class Machine:
                 del self._timers[timer]
                 self.deliver(Timeout(timer))
 
-        self._later(delay_ms * MICROSECONDS_A_MILLISECOND, f"timer {timer.owner} {timer.number}", b"", expire)
+        delay_us = delay_ms * MICROSECONDS_A_MILLISECOND
+        if self.clock_speed != 1.0:
+            delay_us = round(delay_us / self.clock_speed)
+            self.impaired += 1
+        self._later(delay_us, f"timer {timer.owner} {timer.number}", b"", expire)
 
     def _append(self, token: int, data: bytes) -> None:
         self.disk.append(JOURNAL_FILE, data)
@@ -203,7 +275,8 @@ class Machine:
             self.disk.sync(JOURNAL_FILE)
             self.deliver(Synced(token))
 
-        self._later(SYNC_US, f"sync {token}", data, synced)
+        self.impaired += self.sync_us != SYNC_US
+        self._later(self.sync_us, f"sync {token}", data, synced)
 
     def _enqueue(self, job: Job) -> None:
         if isinstance(job, Build | Execute):
@@ -213,7 +286,8 @@ class Machine:
             self._schedule_job()
 
     def _schedule_job(self) -> None:
-        self._later(JOB_US, f"job {type(self._jobs[0]).__name__}", b"", self._run_job)
+        self.impaired += self.job_us != JOB_US
+        self._later(self.job_us, f"job {type(self._jobs[0]).__name__}", b"", self._run_job)
 
     def _run_job(self) -> None:
         assert self.validator is not None

@@ -14,6 +14,7 @@ import msgspec
 from nacl.signing import SigningKey
 
 from cluster.books import questions
+from cluster.faults import KillFault
 from cluster.ledger import Ledger
 from cluster.record import (
     Backend,
@@ -26,7 +27,7 @@ from cluster.record import (
     Sample,
     ValidatorRecord,
 )
-from cluster.scenario import KillFault, NodeSection, Scenario
+from cluster.scenario import NodeSection, Scenario
 from cluster.timer_ids import timer_id
 from loadgen.workloads.script import encode_script, schedule
 from validator.block import (
@@ -347,7 +348,10 @@ def with_kill(record: RunRecord, target: int = 2, height: int = 6, down_ms: floa
         replace(seen, at_ms=ended) if seen.validator == target and begun < seen.at_ms < ended else seen
         for seen in record.finalizations
     ]
-    record.faults = [FaultRecord("kill", name, height, begun, ended, True, "process 10 became 11", height, height + 3)]
+    fault = FaultRecord("kill", name, height, begun, ended, True, "process 10 became 11", height, height + 3)
+    section = scenario.validators
+    on_host = tuple(n for i, n in enumerate(section.names) if section.host_of(i) == section.host_of(target))
+    record.faults = [replace(fault, targets=on_host, impaired=on_host, is_hard=True)]
     status = record.validators[target].status
     assert status is not None
     status.update(starts=2, recovered_height=height - 1)

@@ -121,6 +121,84 @@ WRONG = {
         "name: a\nfaults: [{kind: kill, target: validator-0, at_height: 40}]",
         "faults[0].at_height: 40 is not below stop.height (40)",
     ),
+    "fault without a kind": ("name: a\nfaults: [{target: b}]", "faults[0].kind: is missing; known: kill, "),
+    "fault that is no mapping": ("name: a\nfaults: [kill]", "faults[0]: "),
+    "kind that is no text": ("name: a\nfaults: [{kind: [1], at_height: 1}]", "faults[0].kind: unknown fault [1]"),
+    "fault without a moment": ("name: a\nfaults: [{kind: kill, target: f}]", "faults[0].at_height: give either"),
+    "fault with two moments": (
+        "name: a\nfaults: [{kind: kill, target: f, at_height: 1, at_ms: 1}]",
+        "faults[0].at_height: give either at_height or at_ms",
+    ),
+    "fault without an end": (
+        "name: a\nfaults: [{kind: pause, target: f, at_ms: 1}]",
+        "faults[0].for_ms: give for_ms or until_height",
+    ),
+    "fault that ends before it begins": (
+        "name: a\nfaults: [{kind: pause, target: f, at_height: 5, until_height: 5}]",
+        "faults[0].until_height: 5 is not above at_height (5)",
+    ),
+    "fault after the time is up": (
+        "name: a\nfaults: [{kind: kill, target: f, at_ms: 120000}]",
+        "faults[0].at_ms: 120000 is not below stop.timeout_s (120)",
+    ),
+    "unknown field of a fault": (
+        "name: a\nfaults: [{kind: kill, target: f, at_ms: 1, for_ms: 1}]",
+        "faults[0].for_ms: Extra inputs are not permitted",
+    ),
+    "word in a list": (
+        "name: a\nfaults: [{kind: kill, target: [f, validator-1], at_ms: 1}]",
+        "faults[0].target: 'f' stands alone, not in a list",
+    ),
+    "target twice": (
+        "name: a\nfaults: [{kind: kill, target: [validator-1, validator-1], at_ms: 1}]",
+        "faults[0].target: a validator is named twice",
+    ),
+    "no target": ("name: a\nfaults: [{kind: kill, target: [], at_ms: 1}]", "faults[0].target: List should have at"),
+    "target that is a number": ("name: a\nfaults: [{kind: kill, target: 3, at_ms: 1}]", "faults[0].target: "),
+    "too many disks": (
+        "name: a\nfaults: [{kind: wipe, target: [validator-0, validator-1], at_ms: 1}]",
+        "faults[0].target: 2 of 4 validators lose their disks; at most 1 may",
+    ),
+    "group of a stranger": (
+        "name: a\nfaults: [{kind: partition, groups: [[validator-0], [bob]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups[1]: no validator is named 'bob'",
+    ),
+    "overlapping groups": (
+        "name: a\nfaults: [{kind: partition, groups: [[validator-0], [validator-0]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups: a validator is named twice",
+    ),
+    "one group of all": (
+        "name: a\nvalidators: 2\n"
+        "faults: [{kind: partition, groups: [[validator-0, validator-1]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups: all validators are in one group",
+    ),
+    "partition of nobody": (
+        "name: a\nfaults: [{kind: one_way_partition, at_ms: 1, for_ms: 1}]",
+        "faults[0].from: give from or to, or both",
+    ),
+    "partition from a stranger": (
+        "name: a\nfaults: [{kind: one_way_partition, from: [bob], at_ms: 1, for_ms: 1}]",
+        "faults[0].from: no validator is named 'bob'",
+    ),
+    "degradation of nothing": (
+        "name: a\nfaults: [{kind: degrade, at_ms: 1, for_ms: 1}]",
+        "faults[0].latency_ms: give at least one of latency_ms, jitter_ms, ",
+    ),
+    "skew of nothing": (
+        "name: a\nfaults: [{kind: clock_skew, target: f, factor: 0.0, at_ms: 1, for_ms: 1}]",
+        "faults[0].factor: Input should be greater than or equal to 0.01",
+    ),
+    "validator called like a word": ("name: a\nvalidators: [{name: leader}]", "validators.nodes: no validator may be"),
+    "region of a stranger": ("name: a\nlinks: {regions: {east: [bob]}}", "links.regions.east: no validator is named"),
+    "two regions of one validator": (
+        "name: a\nlinks: {regions: {east: [validator-0], west: [validator-0]}}",
+        "links.regions: a validator is in two regions",
+    ),
+    "latency to an unknown region": (
+        "name: a\nlinks: {regions: {east: [validator-0]}, latency_matrix_ms: {east: {west: 1.0}}}",
+        "links.latency_matrix_ms: no region is named 'west'",
+    ),
+    "no bandwidth": ("name: a\nlinks: {bandwidth_kbps: 0}", "links.bandwidth_kbps: "),
     "field given twice": ("name: a\nseed: 1\nseed: 2", "no YAML: line 3: field 'seed' is given twice"),
     "field given twice in a section": ("name: a\nstop:\n  height: 9\n  height: 8", "no YAML: line 4: field 'height'"),
     "unclosed bracket": ("name: [a", "no YAML: line 1: "),
@@ -194,6 +272,14 @@ def test_shipped_scenarios_load(path: Path) -> None:
     assert scenario.name == path.stem
     assert scenario.description
     assert scenario.success.heights_compared <= scenario.stop.height
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_scenario_survives_being_written_down(path: Path) -> None:
+    """Live hosts get it as JSON, and a run's folder as YAML."""
+    scenario = load_scenario(path)
+    assert Scenario.model_validate_json(scenario.model_dump_json()) == scenario
+    assert Scenario.model_validate(scenario.model_dump(mode="json", exclude_unset=True)) == scenario
 
 
 def test_only_the_name_must_be_given(tmp_path: Path) -> None:
@@ -291,8 +377,9 @@ def reference_problems(rows: dict[str, dict[str, list[str]]]) -> list[str]:
     problems = []
     for heading, model in sections().items():
         table = rows.get(heading, {})
-        problems += [f"{heading}: {name} is no field" for name in table.keys() - model.model_fields.keys()]
-        for name, field in model.model_fields.items():
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        problems += [f"{heading}: {name} is no field" for name in table.keys() - fields.keys()]
+        for name, field in fields.items():
             if name not in table:
                 problems.append(f"{heading}: {name} has no row")
                 continue

@@ -105,8 +105,8 @@ def test_as_many_as_may_be_are_withstood_together(one: str, other: str) -> None:
 
 def test_one_more_than_may_be_breaks_agreement_and_the_check_says_so() -> None:
     colluding: dict[int, str | list[str]] = {2: ["equivocating-leader", "conflicting-voter"], 3: "conflicting-voter"}
-    plan = scenario(4, colluding, allow_more_faults=True)
-    plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"timeout_s": 6})})
+    plan = scenario(4, colluding, allow_more_faults=True, height=80)
+    plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"timeout_s": 9})})
     record = run(plan)
     verdict = check_run(record)
     assert verdict.outcome is Outcome.FAIL

@@ -1,0 +1,334 @@
+"""Faults as a scenario states them: what breaks, whom it hits, when it begins and how long it lasts.
+
+One model a kind, told apart by ``kind``. What a fault does is performed by a driver (:mod:`cluster.simulation.faults`,
+:mod:`cluster.live.driver`); what must be seen of it is judged by :mod:`cluster.checks`. ``docs/scenarios.md`` is the
+reference of the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from cluster.sections import Count, Milliseconds, Name, Section
+from consensus.types import fault_bound
+
+LEADER: Final = "leader"
+RANDOM: Final = "random"
+AS_MANY_AS_WITHSTOOD: Final = "f"
+KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
+"""Targets that are no names: no validator may be called so."""
+
+Duration = Annotated[int, Field(ge=1, le=3_600_000)]
+Share = Annotated[float, Field(ge=0, le=0.9)]
+LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
+BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
+Names = Annotated[list[Name], Field(min_length=1)]
+Target = Annotated[Names, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+"""A validator's name, a list of names, or one of :data:`KEYWORDS`."""
+
+
+class _Fault(Section):
+    """A fault begins when the first validator has finalised a height, or at a time."""
+
+    at_height: Count | None = None
+    at_ms: Milliseconds | None = None
+
+    @model_validator(mode="after")
+    def _begins_once(self) -> _Fault:
+        if (self.at_height is None) == (self.at_ms is None):
+            raise ValueError("at_height: give either at_height or at_ms")
+        return self
+
+    @property
+    def whom(self) -> str:
+        """Whom it hits, in words as short as a scenario's."""
+        return "all"
+
+    @property
+    def named(self) -> Sequence[tuple[str, Sequence[str]]]:
+        """The names of validators that it states, by field."""
+        return ()
+
+
+class _Lasting(_Fault):
+    """A fault that ends after a time or at a height, whichever comes first."""
+
+    for_ms: Duration | None = None
+    until_height: Count | None = None
+
+    @model_validator(mode="after")
+    def _ends(self) -> _Lasting:
+        if self.for_ms is None and self.until_height is None:
+            raise ValueError("for_ms: give for_ms or until_height")
+        if self.until_height is not None and self.until_height <= (self.at_height or 0):
+            raise ValueError(f"until_height: {self.until_height} is not above at_height ({self.at_height})")
+        return self
+
+
+class _Targeted(Section):
+    target: Target
+
+    @model_validator(mode="after")
+    def _keywords_stand_alone(self) -> _Targeted:
+        if len(self.target) > 1 and (found := [name for name in self.target if name in KEYWORDS]):
+            raise ValueError(f"target: {found[0]!r} stands alone, not in a list")
+        if len(set(self.target)) < len(self.target):
+            raise ValueError("target: a validator is named twice")
+        return self
+
+    @property
+    def whom(self) -> str:
+        return ", ".join(self.target)
+
+    @property
+    def named(self) -> Sequence[tuple[str, Sequence[str]]]:
+        return () if self.target[0] in KEYWORDS else (("target", self.target),)
+
+
+# --- the network ----------------------------------------------------------------------------------------------------
+
+
+class PartitionFault(_Lasting):
+    """Validators of different groups do not hear each other; those in none are a group of their own."""
+
+    kind: Literal["partition"]
+    groups: Annotated[list[Names], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _groups_are_apart(self) -> PartitionFault:
+        names = [name for group in self.groups for name in group]
+        if len(set(names)) < len(names):
+            raise ValueError("groups: a validator is named twice")
+        return self
+
+    @property
+    def whom(self) -> str:
+        return " | ".join(", ".join(group) for group in self.groups)
+
+    @property
+    def named(self) -> Sequence[tuple[str, Sequence[str]]]:
+        return [(f"groups[{number}]", group) for number, group in enumerate(self.groups)]
+
+    def sides(self, names: Sequence[str]) -> list[set[str]]:
+        """The groups, that of the rest included where there is one."""
+        groups = [set(group) for group in self.groups]
+        rest = set(names).difference(*groups)
+        return [*groups, rest] if rest else groups
+
+
+class _Directed(_Lasting):
+    senders: Names | None = Field(default=None, alias="from")
+    receivers: Names | None = Field(default=None, alias="to")
+
+    @property
+    def whom(self) -> str:
+        return f"{', '.join(self.senders or ['all'])} > {', '.join(self.receivers or ['all'])}"
+
+    @property
+    def named(self) -> Sequence[tuple[str, Sequence[str]]]:
+        return [("from", self.senders or []), ("to", self.receivers or [])]
+
+
+class OneWayPartitionFault(_Directed):
+    """What some validators send does not reach others; the other direction works."""
+
+    kind: Literal["one_way_partition"]
+
+    @model_validator(mode="after")
+    def _someone_is_named(self) -> OneWayPartitionFault:
+        if self.senders is None and self.receivers is None:
+            raise ValueError("from: give from or to, or both")
+        return self
+
+
+class DegradeFault(_Directed):
+    """Links are worse for a while: what is given replaces the scenario's own value."""
+
+    kind: Literal["degrade"]
+    latency_ms: LinkMilliseconds | None = None
+    jitter_ms: LinkMilliseconds | None = None
+    loss: Share | None = None
+    duplication: Share | None = None
+    reordering: Share | None = None
+    bandwidth_kbps: BandwidthKbps | None = None
+
+    @model_validator(mode="after")
+    def _something_changes(self) -> DegradeFault:
+        if not self.changes:
+            raise ValueError(f"latency_ms: give at least one of {', '.join(LINK_FIELDS)}")
+        return self
+
+    @property
+    def changes(self) -> dict[str, float]:
+        """What it replaces, by field."""
+        return {name: value for name in LINK_FIELDS if (value := getattr(self, name)) is not None}
+
+
+LINK_FIELDS: Final = ("latency_ms", "jitter_ms", "loss", "duplication", "reordering", "bandwidth_kbps")
+
+
+class LeaderDelayFault(_Lasting):
+    """Whatever the leader of the current view sends takes longer."""
+
+    kind: Literal["leader_delay"]
+    delay_ms: Duration
+
+    @property
+    def whom(self) -> str:
+        return LEADER
+
+
+# --- validators -----------------------------------------------------------------------------------------------------
+
+
+class _Down(_Targeted, _Fault):
+    down_ms: Milliseconds = 2_000
+
+
+class KillFault(_Down):
+    """Kill a validator's host, losing what was not synced, and start it again from its disk.
+
+    ``down_ms`` is how long it stays down at least: Ray restarts a live host's process at once, its validators wait.
+    """
+
+    kind: Literal["kill"]
+
+
+class WipeFault(_Down):
+    """A validator dies with its disk; it comes back without any state, and joins by a snapshot."""
+
+    kind: Literal["wipe"]
+
+
+class DiskFullFault(_Down):
+    """The next bytes that a validator writes do not fit: it stops, and starts again once there is room."""
+
+    kind: Literal["disk_full"]
+
+
+class FailedSyncFault(_Down):
+    """The next sync of a validator fails: it stops, what the sync covered is lost, and it starts again."""
+
+    kind: Literal["failed_sync"]
+
+
+class BitRotFault(_Down):
+    """A validator dies, and one bit of what was durable flips: it must refuse to start, and gets another disk."""
+
+    kind: Literal["bit_rot"]
+
+
+class PauseFault(_Targeted, _Lasting):
+    """A validator stands still: it does nothing, messages wait, timers are late."""
+
+    kind: Literal["pause"]
+
+
+class SlowDiskFault(_Targeted, _Lasting):
+    """Each sync takes longer."""
+
+    kind: Literal["slow_disk"]
+    sync_ms: Duration
+
+
+class SlowExecutionFault(_Targeted, _Lasting):
+    """Each job of the executor takes longer."""
+
+    kind: Literal["slow_execution"]
+    job_ms: Duration
+
+
+class ClockSkewFault(_Targeted, _Lasting):
+    """A validator's clock runs faster or slower: 2 is twice as fast, so its timers expire after half the time."""
+
+    kind: Literal["clock_skew"]
+    factor: Annotated[float, Field(ge=0.01, le=100)]
+
+
+DownFault = KillFault | WipeFault | DiskFullFault | FailedSyncFault | BitRotFault
+LinkFault = PartitionFault | OneWayPartitionFault | DegradeFault | LeaderDelayFault
+Impairment = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
+NodeFault = DownFault | Impairment
+AnyFault = LinkFault | NodeFault
+
+KINDS: Final[tuple[type[AnyFault], ...]] = (
+    KillFault,
+    WipeFault,
+    DiskFullFault,
+    FailedSyncFault,
+    BitRotFault,
+    PauseFault,
+    SlowDiskFault,
+    SlowExecutionFault,
+    ClockSkewFault,
+    PartitionFault,
+    OneWayPartitionFault,
+    DegradeFault,
+    LeaderDelayFault,
+)
+
+
+def kind_of(model: type[AnyFault]) -> str:
+    """A model's kind, as scenarios write it."""
+    name: str = model.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
+    return name
+
+
+KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
+
+
+def _is_known(given: Any) -> Any:
+    """One clear line for an unknown kind, in place of one that lists all models."""
+    if isinstance(given, dict):
+        if "kind" not in given:
+            raise ValueError(f"kind: is missing; known: {', '.join(KIND_NAMES)}")
+        if given["kind"] not in KIND_NAMES:
+            raise ValueError(f"kind: unknown fault {given['kind']!r}; known: {', '.join(KIND_NAMES)}")
+    return given
+
+
+Fault = Annotated[Annotated[AnyFault, Field(discriminator="kind")], BeforeValidator(_is_known)]
+
+
+def check_faults_fit(
+    faults: Sequence[AnyFault], names: Sequence[str], joins_at: Mapping[str, int], stop_height: int, stop_ms: int
+) -> None:
+    """Raise :class:`ValueError`, with the path of the field, where a fault does not fit its scenario."""
+    for position, fault in enumerate(faults):
+        where = f"faults[{position}]"
+        for field, named in fault.named:
+            for name in named:
+                if name not in names:
+                    raise ValueError(f"{where}.{field}: no validator is named {name!r}; there are {', '.join(names)}")
+                if fault.at_height is not None and fault.at_height <= joins_at.get(name, 0):
+                    raise ValueError(
+                        f"{where}.at_height: {fault.at_height} is not above {joins_at[name]}, where {name} joins"
+                    )
+        if fault.at_height is not None and fault.at_height >= stop_height:
+            raise ValueError(f"{where}.at_height: {fault.at_height} is not below stop.height ({stop_height})")
+        if fault.at_ms is not None and fault.at_ms >= stop_ms:
+            raise ValueError(f"{where}.at_ms: {fault.at_ms} is not below stop.timeout_s ({stop_ms // 1_000})")
+        most = fault_bound(len(names))
+        if isinstance(fault, WipeFault | BitRotFault) and len(fault.target) > most:
+            raise ValueError(
+                f"{where}.target: {len(fault.target)} of {len(names)} validators lose their disks; at most {most} may,"
+                f" since the others must tell them where they may have voted"
+            )
+        if isinstance(fault, PartitionFault) and len(fault.sides(names)) < 2:
+            raise ValueError(f"{where}.groups: all validators are in one group")
+
+
+def live_problem(faults: Sequence[AnyFault]) -> str | None:
+    """What of the faults the live testnet cannot perform, as ``path: reason``; ``None`` where it can perform all."""
+    for position, fault in enumerate(faults):
+        where, instead = f"faults[{position}]", "so far; the simulator can (--backend sim)"
+        if not isinstance(fault, KillFault):
+            return f"{where}.kind: the live testnet cannot perform {fault.kind} {instead}"
+        if len(fault.target) > 1 or fault.target[0] in KEYWORDS:
+            return f"{where}.target: the live testnet kills one validator's host by name {instead}"
+        if fault.at_height is None:
+            return f"{where}.at_ms: the live testnet begins faults at heights {instead}"
+    return None

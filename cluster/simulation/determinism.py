@@ -1,0 +1,127 @@
+"""Holds a simulated run against a second one, event by event.
+
+The second run is another process with another hash seed, so that an order that depends on hashes, addresses or anything
+else of the process shows. Both tell of every event when it is at, what it says of itself and the rolling digest after
+it; the lines are compared as they come, and none is kept. The digest covers what the event did, too: the bytes of each
+message that it sent. So the first line that differs names the event at which the runs part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from cluster.errors import ExitCode, HarnessError
+from cluster.record import RunRecord, Sample
+from cluster.scenario import Scenario
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.simulation.driver import Simulation
+
+OTHER_HASH_SEEDS: Final = ("1", "2")
+"""The second run's hash seed is the first of these that is not the first run's."""
+FIELDS: Final = 4
+
+
+class NotDeterministic(HarnessError):
+    """Two runs of one scenario and seed differ."""
+
+    exit_code = ExitCode.FAIL
+
+
+class Comparison:
+    """Takes the events of one run, and holds them against those of another."""
+
+    def __init__(self, other: Iterator[str]) -> None:
+        self._other = other
+
+    def take(self, line: str) -> None:
+        """The next event of the one run. Raises :class:`NotDeterministic` where the other run's is another."""
+        told = next(self._other, "")
+        if told != line:
+            raise NotDeterministic(_difference(line, told))
+
+    def finish(self) -> None:
+        """The one run is over. Raises :class:`NotDeterministic` where the other goes on."""
+        told = next(self._other, "")
+        if told:
+            raise NotDeterministic(_difference("", told))
+
+
+def simulate_twice(
+    scenario: Scenario,
+    seed: int,
+    commit: str,
+    on_sample: Callable[[Sample], None] | None,
+    on_notice: Callable[[str], None] | None,
+    checkpoint: Callable[[], None],
+) -> RunRecord:
+    """The record of a run that repeats itself. Raises :class:`NotDeterministic` where it does not."""
+    arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
+    mine = os.environ.get("PYTHONHASHSEED")
+    other = next(each for each in OTHER_HASH_SEEDS if each != mine)
+    places = os.pathsep.join(place for place in (str(_root()), os.environ.get("PYTHONPATH", "")) if place)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cluster.simulation.determinism"],
+        env={**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": places},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C is for this process, which ends the other one
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(arguments)
+            process.stdin.close()
+            comparison = Comparison(line.rstrip("\n") for line in process.stdout)
+            simulation = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint)
+            simulation.on_event = comparison.take
+            record = simulation.run()
+            if not record.interrupted:
+                comparison.finish()
+        finally:
+            process.kill()
+    if on_notice is not None and not record.interrupted:
+        on_notice(f"two runs agree on all {simulation.clock.events:,} events, digest {record.digest}")
+    return record
+
+
+def _root() -> Path:
+    return Path(__file__).resolve().parents[2]
+
+
+def _difference(line: str, told: str) -> str:
+    here, there = (_words(each) for each in (line, told))
+    if not line or not told:
+        who, what = ("second", there) if told else ("first", here)
+        return f"two runs of one seed differ: only the {who} run has {what}"
+    if here == there:
+        return f"two runs of one seed differ in {here}: it carried or sent other bytes"
+    return f"two runs of one seed differ: {here} in one, {there} in the other"
+
+
+def _words(line: str) -> str:
+    if not line:
+        return "no event"
+    number, at_us, _, label = line.split("\t", FIELDS - 1)
+    return f"event {number} at {int(at_us) / MICROSECONDS_A_MILLISECOND:,.3f} ms ({label})"
+
+
+def main() -> int:
+    """The second run: scenario and seed come on standard input, a line an event goes to standard output."""
+    given = json.load(sys.stdin)
+    simulation = Simulation(Scenario.model_validate(given["scenario"]), given["seed"], "")
+    simulation.on_event = print
+    simulation.run()
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
