@@ -115,15 +115,20 @@ class Books:
 
     @property
     def common_height(self) -> int:
-        """The lowest tip: every validator of the scenario has every height up to it that it can have executed."""
+        """The lowest tip of those who are judged: each has every height up to it that it can have executed."""
         if len(self.record.validators) < self.record.scenario.validators.count:
             return 0
-        return min((self.seals[validator.name].tip for validator in self.record.validators), default=0)
+        return min((self.seals[validator.name].tip for validator in self.judged), default=0)
+
+    @property
+    def judged(self) -> list[ValidatorRecord]:
+        """The validators whose word counts: all but the byzantine ones."""
+        return [validator for validator in self.record.validators if not validator.byzantine]
 
     @property
     def seen(self) -> list[ValidatorRecord]:
-        """The validators that served at least one block."""
-        return [validator for validator in self.record.validators if self.seals[validator.name]]
+        """The validators whose word counts and that served at least one block."""
+        return [validator for validator in self.judged if self.seals[validator.name]]
 
 
 def keep_books(record: RunRecord) -> Books:
@@ -135,12 +140,12 @@ def keep_books(record: RunRecord) -> Books:
         books.seals[validator.name] = _seals(validator, cache)
     if not chain:
         return books
-    sharing = [validator for validator in record.validators if _is_part(validator, chain)]
+    sharing = [validator for validator in books.judged if _is_part(validator, chain)]
     books.ledger = _walk(books, chain, sharing)
     for violation in books.ledger.violations:
         holds = [v for v in sharing if v.first_height <= violation.height <= v.tip]
         books.findings.append(Finding(tuple(validator.name for validator in holds), violation))
-    for validator in record.validators:
+    for validator in books.judged:
         if validator not in sharing:
             own = _walk(books, _from_the_first(validator, chain), [validator])
             books.findings.extend(
@@ -154,7 +159,8 @@ def keep_books(record: RunRecord) -> Books:
 
 def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
     """The blocks of the validator that has the most from height 1 on, unmutated before mutated, and whatever one that
-    joined later has on top of the same blocks."""
+    joined later has on top of the same blocks. What a byzantine validator served does not count."""
+    validators = [validator for validator in validators if not validator.byzantine]
     held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
     longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
     chain = [] if longest is None else list(longest.blocks)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Final
 
 from blake3 import blake3
 
+from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.mutants import MUTANTS
 from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario
 from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
+from consensus.messages import VoteKind
 from consensus.protocols import PROTOCOLS
 from consensus.simplex import SimplexConfig
 from consensus.types import ValidatorIndex, View
@@ -83,3 +86,33 @@ def transition_of(scenario: Scenario, index: int, counter: RunCounter) -> type[T
     """The state transition that a validator runs: the production one, or its mutant's."""
     mutant = scenario.validators.node(index).mutant
     return Transition if mutant is None else MUTANTS[mutant].transition(counter)
+
+
+def score_of(scenario: Scenario, index: int) -> Score | None:
+    """Where a validator's behaviours are counted; ``None`` for an honest one."""
+    return Score() if scenario.validators.node(index).byzantine else None
+
+
+def byzantine_of(
+    scenario: Scenario,
+    seed: int,
+    index: int,
+    validators: ValidatorSet,
+    score: Score | None,
+    twin_of: ByzantineValidator | None = None,
+) -> ByzantineValidator | None:
+    """What is put around a byzantine validator, or around the twin of one; ``None`` for an honest one."""
+    names = scenario.validators.node(index).byzantine
+    if score is None or not names:
+        return None
+    position = Position(
+        index=index,
+        signer=validator_signer(validators.scheme, seed, index),
+        validators=validators,
+        chain_id=chain_id(scenario, seed),
+        random=Random(f"{seed}/{index}/{'twin' if twin_of else ''}"),
+        score=score,
+        gives_up_by=VoteKind.NULLIFY if scenario.consensus.protocol == "simplex" else VoteKind.TIMEOUT,
+    )
+    accountability = None if twin_of is None else twin_of.accountability
+    return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)

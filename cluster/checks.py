@@ -9,6 +9,7 @@ any is inconclusive, and passes otherwise.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
 from cluster.errors import ExitCode
+from cluster.evidence import proofs
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall
 from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
@@ -26,6 +28,9 @@ CATCH_UP_SLACK_HEIGHTS: Final = 5
 
 HEIGHTS_AFTER_A_JOIN: Final = 10
 """Heights that a validator must execute after it joined, for its join to say anything."""
+
+VIEWS_THAT_OWE_EVIDENCE: Final = 3
+"""From so many views on in which a proof is owed, one must have been found; fewer may have been the last ones."""
 
 RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync"})
 """Kinds of faults whose targets come back with what is on their disk."""
@@ -136,7 +141,7 @@ def check_chain(books: Books) -> Check:
     problems = _finding_texts(books, CHAIN)
     unread = [
         f"{validator.name}: the block at height {validator.first_height + len(seals)} cannot be read"
-        for validator in books.record.validators
+        for validator in books.judged
         if len(seals := books.seals[validator.name].seals) < len(validator.blocks)
     ]
     unread += [
@@ -300,6 +305,51 @@ def check_joins(books: Books) -> Check:
     return Check("joins", outcome, _examples([text for result, text in results if result is outcome]))
 
 
+def check_byzantine(books: Books) -> Check:
+    """Every byzantine behaviour of the scenario was seen to bite; else nothing was withstood."""
+    record = books.record
+    expected = _byzantine_count(record)
+    results = [_check_behaviours(validator) for validator in record.validators if validator.byzantine]
+    if not expected:
+        return Check("byzantine", Outcome.PASS, "the scenario has none")
+    if len(results) < expected:
+        results.append((Outcome.INCONCLUSIVE, f"{expected - len(results)} of {expected} were never asked"))
+    outcome = worst(result for result, _ in results)
+    return Check("byzantine", outcome, _examples([text for result, text in results if result is outcome]))
+
+
+def check_evidence(books: Books) -> Check:
+    """What honest validators can prove to third parties blames byzantine ones alone, and all who owe a proof."""
+    record = books.record
+    shown = proofs(record)
+    byzantine = {validator.index for validator in record.validators if validator.byzantine}
+    false = [f"{proof.finder} shows {proof.kind}, which does not hold" for proof in shown if not proof.holds]
+    false += [
+        f"{proof.finder} proves {proof.kind} of {_name(record, proof.culprit)} in view {proof.view}, which is honest"
+        for proof in shown
+        if proof.holds and proof.culprit not in byzantine
+    ]
+    if false:
+        return Check("evidence", Outcome.FAIL, _examples(false))
+    proven = Counter(proof.culprit for proof in shown)
+    missing = [
+        (owed, f"{validator.name} owes a proof for {owed} views, and none was found")
+        for validator in record.validators
+        if validator.byzantine and (owed := _evidence_owed(validator)) and not proven[validator.index]
+    ]
+    if missing:
+        failed = any(owed >= VIEWS_THAT_OWE_EVIDENCE for owed, _ in missing)
+        texts = [text for _, text in missing]
+        return Check("evidence", Outcome.FAIL if failed else Outcome.INCONCLUSIVE, _examples(texts))
+    if _byzantine_count(record) and not any(validator.status for validator in books.judged):
+        return Check("evidence", Outcome.INCONCLUSIVE, "no honest validator was asked for what it found")
+    if not shown:
+        return Check("evidence", Outcome.PASS, "none was found, and none was owed")
+    blamed = [f"{_name(record, culprit)} ({count})" for culprit, count in sorted(proven.items(), key=str)]
+    detail = f"{len(shown):,} proofs of honest validators hold and blame byzantine ones alone: {', '.join(blamed)}"
+    return Check("evidence", Outcome.PASS, detail)
+
+
 def check_safety(books: Books) -> Check:
     """What must hold of certificates, final blocks and proofs at every moment (:mod:`cluster.simulation.monitor`)."""
     monitor = books.record.monitor
@@ -335,6 +385,8 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_faults,
     check_recovery,
     check_joins,
+    check_byzantine,
+    check_evidence,
     check_safety,
     check_no_problems,
 )
@@ -409,7 +461,7 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     assert fault.begun_ms is not None
     assert fault.ended_ms is not None
     length = fault.ended_ms - fault.begun_ms
-    first = first_finalizations(record.finalizations)
+    first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
     consensus, count = record.scenario.consensus, record.scenario.validators.count
@@ -451,7 +503,7 @@ def _overlap(one: FaultRecord, other: FaultRecord) -> bool:
 def _level_with_others(books: Books, validator: ValidatorRecord) -> tuple[Outcome, str]:
     """Whether a validator ended about as high as the others."""
     record = books.record
-    others = max((books.seals[v.name].tip for v in record.validators if v is not validator), default=0)
+    others = max((books.seals[v.name].tip for v in books.judged if v is not validator), default=0)
     height = books.seals[validator.name].tip
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     if height < others - CATCH_UP_SLACK_HEIGHTS:
@@ -482,13 +534,48 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
     return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and {level}"
 
 
+# --- byzantine validators -------------------------------------------------------------------------------------------
+
+
+def _check_behaviours(validator: ValidatorRecord) -> tuple[Outcome, str]:
+    bites = _byzantine_page(validator).get("bites")
+    if not isinstance(bites, dict):
+        return Outcome.INCONCLUSIVE, f"{validator.name}: does not say what it did"
+    idle = [name for name in validator.byzantine if not bites.get(name)]
+    if idle:
+        return Outcome.INCONCLUSIVE, f"{validator.name}: {', '.join(idle)} was not seen to bite"
+    words = [f"{name} bit {bites[name]:,} times" for name in validator.byzantine]
+    return Outcome.PASS, f"{validator.name}: {', '.join(words)}"
+
+
+def _byzantine_count(record: RunRecord) -> int:
+    return sum(bool(node.byzantine) for node in record.scenario.validators.nodes)
+
+
+def _evidence_owed(validator: ValidatorRecord) -> int:
+    """Views in which a validator gave others all that proves its guilt."""
+    owed = _byzantine_page(validator).get("evidence_owed")
+    return owed if isinstance(owed, int) else 0
+
+
+def _byzantine_page(validator: ValidatorRecord) -> dict[str, Any]:
+    page = (validator.status or {}).get("byzantine")
+    return page if isinstance(page, dict) else {}
+
+
+def _name(record: RunRecord, index: int | None) -> str:
+    names = record.scenario.validators.names
+    return names[index] if index is not None and index < len(names) else f"validator {index}"
+
+
 # --- helpers --------------------------------------------------------------------------------------------------------
 
 
 def _unless_vacuous(books: Books, name: str, detail: str) -> Check:
     """A pass, unless too little was compared for one."""
     record = books.record
-    expected, least = record.scenario.validators.count, record.scenario.success.heights_compared
+    section, least = record.scenario.validators, record.scenario.success.heights_compared
+    expected = section.count - _byzantine_count(record)
     if len(books.seen) < expected:
         what = f"only {len(books.seen)} of {expected} validators served a block"
         return Check(name, Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what)
@@ -504,7 +591,7 @@ def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], li
     Nothing can be said of the others' answers: they may have withheld blocks, or were still going on.
     """
     found, mismatches = [], []
-    for validator in books.record.validators:
+    for validator in books.judged:
         view = books.tips.get(validator.name)
         if view is None:
             continue  # its chain cannot be followed, which the chain check tells
@@ -521,7 +608,7 @@ def _stuck_below(books: Books, target: int) -> list[str]:
     diverged = {told.validator for told in books.divergences}
     return [
         f"{validator.name} stopped at height {books.seals[validator.name].tip}"
-        for validator in books.record.validators
+        for validator in books.judged
         if books.seals[validator.name].tip < target
         and (validator.status is not None or validator.blocks)
         and validator.name not in diverged
@@ -530,7 +617,7 @@ def _stuck_below(books: Books, target: int) -> list[str]:
 
 
 def _finding_texts(books: Books, check: str) -> list[str]:
-    count = len(books.record.validators)
+    count = len(books.judged)
     return [
         f"{_whose(finding, count)} at height {finding.violation.height}: {finding.violation.what}"
         for finding in books.findings
@@ -555,14 +642,15 @@ def _timer_words(books: Books) -> str:
 
 
 def _highest(books: Books) -> int:
-    return max((chain.tip for chain in books.seals.values()), default=0)
+    return max((books.seals[validator.name].tip for validator in books.judged), default=0)
 
 
 def _compared(books: Books) -> str:
     late = [f"{v.name} from height {v.first_height:,} on" for v in books.seen if v.first_height > 1]
-    return f"{books.common_height:,} heights of {len(books.seen)} validators" + (
-        f" ({', '.join(late)})" if late else ""
-    )
+    byzantine = [v.name for v in books.record.validators if v.byzantine]
+    notes = [*late, f"not of {', '.join(byzantine)}, byzantine"] if byzantine else late
+    kind = "honest validators" if byzantine else "validators"
+    return f"{books.common_height:,} heights of {len(books.seen)} {kind}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _groups(held: dict[str, bytes]) -> str:

@@ -36,7 +36,7 @@ def finality_latencies(record: RunRecord) -> dict[int, float]:
     """By height, milliseconds from the block's first sight to its first finalization."""
     return {
         height: max(0.0, at - record.proposals[height])
-        for height, at in first_finalizations(record.finalizations).items()
+        for height, at in first_finalizations(record.judged_finalizations).items()
         if height in record.proposals
     }
 
@@ -47,7 +47,7 @@ def longest_stall(record: RunRecord) -> Stall | None:
     Where the run ended short of its target, the time from the last advance to the end counts too.
     """
     moments: list[tuple[float, int]] = []
-    for seen in sorted(record.finalizations, key=lambda seen: (seen.at_ms, -seen.height)):
+    for seen in sorted(record.judged_finalizations, key=lambda seen: (seen.at_ms, -seen.height)):
         if not moments or seen.height > moments[-1][1]:
             moments.append((seen.at_ms, seen.height))
     stalls = [Stall(later - earlier, height) for (earlier, height), (later, _) in pairwise(moments)]
@@ -118,7 +118,7 @@ def _chain_figures(books: Books) -> dict[str, float]:
 
 def _time_figures(books: Books) -> dict[str, float]:
     record = books.record
-    first = first_finalizations(record.finalizations)
+    first = first_finalizations(record.judged_finalizations)
     figures: dict[str, float] = {}
     if first:
         figures["first_block_ms"] = min(first.values())

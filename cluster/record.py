@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cluster.scenario import Scenario
+from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
 
 Backend = Literal["live", "sim"]
@@ -45,6 +46,9 @@ class ValidatorRecord:
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
     mutant: str | None = None
+    byzantine: tuple[str, ...] = ()
+    """Its behaviours. What such a validator serves is trusted in nothing; its status page's ``byzantine`` is the
+    harness's own count."""
 
     @property
     def tip(self) -> int:
@@ -162,6 +166,8 @@ class RunRecord:
     seed: int
     commit: str
     genesis: Genesis
+    scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
+    """Of the validators' keys."""
     validators: list[ValidatorRecord] = field(default_factory=list)
     finalizations: list[Finalization] = field(default_factory=list)
     proposals: dict[int, float] = field(default_factory=dict)
@@ -181,3 +187,9 @@ class RunRecord:
     """Rolling hash over every event, in the simulator."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
+
+    @property
+    def judged_finalizations(self) -> list[Finalization]:
+        """Those of validators whose word counts: all but the byzantine ones."""
+        node = self.scenario.validators.node
+        return [seen for seen in self.finalizations if not node(seen.validator).byzantine]

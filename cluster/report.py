@@ -24,7 +24,7 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 TEMPLATE: Final = "report.html.j2"
 MAX_POINTS: Final = 240
 MAX_NAMED_VALIDATORS: Final = 8
-"""With more validators than this, only those with a fault or a planted bug are named in the chart of heights."""
+"""With more validators than this, only those with a fault or broken on purpose are named in the chart of heights."""
 
 ROOT_DIGITS: Final = 16
 OUTCOME_WORDS: Final = {Outcome.PASS: "Pass", Outcome.FAIL: "Fail", Outcome.INCONCLUSIVE: "Inconclusive"}
@@ -89,6 +89,9 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
         facts=facts(books),
         metrics=[(name, number(value), value) for name, value in metrics(books).items()],
         mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],
+        byzantine=[
+            (validator.name, ", ".join(validator.byzantine)) for validator in record.validators if validator.byzantine
+        ],
         command=command,
         dashes=DASHES,
         mark_dashes=MARK_DASHES,
@@ -116,6 +119,7 @@ def heights_figure(books: Books) -> Figure:
     record = books.record
     singled_out = {name for fault in record.faults for name in fault.targets}
     singled_out.update(validator.name for validator in record.validators if validator.mutant)
+    singled_out.update(validator.name for validator in record.validators if validator.byzantine)
     name_all = len(record.validators) <= MAX_NAMED_VALIDATORS
     series, colour = [], 0
     for validator in record.validators:
@@ -141,7 +145,7 @@ def heights_figure(books: Books) -> Figure:
     )
     note = "Where lines coincide, the validators are at the same height."
     if not name_all:
-        note = f"{len(record.validators)} validators; only those with a fault or a planted bug are named."
+        note = f"{len(record.validators)} validators; only those with a fault or broken on purpose are named."
     columns = ("Height", *(f"{validator.name} (s)" for validator in record.validators))
     return _figure(chart, note, columns, _height_rows(books))
 
@@ -323,6 +327,7 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
                 "starts": status.get("starts", ""),
                 "faults": [fault.kind for fault in books.record.faults if validator.name in fault.targets],
                 "mutant": validator.mutant,
+                "byzantine": ", ".join(validator.byzantine),
                 "diverged": diverged.height if diverged is not None else None,
                 "snapshot": chain.first_height - 1,
                 "silent": not chain,

@@ -60,6 +60,8 @@ class NodeSection(Section):
     name: Name | None = None
     mutant: str | None = None
     """A planted bug, by its name in ``cluster.mutants``."""
+    byzantine: list[str] = []
+    """How it breaks the protocol on purpose, by names in ``cluster.byzantine``; a name stands for a list of it."""
     joins_at_height: Count | None = None
     """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
 
@@ -71,6 +73,28 @@ class NodeSection(Section):
         if name is not None and name not in MUTANTS:
             raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
         return name
+
+    @field_validator("byzantine", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @field_validator("byzantine")
+    @classmethod
+    def _behaviours_are_known(cls, names: list[str]) -> list[str]:
+        from cluster.byzantine import BEHAVIOURS
+
+        for name in names:
+            if name not in BEHAVIOURS:
+                raise ValueError(f"unknown behaviour {name!r}; known: {', '.join(sorted(BEHAVIOURS))}")
+        if len(set(names)) < len(names):
+            raise ValueError("a behaviour is named twice")
+        return names
+
+    @property
+    def is_faulty(self) -> bool:
+        """Broken on purpose: a mutant, or byzantine."""
+        return self.mutant is not None or bool(self.byzantine)
 
 
 class EpochSection(Section):
@@ -88,6 +112,8 @@ class ValidatorsSection(Section):
     hosts: Annotated[int, Field(ge=1, le=512)] | None = None
     """Live hosts (Ray actors) that carry them; by default one host a validator."""
     nodes: list[NodeSection] = []
+    allow_more_faults: bool = False
+    """A drill: more validators may be broken on purpose than the protocol withstands, so safety may break."""
     epochs: list[EpochSection] = []
     """Changes of the committee; before the first of them all validators are in it. Who is not follows and serves."""
 
@@ -116,6 +142,12 @@ class ValidatorsSection(Section):
                 raise ValueError(
                     f"hosts: {self.host_count} hosts put {most} validators on one, more than the"
                     f" {fault_bound(len(members))} whose loss {len(members)} validators survive"
+                )
+            faulty = sum(self.node(member).is_faulty for member in members)
+            if faulty > fault_bound(len(members)) and not self.allow_more_faults:
+                raise ValueError(
+                    f"nodes: {faulty} of {len(members)} validators are byzantine or mutants; at most"
+                    f" {fault_bound(len(members))} may be, unless allow_more_faults is true"
                 )
         if taken := [name for name in names if name in KEYWORDS]:
             raise ValueError(f"nodes: no validator may be called {taken[0]!r}: as a fault's target it means another")
@@ -298,8 +330,14 @@ class Scenario(Section):
     @property
     def live_problem(self) -> str | None:
         """What the live testnet cannot do of it, as ``path: reason``; ``None`` where it can do all."""
+        from cluster.byzantine import BEHAVIOURS
+
         if self.consensus.signatures != "ed25519":
             return "consensus.signatures: on the live testnet votes are signed with ed25519"
+        for index, node in enumerate(self.validators.nodes):
+            for name in node.byzantine:
+                if why := BEHAVIOURS[name].simulator_only:
+                    return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
         return live_problem(self.faults)
 
     @property

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
+from consensus.messages import decode_evidence
 from validator.assembly import Validator
-from validator.events import BlockFinal, Diverged, PeerFault
+from validator.events import BlockFinal, Diverged, EvidenceFound, PeerFault
+
+MAX_EVIDENCE_OF_A_KIND: Final = 4
+"""Proofs of one kind against one validator that a status page shows; later ones are only counted."""
+MAX_EVIDENCE: Final = 1_024
+"""Proofs that it shows in all."""
 
 
 @dataclass(slots=True)
@@ -21,10 +29,19 @@ class Tally:
     backlog: int = 0
     newest: BlockFinal | None = None
     faults: dict[str, int] = field(default_factory=dict)
+    """What was dropped of what peers sent, by reason."""
+    faults_by_peer: dict[int, int] = field(default_factory=dict)
+    """The same, as far as it is known who sent it."""
     chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of the snapshot with which it joined, by the peer that sent them."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
     """How often a planted bug's line ran."""
+    byzantine: Score | None = None
+    """What its behaviours did, where it is byzantine."""
+    evidence: list[EvidenceFound] = field(default_factory=list)
+    """Proofs of others' misbehaviour that it found, the first of each kind."""
+    crimes: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How many it found, by kind and culprit."""
 
     def note_final(self, block: BlockFinal) -> None:
         self.newest = block
@@ -33,7 +50,17 @@ class Tally:
         self.pending_timers, self.backlog = block.pending_timers, block.backlog
 
     def note_fault(self, fault: PeerFault) -> None:
-        self.faults[fault.reason] = self.faults.get(fault.reason, 0) + 1
+        self.note_refusal(fault.reason)
+        self.faults_by_peer[fault.peer] = self.faults_by_peer.get(fault.peer, 0) + 1
+
+    def note_refusal(self, reason: str) -> None:
+        self.faults[reason] = self.faults.get(reason, 0) + 1
+
+    def note_evidence(self, evidence: EvidenceFound) -> None:
+        crime = (evidence.kind, decode_evidence(evidence.data).first.signer)
+        self.crimes[crime] += 1
+        if self.crimes[crime] <= MAX_EVIDENCE_OF_A_KIND and len(self.evidence) < MAX_EVIDENCE:
+            self.evidence.append(evidence)
 
 
 def status_page(
@@ -63,9 +90,16 @@ def status_page(
         "fires": tally.fires,
         "diverged": None if node.diverged is None else _divergence_page(node.diverged),
         "faults": dict(sorted(tally.faults.items())),
+        "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},
         "mutant_runs": tally.mutant_runs.runs,
+        "byzantine": None if tally.byzantine is None else _byzantine_page(tally.byzantine),
+        "evidence": [{"kind": found.kind, "data": found.data.hex()} for found in tally.evidence],
         **process,
     }
+
+
+def _byzantine_page(score: Score) -> dict[str, Any]:
+    return {"bites": dict(sorted(score.bites.items())), "evidence_owed": score.evidence_owed}
 
 
 def _divergence_page(diverged: Diverged) -> dict[str, Any]:

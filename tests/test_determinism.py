@@ -36,7 +36,7 @@ def run(seed: int, *mutants: tuple[int, str], kill: bool = False) -> RunRecord:
     workloads = {"heartbeat": 4, "flood": 2, "churn": 2, "transfer": 2}
     scenario = {
         "name": "determinism",
-        "validators": validators,
+        "validators": {"count": 4, "nodes": validators, "allow_more_faults": True},
         "load": {"users": [{"workload": name, "count": count} for name, count in workloads.items()]},
         "faults": [{"kind": "kill", "target": "validator-2", "at_height": 8, "down_ms": 1_500}] if kill else [],
         "stop": {"height": 24, "drain_blocks": 3},

@@ -375,7 +375,9 @@ class Node:
             case engine_border.Notarized(certificate) | engine_border.Nullified(certificate):
                 self._effects.append(Certified(certificate))
             case engine_border.Report(evidence):
-                self._effects.append(EvidenceFound(type(evidence).__name__, encode_evidence(evidence)))
+                kind = type(evidence).__name__
+                self._effects.append(EvidenceFound(kind, encode_evidence(evidence)))
+                self._fault(evidence.first.signer, f"evidence_{kind}")
             case engine_border.Rejected(sender, reason) if reason not in HARMLESS_REASONS:
                 self._fault(sender, reason)
             case _:
@@ -412,11 +414,9 @@ class Node:
             or block.header.view != request.view
             or block.header.parent_hash != request.parent.digest
             or block.header.proposer != request.proposer
+            or not self._tree.follows_its_parent(block)
         ):
-            self._consensus(engine_border.BlockVerified(request.view, request.digest, False))
-            return
-        if not self._tree.follows_its_parent(block):
-            self._consensus(engine_border.BlockVerified(request.view, request.digest, False))
+            self._answer_verification(request, valid=False)
             return
         held = self._tree.add(block, request.body)
         if held is None:
@@ -430,7 +430,12 @@ class Node:
     def _answer_verifications(self, held: HeldBlock) -> None:
         valid = held.state is BlockState.VALID
         for request in self._verifying.pop(held.digest, ()):
-            self._consensus(engine_border.BlockVerified(request.view, request.digest, valid))
+            self._answer_verification(request, valid=valid)
+
+    def _answer_verification(self, request: engine_border.Verify, *, valid: bool) -> None:
+        if not valid:
+            self._fault(request.proposer, "invalid_block")
+        self._consensus(engine_border.BlockVerified(request.view, request.digest, valid))
 
     # --- execution ----------------------------------------------------------------------------------------------------
 

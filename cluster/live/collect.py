@@ -35,7 +35,12 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     """
     names = record.scenario.validators.names
     record.validators = [
-        ValidatorRecord(name, index, mutant=record.scenario.validators.node(index).mutant)
+        ValidatorRecord(
+            name,
+            index,
+            mutant=record.scenario.validators.node(index).mutant,
+            byzantine=tuple(record.scenario.validators.node(index).byzantine),
+        )
         for index, name in enumerate(names)
     ]
     answering = [found for found in record.validators if found.index in urls]

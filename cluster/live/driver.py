@@ -251,11 +251,13 @@ class _LiveRun:
         stop = self._scenario.stop
         goal = stop.height + stop.drain_blocks
         alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
+        node = self._scenario.validators.node
+        awaited = [state for host in alive for index, state in host.states.items() if not node(index).byzantine]
         return (
             self._watch.height >= goal
             and not any(fault.is_running for fault in self._faults if hosts.all[fault.host] in alive)
             and all(host.phase is Phase.UP and host.is_started(goal) for host in alive)
-            and all(state.height >= goal or state.diverged for host in alive for state in host.states.values())
+            and all(state.height >= goal or state.diverged for state in awaited)
         ) or not alive
 
     def _standings(self, hosts: Hosts) -> str:

@@ -24,7 +24,15 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from cluster.chain import build_genesis, node_config, transition_of, validator_set, validator_signer
+from cluster.chain import (
+    build_genesis,
+    byzantine_of,
+    node_config,
+    score_of,
+    transition_of,
+    validator_set,
+    validator_signer,
+)
 from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
 from cluster.live.http import HttpServer, build_app, serve
@@ -150,7 +158,7 @@ class ValidatorHost:
         data.mkdir(parents=True, exist_ok=True)
         notes_file = data / f"{name}.notes"
         notes = _read_notes(notes_file)
-        tally = Tally(starts=notes.starts + 1)
+        tally = Tally(starts=notes.starts + 1, byzantine=score_of(self._scenario, index))
         disk = DirectoryDisk(data / name)
         validator = ValidatorLoop(self._setup(index, name, tally), disk, _crash, tally)
         peers = await validator.listen(self._bind)
@@ -173,6 +181,7 @@ class ValidatorHost:
             config=node_config(scenario),
             transition=transition_of(scenario, index, tally.mutant_runs),
             joins=index in scenario.validators.late,
+            byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
         )
 
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:

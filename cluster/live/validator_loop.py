@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from cluster.byzantine import ByzantineValidator
 from cluster.live.handshake import Identity
 from cluster.live.http import BlockTriple, NotReady, Page, render_metric
 from cluster.live.journal import JournalWriter
@@ -90,6 +91,8 @@ class ValidatorSetup:
     transition: type[Transition] = Transition
     joins: bool = False
     """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
+    byzantine: ByzantineValidator | None = None
+    """What is put around it where it breaks the protocol on purpose."""
 
 
 class FirstSeen(NamedTuple):
@@ -258,7 +261,7 @@ class ValidatorLoop:
             self._deliver(Message(sender, payload))
 
     def _on_refused(self, reason: str) -> None:
-        self.tally.faults[reason] = self.tally.faults.get(reason, 0) + 1
+        self.tally.note_refusal(reason)
 
     def _on_timeout(self, timer: TimerName) -> None:
         del self._timers[timer]
@@ -275,7 +278,12 @@ class ValidatorLoop:
             self._deliver_to_join(event)
             return
         try:
-            for effect in self._validator.node.handle(event):
+            byzantine = self.setup.byzantine
+            if byzantine is None:
+                effects = self._validator.node.handle(event)
+            else:
+                effects = byzantine.handle(self._validator, event)
+            for effect in effects:
                 self._perform(effect)
         except Exception as error:
             self._on_crash(error)
@@ -316,8 +324,8 @@ class ValidatorLoop:
                 self._observations.append(FinalSeen(_epoch_ms(), effect))
             case PeerFault():
                 self.tally.note_fault(effect)
-            case EvidenceFound(kind=kind):
-                self._on_refused(f"evidence_{kind}")
+            case EvidenceFound():
+                self.tally.note_evidence(effect)
             case Diverged() | Certified() | Joined():
                 pass  # the status page tells of divergences and snapshots; nobody asks about notarizations
 
@@ -364,7 +372,9 @@ class ValidatorLoop:
             self._reads_waiting -= 1
         result = done.result()
         if isinstance(result, Built):
-            self._note_seen(result.block.header.height, self._build_began_ms.pop(result.view))
+            began_ms = self._build_began_ms.pop(result.view, None)  # none left for a second block of the view
+            if began_ms is not None:
+                self._note_seen(result.block.header.height, began_ms)
         self._deliver(Completed(result))
         self._note_rest()
 

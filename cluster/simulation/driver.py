@@ -13,7 +13,16 @@ from random import Random
 from typing import Final
 
 from cluster.books import longest_chain, questions
-from cluster.chain import build_genesis, node_config, transition_of, validator_set, validator_signer
+from cluster.byzantine import Twins, TwinWatch
+from cluster.chain import (
+    build_genesis,
+    byzantine_of,
+    node_config,
+    score_of,
+    transition_of,
+    validator_set,
+    validator_signer,
+)
 from cluster.mutants.base import RunCounter
 from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
@@ -33,6 +42,8 @@ from validator.types import ValidatorError, parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
 """From a client to its validator."""
+MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
+"""How much later than its validator a twin gets a message, at most."""
 SAMPLE_EVERY_MS: Final = 500
 LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
@@ -68,11 +79,12 @@ class Simulation:
         self._scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
-        self.record = RunRecord(scenario, "sim", seed, commit, self._genesis)
+        self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
         names, late = scenario.validators.names, scenario.validators.late
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
+        self._twins = self._make_twins()
         self.monitor = SafetyMonitor(
             self._validators, self._genesis.chain_id.encode(), self._genesis, lambda: self.clock.now_ms
         )
@@ -122,6 +134,8 @@ class Simulation:
         for machine in self.machines:
             if machine.index not in self._late:
                 machine.start()
+        for twin in self._twins.values():
+            twin.start()
         for user in self._users:
             self._schedule_user(user, LOAD_STARTS_MS + user.first_delay_ms)
         self._schedule_sample()
@@ -158,7 +172,34 @@ class Simulation:
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
         machine.tally.mutant_runs = counter
+        machine.tally.byzantine = score = score_of(self.scenario, index)
+        machine.byzantine = byzantine_of(self.scenario, self.record.seed, index, self._validators, score)
         return machine
+
+    def _make_twins(self) -> dict[int, Machine]:
+        """The second machines of those validators that have a twin, by index, not started yet."""
+        names = [self.scenario.validators.node(machine.index).byzantine for machine in self.machines]
+        return {m.index: self._twin(m) for m, named in zip(self.machines, names, strict=True) if Twins.name in named}
+
+    def _twin(self, machine: Machine) -> Machine:
+        """A second machine with the same key; both tell a watch what they send."""
+        score = machine.tally.byzantine
+        assert score is not None
+        watch = TwinWatch(score)
+
+        def sender(instance: int) -> Callable[[int, int | None, bytes], None]:
+            def send(index: int, recipient: int | None, payload: bytes) -> None:
+                watch.note(instance, payload)
+                self._send(index, recipient, payload)
+
+            return send
+
+        machine.send = sender(0)
+        twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
+        twin.byzantine = byzantine_of(
+            self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
+        )
+        return twin
 
     # --- the network --------------------------------------------------------------------------------------------------
 
@@ -171,13 +212,18 @@ class Simulation:
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
         self.machines[recipient].receive(sender, payload)
+        twin = self._twins.get(recipient)
+        if twin is not None:  # it stands somewhere else
+            delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
+            self.clock.after(delay_us, f"{sender}>{recipient} twin", payload, lambda: twin.receive(sender, payload))
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:
-            case Certified(certificate):
+            case Certified(certificate) if self.machines[index].byzantine is None:
                 self.monitor.certified(self.machines[index].name, certificate)
             case BlockFinal(height=height):
-                self._watch_final(self.machines[index], height)
+                if self.machines[index].byzantine is None:
+                    self._watch_final(self.machines[index], height)
                 self._may_be_over = True
                 self.faults.on_final(index)
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
@@ -302,10 +348,11 @@ class Simulation:
         if self._best_height < goal or not self._may_be_over:
             return False
         self._may_be_over = False
-        if any(not machine.is_up for machine in self.machines) or not self.faults.are_over:
+        awaited = [machine for machine in self.machines if machine.byzantine is None]
+        if any(not machine.is_up for machine in awaited) or not self.faults.are_over:
             return False
         goal = max(goal, 1 + max((fault.height_when_ended or 0 for fault in self.record.faults), default=0))
-        nodes = [machine.validator.node for machine in self.machines if machine.validator is not None]
+        nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
         return all(node.height >= goal or node.diverged is not None for node in nodes)
 
     def _collect(self) -> None:
@@ -317,7 +364,10 @@ class Simulation:
         record.metrics["messages_dropped"] = self.links.dropped
         for machine in self.machines:
             found = ValidatorRecord(
-                machine.name, machine.index, mutant=self.scenario.validators.node(machine.index).mutant
+                machine.name,
+                machine.index,
+                mutant=self.scenario.validators.node(machine.index).mutant,
+                byzantine=tuple(self.scenario.validators.node(machine.index).byzantine),
             )
             if machine.validator is None:
                 record.problems.append(f"{machine.name} was still down at the end")
@@ -342,6 +392,10 @@ class Simulation:
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:
             self._on_notice(text)
+
+
+def _ignore(index: int, effect: Effect) -> None:
+    """Nobody watches a twin."""
 
 
 def _observation(validator: Validator, user: LoadUser) -> Observation:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from cluster.byzantine import ByzantineValidator
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import MemoryDisk
 from cluster.status import Tally, status_page
@@ -81,6 +82,8 @@ class Machine:
     """``None`` while the machine is down."""
     joining: SnapshotJoin | None = None
     """While the machine joins by a snapshot."""
+    byzantine: ByzantineValidator | None = None
+    """What is put around the validator where it breaks the protocol on purpose."""
     incarnation: int = 0
     is_paused: bool = False
     sync_us: int = SYNC_US
@@ -169,7 +172,8 @@ class Machine:
             if self.joining is not None:
                 self._deliver_to_join(event, self.joining)
             elif self.validator is not None:
-                for effect in self.validator.node.handle(event):
+                around, bare = self.byzantine, self.validator
+                for effect in bare.node.handle(event) if around is None else around.handle(bare, event):
                     self._perform(effect)
         except ValidatorError as error:
             self._fail(error)
@@ -229,7 +233,9 @@ class Machine:
                 self.observe(self.index, effect)
             case PeerFault():
                 self.tally.note_fault(effect)
-            case Reply() | Certified() | Diverged() | EvidenceFound() | Joined():
+            case EvidenceFound():
+                self.tally.note_evidence(effect)
+            case Reply() | Certified() | Diverged() | Joined():
                 self.observe(self.index, effect)
 
     def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:

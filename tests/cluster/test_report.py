@@ -107,6 +107,16 @@ def test_mutated_validators_are_watermarked() -> None:
     assert 'class="watermark"' not in report_of(make_record())
 
 
+def test_byzantine_validators_are_watermarked() -> None:
+    record = make_record()
+    record.validators[2].byzantine = ("twins", "garbage")
+    text = report_of(record)
+    assert '<div class="watermark" aria-hidden="true"><span>BYZANTINE</span></div>' in text
+    assert "validator-2 breaks the protocol on purpose (<code>twins, garbage</code>)" in text
+    assert "byzantine: twins, garbage" in text
+    assert Page(text).open == []
+
+
 def test_empty_states_are_sentences() -> None:
     text = report_of(empty_record())
     for sentence in ("No validator was seen to finalise a height.", "No timer fired.", "No block was finalised."):
@@ -130,7 +140,7 @@ def test_in_a_crowd_only_those_that_matter_are_named() -> None:
     record = crowded_record()
     record.validators[4].mutant = "double-fire"
     text = report_of(record)
-    assert "20 validators; only those with a fault or a planted bug are named." in text
+    assert "20 validators; only those with a fault or broken on purpose are named." in text
     drawing = text[text.index('id="heights-wide"') : text.index('id="heights-narrow"')]
     assert drawing.count('class="line muted"') == 19
 

@@ -12,9 +12,10 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from cluster.byzantine import BEHAVIOURS
 from cluster.errors import BadInput, ExitCode
 from cluster.mutants import MUTANTS
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario, ValidatorsSection, load_scenario
 from loadgen.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,18 @@ WRONG = {
     "unknown mutant": (
         "name: a\nvalidators: [{mutant: nothing}]",
         "validators.nodes[0].mutant: unknown mutant 'nothing'; known: double-fire, ",
+    ),
+    "unknown behaviour": (
+        "name: a\nvalidators: [{byzantine: rude}]",
+        "validators.nodes[0].byzantine: unknown behaviour 'rude'; known: conflicting-voter, ",
+    ),
+    "a behaviour twice": (
+        "name: a\nvalidators: [{byzantine: [twins, twins]}]",
+        "validators.nodes[0].byzantine: a behaviour is named twice",
+    ),
+    "more byzantine ones than are withstood": (
+        "name: a\nvalidators: [{byzantine: twins}, {mutant: double-fire}, {}, {}]",
+        "validators.nodes: 2 of 4 validators are byzantine or mutants; at most 1 may be, unless allow_more_faults is",
     ),
     "unknown protocol": (
         "name: a\nconsensus: {protocol: raft}",
@@ -410,9 +423,22 @@ def test_a_gap_in_the_reference_is_found(heading: str, field: str, cells: list[s
     assert reference_problems(rows) != []
 
 
+def test_the_page_of_byzantine_behaviours_has_a_row_for_each() -> None:
+    text = (REFERENCE.parent / "byzantine.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE) == list(BEHAVIOURS)
+
+
+def test_a_behaviour_is_a_list_of_one_and_more_faults_may_be_allowed() -> None:
+    nodes: list[dict[str, Any]] = [{"byzantine": "twins"}, {"byzantine": ["garbage", "silent-leader"]}, {}, {}]
+    section = ValidatorsSection.model_validate({"count": 4, "nodes": nodes, "allow_more_faults": True})
+    assert [node.byzantine for node in section.nodes] == [["twins"], ["garbage", "silent-leader"], [], []]
+    assert [node.is_faulty for node in section.nodes] == [True, True, False, False]
+
+
 def test_the_reference_names_every_choice() -> None:
     rows = documented_rows()
     assert all(f"`{name}`" in rows["validators.nodes"]["mutant"][1] for name in MUTANTS)
+    assert all(f"`{name}`" in rows["validators.nodes"]["byzantine"][1] for name in BEHAVIOURS)
     assert all(f"`{name}`" in rows["load.users"]["workload"][1] for name in WORKLOADS)
 
 

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consensus.interface import Broadcast, Finalized, Rejected, Verify
-from consensus.messages import Certificate, CertificateRequest, Message, MessageError, Timeout, Vote, decode, encode
+from consensus.messages import (
+    Certificate,
+    CertificateRequest,
+    Message,
+    MessageError,
+    Timeout,
+    Vote,
+    VoteKind,
+    decode,
+    encode,
+)
 from consensus.simplex import SimplexConfig
 from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, Bench, HotStuffBench, of
@@ -134,3 +144,22 @@ def test_mutated_bytes_are_refused_before_they_reach_the_engine(
     if decoded != message and not isinstance(decoded, CertificateRequest):
         assert bench.engine.view == view
         assert not of(Verify, effects)
+
+
+def test_floods_of_well_signed_votes_and_proposals_stay_bounded() -> None:
+    bench = running(Bench)
+    engine, ahead = bench.engine, CONFIG.view_window
+    for step in range(2_000):
+        view = 6 + step % 500
+        for kind in (NOTARIZE, FINALIZE, NULLIFY):
+            bench.receive(1, bench.vote(1, kind, view, "" if kind == NULLIFY else f"{step}", 0))
+        if view % 4 == 1:
+            bench.receive(1, bench.proposal(view, f"p{step}", 4))
+    rounds = engine._rounds
+    assert all(view <= engine.view + ahead for view in rounds)
+    assert len(rounds) <= ahead + engine.view - engine._round_floor()
+    assert all(sum(len(kept) for kept in round_.tally._kept) <= 2 * len(VoteKind) for round_ in rounds.values())
+    assert all(
+        round_.proposal is None or view <= engine.view + CONFIG.proposal_window for view, round_ in rounds.items()
+    )
+    assert engine._certificates[NOTARIZE].keys() <= {4}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.chain import build_genesis, node_config, validator_set, validator_signer
 from cluster.live.disk import DirectoryDisk
 from cluster.live.http import NotReady
@@ -56,13 +60,18 @@ class WatchedTally(Tally):
 class Member:
     """One validator, its disk, and what crashed it."""
 
-    def __init__(self, root: Path, index: int, joins: bool = False) -> None:
+    def __init__(self, root: Path, index: int, joins: bool = False, behaviours: Sequence[str] = ()) -> None:
         self.index = index
         self.disk = DirectoryDisk(root / str(index))
         self.crashes: list[BaseException] = []
         signer = validator_signer(SCHEME, SEED, index)
-        setup = ValidatorSetup(str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO), joins=joins)
         self.tally = WatchedTally()
+        setup = ValidatorSetup(str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO), joins=joins)
+        if behaviours:
+            self.tally.byzantine = score = Score()
+            position = Position(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)
+            around = ByzantineValidator([BEHAVIOURS[name] for name in behaviours], position)
+            setup = replace(setup, byzantine=around)
         self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally)
 
     async def start(self) -> PeerAddress:
@@ -95,8 +104,9 @@ def introduce(members: Sequence[Member]) -> None:
 
 
 @asynccontextmanager
-async def network(root: Path, count: int = 4) -> AsyncIterator[list[Member]]:
-    members = [Member(root, index) for index in range(count)]
+async def network(root: Path, count: int = 4, behaviours: Sequence[str] = ()) -> AsyncIterator[list[Member]]:
+    """``behaviours`` are the last one's."""
+    members = [Member(root, index, behaviours=behaviours if index == count - 1 else ()) for index in range(count)]
     for member in members:
         await member.start()
     introduce(members)
@@ -289,3 +299,31 @@ def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch:
         assert alone.crashes == []
 
     run(test)
+
+
+@pytest.mark.parametrize("behaviours", [("equivocating-leader", "nullify-and-finalize"), ("garbage", "stale-replayer")])
+def test_a_byzantine_validator_misbehaves_over_real_streams(tmp_path: Path, behaviours: tuple[str, ...]) -> None:
+    async def test() -> None:
+        async with network(tmp_path, behaviours=behaviours) as members:
+            honest, byzantine = members[:3], members[3]
+            target = 4
+            while not all(byzantine.tally.byzantine.bites[name] for name in behaviours):  # type: ignore[union-attr]
+                target += 3  # so that it is not always the same leader that has something to propose
+                await asyncio.gather(submit_anew(members[0]), *(member.reaches(target) for member in honest))
+            roots = [await member.roots(target) for member in honest]
+            assert roots[0] == roots[1] == roots[2]
+            blamed = {peer for member in honest for peer in member.tally.faults_by_peer}
+            assert blamed <= {byzantine.index}
+            page = json.loads(json.dumps(await byzantine.loop.status()))
+            assert set(page["byzantine"]["bites"]) == set(behaviours)
+
+    run(test)
+
+
+async def submit_anew(member: Member) -> None:
+    """One turn of every user, from the nonces that are final."""
+    nonces = [(await member.loop.account(user.address))["nonce"] for user in users()]
+    prices = GENESIS.parameters.initial_basefee
+    looks = [Observation(member.loop.state().height, nonce, prices, prices, prices, 0) for nonce in nonces]
+    wires = [wire for user, look in zip(users(), looks, strict=True) for wire in user.next_transactions(look)]
+    await member.loop.submit(wires)

@@ -1,0 +1,46 @@
+"""Validators that break the protocol on purpose, up to ``f`` of which it must withstand.
+
+One file a behaviour. A behaviour is put around one honest validator by its driver
+(:class:`~cluster.byzantine.validator.ByzantineValidator`), counts how often it bit, and is the same in the simulator
+and on the live testnet.
+"""
+
+from __future__ import annotations
+
+from cluster.byzantine.base import Behaviour, Position, Score
+from cluster.byzantine.conflicting_voter import ConflictingVoter
+from cluster.byzantine.equivocating_leader import EquivocatingLeader
+from cluster.byzantine.garbage import Garbage
+from cluster.byzantine.invalid_block import BadRoot, BadTransaction, Oversized
+from cluster.byzantine.nullify_and_finalize import NullifyAndFinalize
+from cluster.byzantine.selective_sender import SelectiveSender
+from cluster.byzantine.signature_forger import SignatureForger
+from cluster.byzantine.silent_leader import SilentLeader
+from cluster.byzantine.stale_replayer import StaleReplayer
+from cluster.byzantine.twins import Twins, TwinWatch
+from cluster.byzantine.validator import ByzantineValidator
+from cluster.byzantine.vote_withholder import VoteWithholder
+from cluster.byzantine.wrong_epoch import WrongEpoch
+
+BEHAVIOURS: dict[str, type[Behaviour]] = {
+    behaviour.name: behaviour
+    for behaviour in (
+        EquivocatingLeader,
+        ConflictingVoter,
+        NullifyAndFinalize,
+        VoteWithholder,
+        SilentLeader,
+        BadRoot,
+        BadTransaction,
+        Oversized,
+        WrongEpoch,
+        SignatureForger,
+        StaleReplayer,
+        SelectiveSender,
+        Twins,
+        Garbage,
+    )
+}
+"""Every behaviour, by the name that scenarios use."""
+
+__all__ = ["BEHAVIOURS", "Behaviour", "ByzantineValidator", "Position", "Score", "TwinWatch", "Twins"]

@@ -1,0 +1,192 @@
+"""The checks ``byzantine`` and ``evidence``, and what the others make of byzantine validators, on synthetic records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cluster.books import keep_books, longest_chain
+from cluster.checks import Check, Outcome, check_run
+from cluster.record import Finalization, RunRecord
+from cluster.status import Tally
+from consensus.keys import KeyedHashScheme
+from consensus.messages import Evidence, Vote, VoteKind, conflict, encode_evidence, vote_signing_bytes
+from consensus.types import Digest, Signature, ValidatorIndex, View
+from tests.cluster.byzantine.runs import run_with, scenario
+from tests.cluster.records import make_chain, make_record, make_scenario
+from validator.events import EvidenceFound
+
+FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
+SIGNERS = [KeyedHashScheme().signer(bytes([index]) * 32) for index in range(4)]
+NAME = "conflicting-voter"
+
+
+def byzantine_record(bites: int = 5, owed: int = 3, *, own_keys: bool = True) -> RunRecord:
+    """A right run in which the last validator is byzantine.
+
+    With keys that tests can sign for, fees go to other accounts than the books expect.
+    """
+    nodes = [{}, {}, {}, {"byzantine": NAME}]
+    record = make_record(scenario=make_scenario(validators={"count": 4, "nodes": nodes}))
+    if own_keys:
+        record.genesis = replace(record.genesis, validators=tuple(signer.public_key for signer in SIGNERS))
+        record.scheme = KeyedHashScheme()
+    record.validators[3].byzantine = (NAME,)
+    status_of(record, 3)["byzantine"] = {"bites": {NAME: bites}, "evidence_owed": owed}
+    return record
+
+
+def status_of(record: RunRecord, index: int) -> dict[str, Any]:
+    status = record.validators[index].status
+    assert status is not None
+    return status
+
+
+def evidence_of(record: RunRecord, culprit: int, view: int = 7) -> Evidence:
+    namespace = record.genesis.chain_id.encode()
+
+    def vote(digest: bytes) -> Vote:
+        subject = (View(view), View(view - 1), Digest(digest * 32))
+        signature = SIGNERS[culprit].sign(vote_signing_bytes(namespace, VoteKind.NOTARIZE, *subject))
+        return Vote(VoteKind.NOTARIZE, *subject, ValidatorIndex(culprit), signature)
+
+    evidence = conflict(vote(b"a"), vote(b"b"))
+    assert evidence is not None
+    return evidence
+
+
+def show(record: RunRecord, finder: int, data: bytes) -> None:
+    status_of(record, finder).setdefault("evidence", []).append({"kind": "ConflictingNotarize", "data": data.hex()})
+
+
+def found(record: RunRecord, name: str) -> Check:
+    return check_run(record).check(name)
+
+
+# --- byzantine --------------------------------------------------------------------------------------------------------
+
+
+def test_a_behaviour_that_never_bit_makes_the_run_inconclusive() -> None:
+    assert found(make_record(), "byzantine") == Check("byzantine", PASS, "the scenario has none")
+    assert found(byzantine_record(), "byzantine").detail == "validator-3: conflicting-voter bit 5 times"
+    idle = found(byzantine_record(bites=0), "byzantine")
+    assert (idle.verdict, idle.detail) == (INCONCLUSIVE, "validator-3: conflicting-voter was not seen to bite")
+    silent = byzantine_record()
+    silent.validators[3].status = None
+    assert found(silent, "byzantine").verdict is INCONCLUSIVE
+    silent.validators = []
+    assert found(silent, "byzantine").verdict is INCONCLUSIVE
+
+
+# --- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def test_evidence_that_is_owed_must_be_found() -> None:
+    record = byzantine_record()
+    assert found(record, "evidence").verdict is FAIL
+    assert "validator-3 owes a proof for 3 views" in found(record, "evidence").detail
+    assert found(byzantine_record(owed=2), "evidence").verdict is INCONCLUSIVE
+    assert found(byzantine_record(owed=0), "evidence").verdict is PASS
+    show(record, 1, encode_evidence(evidence_of(record, 3)))
+    assert found(record, "evidence").verdict is PASS
+    assert "blame byzantine ones alone: validator-3 (1)" in found(record, "evidence").detail
+
+
+def test_evidence_that_blames_an_honest_validator_fails() -> None:
+    record = byzantine_record()
+    show(record, 0, encode_evidence(evidence_of(record, 3)))
+    show(record, 1, encode_evidence(evidence_of(record, 2)))
+    check = found(record, "evidence")
+    assert check.verdict is FAIL
+    assert "validator-1 proves ConflictingNotarize of validator-2 in view 7, which is honest" in check.detail
+
+
+@pytest.mark.parametrize("how", ["signature", "noise", "another chain"])
+def test_evidence_that_does_not_hold_fails(how: str) -> None:
+    record = byzantine_record()
+    evidence = evidence_of(record, 3)
+    if how == "signature":
+        first = Vote(*[getattr(evidence.first, name) for name in Vote.__struct_fields__[:-1]], Signature(bytes(64)))
+        data = encode_evidence(type(evidence)(first, evidence.second))
+    else:
+        data = b"noise" if how == "noise" else encode_evidence(evidence)
+    if how == "another chain":
+        record.scheme = KeyedHashScheme()
+        record.genesis = replace(record.genesis, chain_id="another")
+    show(record, 0, data)
+    assert found(record, "evidence").verdict is FAIL
+    assert "which does not hold" in found(record, "evidence").detail
+
+
+def test_what_a_byzantine_validator_shows_is_no_evidence() -> None:
+    record = byzantine_record(owed=0)
+    show(record, 3, encode_evidence(evidence_of(record, 1)))
+    assert found(record, "evidence").verdict is PASS
+
+
+# --- the other checks -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_that_a_byzantine_validator_serves_counts() -> None:
+    record, sound = byzantine_record(owed=0, own_keys=False), byzantine_record(owed=0, own_keys=False)
+    liar = record.validators[3]
+    other = make_chain(8)
+    for _ in range(9):
+        other.seal({"view": 100})
+    liar.blocks = list(other.blocks)
+    liar.balances = dict.fromkeys(liar.balances, 1)
+    liar.pending_timers = dict.fromkeys(liar.pending_timers, True)
+    status_of(record, 3).update(height=17, pending_timers=99, diverged={"height": 2, "reason": "I say so"})
+    record.finalizations = [seen for seen in record.finalizations if seen.validator != 3]
+    record.finalizations.append(Finalization(1_000_000.0, 3, 17))
+    assert longest_chain(record.validators) == longest_chain(sound.validators[:3])
+    assert check_run(record).outcome is PASS, check_run(record)
+    assert keep_books(record).common_height == 12
+    for name in ("agreement", "state_roots", "timers"):
+        assert found(record, name) == found(sound, name)
+    assert "12 heights of 3 honest validators (not of validator-3, byzantine)" in found(record, "agreement").detail
+
+
+def test_honest_validators_that_differ_fail_whatever_the_byzantine_one_serves() -> None:
+    record = byzantine_record(owed=0)
+    other = make_chain(8)
+    while len(other.blocks) < 12:
+        other.seal({"view": 100})
+    record.validators[1].blocks = list(other.blocks)
+    assert found(record, "agreement").verdict is FAIL
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+
+def test_twins_are_refused_on_the_live_testnet_in_one_line() -> None:
+    problem = scenario(4, {2: ["garbage", "twins"]}).live_problem
+    assert problem is not None
+    assert problem.startswith("validators.nodes[2].byzantine: twins runs in the simulator only: ")
+    assert scenario(4, {2: ["garbage", "equivocating-leader"]}).live_problem is None
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_status_pages_stay_bounded_however_much_is_proved() -> None:
+    record = run_with("conflicting-voter")
+    for validator in record.validators[:3]:
+        status = validator.status
+        assert status is not None
+        assert status["faults"]["evidence_ConflictingNotarize"] > 10
+        shown = Counter(each["kind"] for each in status["evidence"])
+        assert shown == {"ConflictingNotarize": 4, "ConflictingFinalize": 4}
+
+
+def test_one_who_is_proved_guilty_often_does_not_hide_another() -> None:
+    record = byzantine_record()
+    tally = Tally()
+    for view in range(1, 200):
+        tally.note_evidence(EvidenceFound("ConflictingNotarize", encode_evidence(evidence_of(record, 3, view))))
+    tally.note_evidence(EvidenceFound("ConflictingNotarize", encode_evidence(evidence_of(record, 2))))
+    assert len(tally.evidence) == 5
+    assert tally.crimes == {("ConflictingNotarize", 3): 199, ("ConflictingNotarize", 2): 1}
