@@ -473,14 +473,17 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
     consensus = record.scenario.consensus
     view_change_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
-    if fault.is_hard and all(_quorums_lost(record, set(fault.impaired))):
+    if fault.is_hard and all(_quorums_lost(record, [fault], set())):
         late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
         if late:
             return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
         return Outcome.PASS, f"{text}, without a quorum"
     at_once = [other for other in record.faults if _overlap(fault, other)]
-    impaired = {name for other in at_once for name in other.impaired} | _never_there(record, fault)
-    if during or any(_quorums_lost(record, impaired)) or any(other.kind in SLOWING for other in at_once):
+    if (
+        during
+        or any(_quorums_lost(record, at_once, _never_there(record, fault)))
+        or any(other.kind in SLOWING for other in at_once)
+    ):
         return Outcome.PASS, text
     needed_ms = record.scenario.recovery_ms * (DRAWN_IN_A_ROW if consensus.leader_election == "random" else 1)
     if length < needed_ms:
@@ -492,13 +495,22 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
 
 
-def _quorums_lost(record: RunRecord, impaired: set[str]) -> list[bool]:
-    """Of each committee, whether it has no quorum without these validators."""
+def _quorums_lost(record: RunRecord, faults: Iterable[FaultRecord], others: set[str]) -> list[bool]:
+    """Of each committee, whether it has no quorum without whom these faults impair, and without some others."""
     names = record.scenario.validators.names
+    committees = [{names[index] for index in members} for members in record.scenario.validators.committees.values()]
     return [
-        sum(names[member] in impaired for member in members) > fault_bound(len(members))
-        for members in record.scenario.validators.committees.values()
+        len((others & members).union(*(_impaired_in(members, fault) for fault in faults))) > fault_bound(len(members))
+        for members in committees
     ]
+
+
+def _impaired_in(members: set[str], fault: FaultRecord) -> set[str]:
+    """The members of a committee on which no certificate can count."""
+    if not fault.sides:
+        return members.intersection(fault.impaired)
+    whole = next((set(side) for side in fault.sides if len(members.intersection(side)) >= quorum(len(members))), set())
+    return members - whole
 
 
 def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:

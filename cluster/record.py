@@ -104,6 +104,8 @@ class FaultRecord:
     """The validators that it hit; empty where it hit links."""
     impaired: tuple[str, ...] = ()
     """The validators on which no certificate can count while it lasts."""
+    sides: tuple[tuple[str, ...], ...] = ()
+    """Of a partition, the groups that do not hear each other: whom it impairs depends on the committee."""
     is_hard: bool = False
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""

@@ -193,7 +193,9 @@ class Faults:
         match plan:
             case PartitionFault() | OneWayPartitionFault() | DegradeFault() | LeaderDelayFault():
                 record.impaired = _impaired_by_links(plan, self._names)
-                record.is_hard = isinstance(plan, PartitionFault)
+                if isinstance(plan, PartitionFault):
+                    record.is_hard = True
+                    record.sides = tuple(tuple(sorted(side)) for side in plan.sides(self._names))
                 self._apply_links()
             case _:
                 active.machines = self._pick(plan)

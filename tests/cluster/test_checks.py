@@ -650,3 +650,24 @@ def test_drawn_leaders_may_fail_for_longer() -> None:
     consensus = record.scenario.consensus.model_copy(update={"leader_election": "random"})
     drawn = replace(record, scenario=record.scenario.model_copy(update={"consensus": consensus}))
     assert run_check(drawn, "faults").verdict is INCONCLUSIVE
+
+
+def test_a_partition_is_judged_by_the_committees_on_its_sides() -> None:
+    """Two against two is no quorum of four; of a committee of two on one side it is one."""
+    record = with_kill(make_record())
+    names = [f"validator-{index}" for index in range(4)]
+    fault = record.faults[0]
+    fault.kind, fault.sides, fault.is_hard = "partition", (tuple(names[:2]), tuple(names[2:])), True
+    fault.targets, fault.impaired = (), tuple(names)
+    fault.ended_ms = (fault.begun_ms or 0) + 30_000
+    record.finalizations = [replace(f, at_ms=f.at_ms + 9_000) if f.height > 6 else f for f in record.finalizations]
+    record.duration_ms += 40_000
+    check = run_check(record, "faults")
+    assert (check.verdict, "finalised without a quorum" in check.detail) == (FAIL, True)
+    fault.sides, fault.impaired = (tuple(names[:3]), tuple(names[3:])), (names[3],)
+    assert run_check(record, "faults").verdict is PASS
+    fault.sides, fault.impaired = (tuple(names[:2]), tuple(names[2:])), tuple(names)
+    epochs = [EpochSection(from_view=5, members=names[2:])]
+    section = record.scenario.validators.model_copy(update={"epochs": epochs})
+    small = replace(record, scenario=record.scenario.model_copy(update={"validators": section}))
+    assert run_check(small, "faults").verdict is PASS, "one committee is whole on one side"
