@@ -417,7 +417,7 @@ def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
         return outcome, f"{name}: {went_on}"
     words = [went_on]
     hit = fault.targets or fault.impaired
-    for validator in record.validators:
+    for validator in books.judged:
         if validator.name in hit:
             outcome, text = _caught_up(books, fault, validator)
             if outcome is not Outcome.PASS:

@@ -35,11 +35,15 @@ class _Fault(Section):
 
     at_height: Count | None = None
     at_ms: Milliseconds | None = None
+    after_votes: Literal["notarize", "nullify", "finalize"] | None = None
+    """With ``at_height``: it waits until a quorum has sent such votes of one view, too (``nullify``: or timeouts)."""
 
     @model_validator(mode="after")
     def _begins_once(self) -> _Fault:
         if (self.at_height is None) == (self.at_ms is None):
             raise ValueError("at_height: give either at_height or at_ms")
+        if self.after_votes is not None and self.at_height is None:
+            raise ValueError("after_votes: needs at_height")
         return self
 
     @property
@@ -331,4 +335,6 @@ def live_problem(faults: Sequence[AnyFault]) -> str | None:
             return f"{where}.target: the live testnet kills one validator's host by name {instead}"
         if fault.at_height is None:
             return f"{where}.at_ms: the live testnet begins faults at heights {instead}"
+        if fault.after_votes is not None:
+            return f"{where}.after_votes: the live testnet does not look at votes {instead}"
     return None

@@ -190,6 +190,10 @@ class RunRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
 
+    def note_reorg(self, depth: int) -> None:
+        """A validator gave up so many executed blocks of one branch."""
+        self.metrics["deepest_reorg"] = max(depth, self.metrics.get("deepest_reorg", 0))
+
     @property
     def judged_finalizations(self) -> list[Finalization]:
         """Those of validators whose word counts: all but the byzantine ones."""

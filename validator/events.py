@@ -161,6 +161,8 @@ class BlockFinal:
     basefee_cycle: int
     basefee_lane_timer: int
     lane_cycles: int
+    reorg_depth: int = 0
+    """Executed blocks of another branch that were given up for this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,7 @@ class Simulation:
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
         message = self.clock.take_message(payload)
+        self.faults.on_sent(sender, payload)
         later_us = self.faults.leader_delay_us(sender)
         for target, at_us in self.links.arrivals(sender, recipients, len(payload), self.clock.now_us):
             self.clock.deliver_at(at_us + later_us, sender, target, message, payload)
@@ -221,7 +222,8 @@ class Simulation:
         match effect:
             case Certified(certificate) if self.machines[index].byzantine is None:
                 self.monitor.certified(self.machines[index].name, certificate)
-            case BlockFinal(height=height):
+            case BlockFinal(height=height, reorg_depth=depth):
+                self.record.note_reorg(depth)
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True

@@ -101,7 +101,7 @@ class _Drawing:
         fields: Fields = {"count": self.count}
         nodes: list[Fields] = [{} for _ in range(self.count)]
         if self.late:
-            nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 20)}
+            nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
             fields["nodes"] = nodes
         elif self.is_byzantine:
             behaviours = self.random.sample(sorted(BEHAVIOURS), self.random.choice([1, 1, 2]))
