@@ -29,6 +29,7 @@ from validator.assembly import Validator
 from validator.genesis import Genesis
 from validator.types import ValidatorError
 
+
 def make_scenario(*faults: dict[str, Any], count: int = 4, height: int = 30, **fields: Any) -> Scenario:
     plan = {
         "name": "faults",

@@ -22,6 +22,7 @@ def scenario(
     protocol: str = "simplex",
 ) -> Scenario:
     """Some load, short timeouts, and the named validators byzantine."""
+    forgets = any("forgetful-leader" in names for names in byzantine.values())
     nodes = [{"byzantine": byzantine.get(index, [])} for index in range(validators)]
     return Scenario.model_validate(
         {
@@ -29,7 +30,7 @@ def scenario(
             "validators": {"count": validators, "nodes": nodes, "allow_more_faults": allow_more_faults},
             "consensus": {
                 "protocol": protocol,
-                "block_interval_ms": 50,
+                "block_interval_ms": 0 if forgets else 50,  # so that there is something that is not final yet
                 "leader_timeout_ms": 400,
                 "advance_timeout_ms": 600,
                 "rebroadcast_ms": 300,

@@ -24,6 +24,7 @@ COUNTED: dict[str, set[str]] = {
     "nullify-and-finalize": {"evidence_NullifyAndFinalize"},
     "vote-withholder": set(),
     "silent-leader": set(),
+    "forgetful-leader": set(),
     "invalid-block-bad-root": {"invalid_block"},
     "invalid-block-bad-transaction": {"invalid_block"},
     "invalid-block-oversized": {"oversized"},
