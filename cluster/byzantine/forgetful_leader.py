@@ -14,7 +14,7 @@ from cluster.byzantine.base import Behaviour, Position, forget_old, recipient_of
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest, View
 from validator.events import BlockFinal, Completed, Effect, Event, Run, Started
-from validator.executor import Build, Built
+from validator.executor import Build, Built, Finalize
 from validator.types import Hash
 
 
@@ -24,7 +24,10 @@ class ForgetfulLeader(Behaviour):
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
-        self._final: BlockFinal | None = None
+        self._final: Hash | None = None
+        """The newest block that the executor makes final before whatever it is given next."""
+        self._view: tuple[Hash, View] | None = None
+        """The newest final block, and its view."""
         self._building: dict[int, Hash] = {}
         """The parent of the block that is built for us, by view."""
         self._own: dict[int, tuple[View, Built]] = {}
@@ -32,6 +35,7 @@ class ForgetfulLeader(Behaviour):
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):
+            self._final = None
             self._building.clear()
         if not isinstance(event, Completed) or not isinstance(event.result, Built):
             return False
@@ -39,19 +43,23 @@ class ForgetfulLeader(Behaviour):
         if self._building.get(built.view) != built.parent:
             return False
         del self._building[built.view]
-        if self._final is not None and self._final.digest == built.parent:
-            self._own[built.view] = View(self._final.view), built
+        if self._view is not None and self._view[0] == built.parent:
+            self._own[built.view] = self._view[1], built
             forget_old(self._own)
         return True
 
     def alter(self, effect: Effect) -> list[Effect]:
-        if isinstance(effect, BlockFinal):
-            self._final = effect
-        if isinstance(effect, Run) and isinstance(effect.job, Build):
-            final, job = self._final, effect.job
-            if final is not None and final.digest != job.parent:
-                self._building[job.view] = final.digest
-                return [Run(replace(job, parent=final.digest, candidates=())), effect]
+        match effect:
+            case BlockFinal(digest=digest, view=view):
+                self._view = digest, View(view)
+            case Run(job=Finalize(digest=digest)):
+                self._final = digest
+            case Run(job=Build() as job) if self._final not in (None, job.parent):
+                assert self._final is not None
+                self._building[job.view] = self._final
+                return [Run(replace(job, parent=self._final, candidates=())), effect]
+            case _:
+                pass
         return super().alter(effect)
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
