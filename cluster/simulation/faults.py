@@ -298,7 +298,7 @@ class Faults:
         for machine in active.machines:
             self._held_down[machine.index] += 1
         for machine in were_running:
-            machine.crash(self._stage.random)
+            machine.crash(self._stage.random, isinstance(plan, KillFault) and plan.reorders)
             if isinstance(plan, WipeFault):
                 self._replace_disk(machine)
             elif isinstance(plan, BitRotFault):
