@@ -215,6 +215,8 @@ class FailedSyncFault(_Down):
     """The next sync of a validator fails: it stops, what the sync covered is lost, and it starts again."""
 
     kind: Literal["failed_sync"]
+    of: Literal["journal", "blocks", "state"] | None = None
+    """Of which files: the journal, the archive of final blocks, the state's log; by default whichever comes first."""
 
 
 class BitRotFault(_Down):

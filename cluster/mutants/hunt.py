@@ -162,4 +162,4 @@ def _run(where: Hunt, mutant: str | None, seed: int) -> tuple[RunRecord, Verdict
 
 def mutant_runs(record: RunRecord) -> int:
     """How often the mutated line ran in a run."""
-    return sum((validator.status or {}).get("mutant_runs", 0) for validator in record.validators)
+    return sum(validator.mutant_runs for validator in record.validators)

@@ -45,7 +45,7 @@ def _scene(description: str, **sections: Any) -> Fields:
         "chain": {"params": _TINY_CALENDAR},
         "consensus": _QUICK,
         "load": _LOAD,
-        "stop": {"height": 30, "drain_blocks": 3, "timeout_s": 240},
+        "stop": {"height": 30, "drain_blocks": 3, "timeout_s": 120},
         "success": _ENOUGH,
     }
     return scene | sections
@@ -140,24 +140,28 @@ SCENES: Final[Mapping[str, Fields]] = {
     ),
     "forger": _scene("A validator forges certificates.", byzantine={3: ["signature-forger"]}),
     "pruning": _scene(
-        "Much is written, little is kept, and disks fail to sync.",
-        chain={"params": _NARROW},
-        load={"users": [*_CROWD["users"][:2], {"workload": "transfer", "count": 10, "interval_ms": 100}]},
-        storage={"segment_kib": 64, "retained_heights": 8},
-        stop={"height": 60, "drain_blocks": 3, "timeout_s": 240},
+        "Much is written, little is kept, and commits of the state fail.",
+        load={
+            "users": [
+                {"workload": "flood", "interval_ms": 300, "options": {"timers": 30, "burn": 1_000, "spread_blocks": 4}},
+                {"workload": "churn", "count": 2, "interval_ms": 100, "options": {"timers": 20}},
+            ]
+        },
+        storage={"segment_kib": 8, "retained_heights": 8},
+        stop={"height": 46, "drain_blocks": 2, "timeout_s": 120},
         faults=[
-            {"kind": "failed_sync", "target": f"validator-{i % 4}", "at_height": 10 + 4 * i, "down_ms": 200}
-            for i in range(12)
+            {"kind": "failed_sync", "of": "state", "target": f"validator-{at % 4}", "at_height": at, "down_ms": 400}
+            for at in range(24, 46)
         ],
     ),
     "false-snapshot": _scene(
         "A validator loses its disk, and one of those that help it gives wrong chunks.",
         faults=[{"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}],
-        byzantine={3: ["false-snapshots"]},
+        byzantine={0: ["false-snapshots"]},
     ),
     "long": _scene(
         "Long enough for journals to be replaced; validators are killed now and then.",
-        stop={"height": 150, "drain_blocks": 3, "timeout_s": 240},
+        stop={"height": 150, "drain_blocks": 3, "timeout_s": 120},
         faults=[_bad_links(60, 75), _bad_links(124, 140)]
         + [_kill("leader", height, 30) for height in (*range(64, 74, 3), *range(128, 139, 3))],
     ),

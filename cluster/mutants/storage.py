@@ -72,7 +72,7 @@ def _prune_before_commit(counter: RunCounter) -> Parts:
     class PrunesFirst(LogStateStore):
         def commit(self, view: View) -> None:
             """Removes what the new state does not need, before the new state is durable."""
-            branch = view.branch()  # type: ignore[attr-defined]
+            count, branch = 0, view.branch()  # type: ignore[attr-defined]
             if branch:
                 first_twig = SectionHead.decode(branch[-1].step.section, 0).oldest >> TWIG_LEVELS
                 self._stand_at(branch[-1])
@@ -83,6 +83,8 @@ def _prune_before_commit(counter: RunCounter) -> Parts:
                     self._log.prune(count, first_twig, peaks)
                     self._engine.forget(first_twig)
             super().commit(view)
+            while count and len(self._floors) > 1:
+                self._floors.popleft()
 
         def _prune(self) -> None:
             """That was done."""

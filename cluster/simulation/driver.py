@@ -370,6 +370,7 @@ class Simulation:
                 mutant=self.scenario.validators.node(machine.index).mutant,
                 byzantine=tuple(self.scenario.validators.node(machine.index).byzantine),
             )
+            found.mutant_runs = machine.tally.mutant_runs.runs
             if machine.validator is None:
                 record.problems.append(f"{machine.name} was still down at the end")
             else:

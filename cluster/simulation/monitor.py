@@ -43,6 +43,7 @@ from validator.block import Block, Header, header_hash
 from validator.codec import CodecError, decode
 from validator.genesis import Genesis
 from validator.records import account_key, timer_key
+from validator.state import HistoryError
 from validator.state.proof import ProofError, verify
 from validator.transactions import address_of
 from validator.types import Hash
@@ -259,6 +260,9 @@ class SafetyMonitor:
                 continue
             try:
                 value = verify(Hash(known.header.state_root), key, prove(key, at))
+            except HistoryError as error:
+                self._look(PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
+                continue
             except ProofError as error:
                 self._look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
                 continue
