@@ -7,10 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cluster.errors import BadInput, ExitCode
 from cluster.sweeps.commands import worker_count
+
+PLAIN_WIDTH: Final = 200
+"""Columns of a table that goes to a file or another program."""
 
 
 def add_commands(commands: Any) -> None:
@@ -29,8 +32,6 @@ def add_commands(commands: Any) -> None:
 
 
 def _mutants(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from cluster.mutants.hunt import all_mutants
 
     known = all_mutants()
@@ -40,7 +41,14 @@ def _mutants(options: argparse.Namespace) -> int:
             raise BadInput(f"no mutant is named {name!r}; known: {', '.join(known)}")
     if options.json is not None and not options.json.parent.is_dir():
         raise BadInput(f"{options.json}: cannot be written: no such folder")
-    return hunt_all(names, options.workers, options.json, Console(file=sys.stdout, highlight=False))
+    return hunt_all(names, options.workers, options.json, _console())
+
+
+def _console() -> Any:
+    """As wide as the terminal, or as the table where there is none."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def hunt_all(names: Sequence[str], workers: int | None, json_file: Path | None, console: Any) -> int:

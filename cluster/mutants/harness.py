@@ -14,12 +14,13 @@ from typing import Any
 
 from cluster import checks
 from cluster.books import Books
-from cluster.checks import Check, Outcome
+from cluster.checks import Check, Outcome, Verdict
 from cluster.ledger import Ledger
 from cluster.mutants.base import Area, RunCounter
 from cluster.mutants.scenes import ALL, ONE, Hunt
+from cluster.record import RunRecord
 from cluster.simulation import faults
-from cluster.simulation.monitor import SafetyMonitor
+from cluster.simulation.monitor import SafetyMonitor, broken
 
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
 
@@ -33,11 +34,21 @@ class KnownAnswer:
     verdict: Outcome
     mutant: str | None = None
     """The planted bug in its validators."""
+    rule: str = ""
+    """Of the check ``safety``, the rule whose own verdict it is."""
 
     @property
     def words(self) -> str:
         of = "a sound chain" if self.mutant is None else self.mutant
-        return f"known answer: {self.check} {self.verdict} on {of}"
+        what = f"{self.check}: {self.rule}" if self.rule else self.check
+        return f"known answer: {what} {self.verdict} on {of}"
+
+    def given(self, record: RunRecord, verdict: Verdict) -> Outcome:
+        """What a harness said of the run."""
+        if not self.rule:
+            return verdict.check(self.check).verdict
+        assert record.monitor is not None, "mutants are hunted in the simulator"
+        return Outcome.FAIL if broken(record.monitor, self.rule) else Outcome.PASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +103,12 @@ def _without_certificates(counter: RunCounter) -> AbstractContextManager[None]:
     return _replaced(SafetyMonitor, "_is_signed", believes)
 
 
-def _without_skips(counter: RunCounter) -> AbstractContextManager[None]:
-    def justified(_monitor: SafetyMonitor, _parent_view: int, _view: int) -> bool:
+def _without_ancestry(counter: RunCounter) -> AbstractContextManager[None]:
+    def no_problems(_monitor: SafetyMonitor, _height: int, _header: object) -> list[str]:
         counter.ran()
-        return True
+        return []
 
-    return _replaced(SafetyMonitor, "_is_skip_justified", justified)
+    return _replaced(SafetyMonitor, "_ancestry_problems", no_problems)
 
 
 def _without_work(counter: RunCounter) -> AbstractContextManager[None]:
@@ -144,14 +155,14 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
         HarnessMutant(
             "monitor-without-certificates",
             "the monitor takes every certificate for signed",
-            KnownAnswer(Hunt("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f"),
+            KnownAnswer(Hunt("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
             _without_certificates,
         ),
         HarnessMutant(
             "monitor-without-ancestry",
-            "the monitor takes every skipped view for justified",
-            KnownAnswer(Hunt("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification"),
-            _without_skips,
+            "the monitor looks at no final block's ancestry",
+            KnownAnswer(Hunt("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
+            _without_ancestry,
         ),
         HarnessMutant(
             "books-without-work-conservation",

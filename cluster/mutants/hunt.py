@@ -20,6 +20,7 @@ from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant
 from cluster.mutants.scenes import Hunt
 from cluster.record import RunRecord
 from cluster.simulation.driver import simulate
+from cluster.simulation.monitor import broken
 from consensus.types import ConsensusError
 from validator.types import ValidatorError
 
@@ -110,10 +111,11 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
     if check.verdict is not Outcome.FAIL:
         return kill
     if mutant.rule:
-        broken = [text for text in record.monitor.violations if f" {mutant.rule}: " in text] if record.monitor else []
-        if not broken:
+        assert record.monitor is not None, "mutants are hunted in the simulator"
+        violations = broken(record.monitor, mutant.rule)
+        if not violations:
             return replace(kill, detail=f"another rule: {check.detail}")
-        kill = replace(kill, detail=f"fail: {broken[0]}")
+        kill = replace(kill, detail=f"fail: {violations[0]}")
     if not kill.runs:
         return replace(kill, detail=f"the mutated line never ran; {kill.detail}")
     return _beside_the_sound_one(mutant.hunt, kill)
@@ -122,18 +124,18 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
 def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
     """One seed: the answer is the known one without the bug, and another with it."""
     answer, counter = mutant.answer, RunCounter()
-    _, sound = _run(answer.hunt, answer.mutant, kill.seed)
-    right = sound.check(answer.check)
-    if right.verdict is not answer.verdict:
-        return replace(kill, detail=f"without it the answer is {right.verdict}: {right.detail}")
+    record, verdict = _run(answer.hunt, answer.mutant, kill.seed)
+    right = answer.given(record, verdict)
+    if right is not answer.verdict:
+        return replace(kill, detail=f"without it the answer is {right}: {verdict.check(answer.check).detail}")
     try:
         with mutant.plant(counter):
-            _, verdict = _run(answer.hunt, answer.mutant, kill.seed)
+            record, verdict = _run(answer.hunt, answer.mutant, kill.seed)
     except CRASHES as error:
         return replace(kill, runs=counter.runs, detail=f"crashed: {type(error).__name__}: {error}")
-    wrong = verdict.check(answer.check)
-    caught = counter.runs > 0 and wrong.verdict is not answer.verdict
-    detail = f"{wrong.verdict} in place of {right.verdict}: {wrong.detail}"
+    wrong = answer.given(record, verdict)
+    caught = counter.runs > 0 and wrong is not right
+    detail = f"{wrong} in place of {right}: {verdict.check(answer.check).detail}"
     return replace(kill, runs=counter.runs, passes_unmutated=True, caught=caught, detail=detail)
 
 

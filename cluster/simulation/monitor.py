@@ -67,7 +67,18 @@ ANCESTRY: Final = "ancestry"
 PROVED_FINAL: Final = "proved_final"
 LEDGER: Final = "ledger"
 PROOFS: Final = "proofs"
-RULES: Final = (CERTIFICATES, ONE_BLOCK, NOTARIZED_FIRST, SKIPS, AGREEMENT, ROOTS, ANCESTRY, LEDGER, PROOFS)
+RULES: Final = (
+    CERTIFICATES,
+    ONE_BLOCK,
+    NOTARIZED_FIRST,
+    SKIPS,
+    AGREEMENT,
+    ROOTS,
+    PROVED_FINAL,
+    ANCESTRY,
+    LEDGER,
+    PROOFS,
+)
 
 Subject = tuple[View, Digest]
 """What a certificate of a block says beside its view: parent view and digest."""
@@ -298,3 +309,8 @@ class SafetyMonitor:
 
 def _words(certificate: AnyCertificate) -> str:
     return f"{certificate.kind.name.lower()} certificate of view {certificate.view}"
+
+
+def broken(record: MonitorRecord, rule: str) -> list[str]:
+    """The violations of one rule."""
+    return [violation for violation in record.violations if violation.split(": ")[1] == rule]

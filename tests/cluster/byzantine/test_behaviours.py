@@ -33,6 +33,7 @@ COUNTED: dict[str, set[str]] = {
     "selective-sender": set(),
     "twins": {"conflict", "evidence_ConflictingNotarize"},
     "garbage": {"undecodable", "oversized", "bad_block"},
+    "false-snapshots": {"bad_chunk"},
 }
 """What honest validators must count of each behaviour, at least; nothing at all where nothing wrong is said."""
 
