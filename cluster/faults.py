@@ -199,6 +199,8 @@ class KillFault(_Down):
     """
 
     kind: Literal["kill"]
+    reorders: bool = False
+    """Its disk reorders: of what was not synced any part may survive, not only what was written first."""
 
 
 class WipeFault(_Down):
@@ -217,6 +219,8 @@ class FailedSyncFault(_Down):
     """The next sync of a validator fails: it stops, what the sync covered is lost, and it starts again."""
 
     kind: Literal["failed_sync"]
+    of: Literal["journal", "blocks", "state"] | None = None
+    """Of which files: the journal, the archive of final blocks, the state's log; by default whichever comes first."""
 
 
 class BitRotFault(_Down):
@@ -333,6 +337,8 @@ def live_problem(faults: Sequence[AnyFault]) -> str | None:
             return f"{where}.kind: the live testnet cannot perform {fault.kind} {instead}"
         if len(fault.target) > 1 or fault.target[0] in KEYWORDS:
             return f"{where}.target: the live testnet kills one validator's host by name {instead}"
+        if fault.reorders:
+            return f"{where}.reorders: the live testnet does not lose what the operating system holds {instead}"
         if fault.at_height is None:
             return f"{where}.at_ms: the live testnet begins faults at heights {instead}"
         if fault.after_votes is not None:

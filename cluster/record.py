@@ -46,6 +46,8 @@ class ValidatorRecord:
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
     mutant: str | None = None
+    mutant_runs: int = 0
+    """How often the planted bug's line ran, by the harness's own count."""
     byzantine: tuple[str, ...] = ()
     """Its behaviours. What such a validator serves is trusted in nothing; its status page's ``byzantine`` is the
     harness's own count."""

@@ -314,14 +314,15 @@ class Faults:
     def _take_down(self, active: _Active, plan: DownFault) -> None:
         if isinstance(plan, DiskFullFault | FailedSyncFault):
             verbs = FILLING if isinstance(plan, DiskFullFault) else SYNCING
+            files = plan.of or "" if isinstance(plan, FailedSyncFault) else ""
             for machine in active.machines:
-                machine.disk.plan = FaultPlan(machine.disk.operations + 1, verbs=verbs)
+                machine.disk.plan = FaultPlan(machine.disk.operations + 1, verbs=verbs, files=files)
             return
         were_running = [machine for machine in active.machines if machine.is_running]
         for machine in active.machines:
             self._held_down[machine.index] += 1
         for machine in were_running:
-            machine.crash(self._stage.random)
+            machine.crash(self._stage.random, isinstance(plan, KillFault) and plan.reorders)
             if isinstance(plan, WipeFault):
                 self._replace_disk(machine)
             elif isinstance(plan, BitRotFault):

@@ -117,7 +117,7 @@ def impair_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def crash_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Machine, "crash", lambda _self, _random: None)
+    patch.setattr(Machine, "crash", lambda _self, _random, _scattered=False: None)
 
 
 def rot_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -337,6 +337,7 @@ def test_the_live_testnet_refuses_what_it_cannot_perform(kind: str, tmp_path: Pa
         ({"target": "random", "at_height": 5}, "target"),
         ({"target": ["validator-0", "validator-1"], "at_height": 5}, "target"),
         ({"target": "validator-0", "at_ms": 500}, "at_ms"),
+        ({"target": "validator-0", "at_height": 5, "reorders": True}, "reorders"),
     ],
 )
 def test_the_live_testnet_kills_one_named_validator_at_a_height(fields: dict[str, Any], path: str) -> None:

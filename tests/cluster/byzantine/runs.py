@@ -11,6 +11,8 @@ from consensus.keys import KeyedHashScheme
 
 SEED = 5
 HEIGHT = 24
+LOST_DISK = {"kind": "wipe", "target": "validator-1", "at_height": 12, "down_ms": 800}
+"""So that somebody asks for a snapshot; the last of four is the second one asked."""
 
 
 def scenario(
@@ -41,6 +43,7 @@ def scenario(
                     {"workload": "transfer", "count": 4, "interval_ms": 100},
                 ]
             },
+            "faults": [LOST_DISK] if any("false-snapshots" in node["byzantine"] for node in nodes) else [],
             "stop": {"height": height, "drain_blocks": 3, "timeout_s": 60},
             "success": {"heights_compared": 20, "transactions": 20, "fires": 10, "stall_ms": 5_000},
         }
