@@ -7,7 +7,7 @@ runs or is collected (:class:`~cluster.interrupts.Interrupts`), never what judge
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,8 @@ from cluster.results import (
     point_latest,
     reproduce_command,
 )
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.settings import Change
 from cluster.terminal import LastingOutput, Progress, print_verdict
 from validator.genesis_block import GenesisError
 from validator.types import ValidatorError
@@ -43,16 +44,18 @@ def run_scenario(
     seed: int | None = None,
     out: Path | None = None,
     twice: bool = False,
+    changes: Sequence[Change] = (),
 ) -> tuple[Verdict, Path]:
     """Run a scenario file, show its progress and its verdict, write its folder.
 
     Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it a second
-    time, and the runs must agree on every event. Raises :class:`~cluster.errors.HarnessError` where nothing could be
-    run, or two runs differ.
+    time, and the runs must agree on every event. ``changes`` are made to the scenario, which the folder has as it ran.
+    Raises :class:`~cluster.errors.HarnessError` where nothing could be run, or two runs differ.
     """
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
-    scenario = load_scenario(scenario_path)
+    scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
+    source = None if changes else scenario_path
     if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"{scenario_path}: {problem}")
     seed = scenario.seed if seed is None else seed
@@ -66,12 +69,12 @@ def run_scenario(
                 record = drive(scenario, backend, seed, folder, progress.update, progress.notice, interrupts, twice)
             finally:
                 progress.close()
-            verdict = finish(record, folder, interrupts, scenario_path)
+            verdict = finish(record, folder, interrupts, source)
         try:
             point_latest(folder)
         except OSError as error:
             console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
-        print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, scenario_path))
+        print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, source))
     return verdict, folder
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -28,6 +28,7 @@ from cluster.faults import (
     live_problem,
 )
 from cluster.sections import Count, Milliseconds, Name, Section
+from cluster.settings import Change, SettingError, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.genesis_block import GenesisError
@@ -370,10 +371,30 @@ def load_scenario(path: Path) -> Scenario:
         raise BadInput(f"{path}: no YAML: nested too deeply") from None
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected a mapping of scenario fields, got {type(data).__name__}")
+    return _checked(data, str(path))
+
+
+def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) -> Scenario:
+    """The scenario with some fields set anew. Raises :class:`BadInput` with ``source``, path and reason in one line."""
+    if not changes:
+        return scenario
+    try:
+        data = apply_changes(scenario.model_dump(mode="json", exclude_unset=True), changes)
+    except SettingError as error:
+        raise BadInput(f"{source}: {_one_line(str(error))}") from None
+    return _checked(data, source)
+
+
+def minimal_fields(scenario: Scenario) -> dict[str, Any]:
+    """What a scenario says that is not the default anyway, as plain data that makes it again."""
+    return scenario.model_dump(mode="json", exclude_defaults=True)
+
+
+def _checked(data: dict[str, Any], source: str) -> Scenario:
     try:
         return Scenario.model_validate(data)
     except ValidationError as error:
-        raise BadInput(f"{path}: {describe(error)}") from None
+        raise BadInput(f"{source}: {describe(error)}") from None
 
 
 def describe(error: ValidationError) -> str:
