@@ -185,6 +185,8 @@ class RunRecord:
     """What went wrong around the run, one line each (a validator that never answered, Locust that died, …)."""
     digest: str | None = None
     """Rolling hash over every event, in the simulator."""
+    checkpoints: dict[int, str] = field(default_factory=dict)
+    """In the simulator the beginning of that hash when a height was first final, by height."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
 

@@ -1,7 +1,8 @@
 """A run's folder: what is written at its end, and how it is read again.
 
 ====================  ==============================================================================================
-``result.json``       verdict, checks, metrics, validators' tips; ``digest`` where the simulator ran
+``result.json``       verdict, checks, metrics, validators' tips; where the simulator ran, ``digest`` and, by height,
+                      ``checkpoints``
 ``report.html``       the same for people, self-contained
 ``scenario.yaml``     the scenario as it was given
 ``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
@@ -96,6 +97,7 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
     }
     if record.backend == "sim":
         result["digest"] = record.digest
+        result["checkpoints"] = {str(height): digest for height, digest in record.checkpoints.items()}
     return result
 
 

@@ -47,6 +47,8 @@ MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
 SAMPLE_EVERY_MS: Final = 500
 LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
+CHECKPOINT_DIGITS: Final = 16
+"""Hex digits of the digest that are kept for each height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class _Submission:
 
 class Simulation:
     """One run. ``run`` returns its record."""
+
+    machine_class: type[Machine] = Machine
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class Simulation:
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
 
-        machine = Machine(index, name, self.clock, boot, self._send, self._observe, failed=failed)
+        machine = self.machine_class(index, name, self.clock, boot, self._send, self._observe, failed=failed)
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
         machine.tally.mutant_runs = counter
@@ -195,7 +199,7 @@ class Simulation:
             return send
 
         machine.send = sender(0)
-        twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
+        twin = self.machine_class(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
         )
@@ -264,6 +268,7 @@ class Simulation:
     # --- heights and joins --------------------------------------------------------------------------------------------
 
     def _on_new_height(self) -> None:
+        self.record.checkpoints[self._best_height] = self.clock.digest()[:CHECKPOINT_DIGITS]
         self.faults.on_new_height(self._best_height)
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
