@@ -22,6 +22,34 @@ def add_commands(commands: Any) -> None:
     shrink.add_argument("--check", metavar="NAME", help="the check that must go on failing (default: the first)")
     shrink.set_defaults(command=_shrink)
 
+    replay = commands.add_parser("replay", help="show everything that happened in a simulated run")
+    replay.add_argument("run", type=Path, metavar="RUN", help="a simulated run's folder")
+    replay.add_argument("--from", dest="from_us", type=_time, default=0, metavar="TIME", help="show nothing before")
+    replay.add_argument("--until", dest="until_us", type=_time, metavar="TIME", help="stop there (ms; or s, as 1.5s)")
+    replay.add_argument("--validator", action="append", default=[], metavar="NAME", help="only what concerns it")
+    replay.add_argument("--kind", type=_kinds, action="extend", default=[], metavar="KIND,…", help="only such lines")
+    replay.add_argument("--step", action="store_true", help="go step by step, where the input is a terminal")
+    replay.add_argument("--force", action="store_true", help="show it even where it is not the run that was recorded")
+    replay.set_defaults(command=_replay)
+
+
+def _time(text: str) -> int:
+    from cluster.rerun.replay import parse_time_us
+
+    try:
+        return parse_time_us(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _kinds(text: str) -> list[str]:
+    from cluster.rerun.replay import parse_kinds
+
+    try:
+        return parse_kinds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
 
 def _runs(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_RUNS):
@@ -36,3 +64,11 @@ def _shrink(options: Any) -> int:
 
     console = Console(file=sys.stdout, highlight=False)
     return shrink(options.given, options.seed, options.out, options.runs, options.check, console)
+
+
+def _replay(options: Any) -> int:
+    from cluster.rerun.replay import Filter, replay
+
+    shown = Filter(options.from_us, options.until_us, kinds=frozenset(options.kind))
+    is_stepped = options.step and sys.stdin.isatty()
+    return replay(options.run, shown, options.validator, options.force, is_stepped)
