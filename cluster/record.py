@@ -168,6 +168,8 @@ class RunRecord:
     genesis: Genesis
     scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
     """Of the validators' keys."""
+    given: Scenario | None = None
+    """The scenario as it was given, where forks make another of it; :attr:`scenario` is what applied in the end."""
     validators: list[ValidatorRecord] = field(default_factory=list)
     finalizations: list[Finalization] = field(default_factory=list)
     proposals: dict[int, float] = field(default_factory=dict)

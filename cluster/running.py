@@ -36,6 +36,8 @@ from validator.types import ValidatorError
 
 OnSample = Callable[[Sample], None]
 OnNotice = Callable[[str], None]
+Perform = Callable[[Path, Progress, Interrupts], RunRecord]
+"""``perform(folder, progress, interrupts)``: what a run is, between its folder's making and its verdict."""
 
 
 def run_scenario(
@@ -55,10 +57,24 @@ def run_scenario(
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
-    source = None if changes else scenario_path
     if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"{scenario_path}: {problem}")
-    seed = scenario.seed if seed is None else seed
+    chosen = scenario.seed if seed is None else seed
+
+    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> RunRecord:
+        return drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts, twice)
+
+    return perform_run(scenario, backend, out, perform, None if changes else scenario_path)
+
+
+def perform_run(
+    scenario: Scenario, backend: Backend, out: Path | None, perform: Perform, source: Path | None
+) -> tuple[Verdict, Path]:
+    """Let ``perform`` run what it knows, show its progress and its verdict, write its folder; ``source`` is the
+    scenario's file, where it ran as it stands there.
+
+    Returns the verdict and the folder.
+    """
     with Interrupts() as interrupts:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
@@ -66,7 +82,7 @@ def run_scenario(
         progress = Progress(console, scenario.stop.height, backend)
         with _one_line_failures(folder, is_users):
             try:
-                record = drive(scenario, backend, seed, folder, progress.update, progress.notice, interrupts, twice)
+                record = perform(folder, progress, interrupts)
             finally:
                 progress.close()
             verdict = finish(record, folder, interrupts, source)

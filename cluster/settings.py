@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -60,13 +60,14 @@ def apply_changes(data: dict[str, Any], changes: Sequence[Change]) -> dict[str, 
     """A copy of the data with the changes made, one after the other. Raises :class:`SettingError`."""
     changed = copy.deepcopy(data)
     for change in changes:
+        _check_path(change.path)
         _apply(changed, change)
     return changed
 
 
-def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
-    """The changes that make one plain mapping of another; lists are replaced whole."""
-    if not (isinstance(before, dict) and isinstance(after, dict)):
+def differences(before: Any, after: Any, path: str = "", whole: Collection[str] = ()) -> Iterator[Change]:
+    """The changes that make one plain mapping of another; lists, and what is at the ``whole`` paths, at once."""
+    if path in whole or not (isinstance(before, dict) and isinstance(after, dict)):
         if before != after:
             yield Change(path, after)
         return
@@ -77,7 +78,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
         elif name not in before:
             yield Change(inner, after[name])
         else:
-            yield from differences(before[name], after[name], inner)
+            yield from differences(before[name], after[name], inner, whole)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.options import parse_seed
+from cluster.options import add_change_options, parse_seed
 
 MAX_RUNS: Final = 1_000_000
+MAX_HEIGHT: Final = 10_000
 
 
 def add_commands(commands: Any) -> None:
@@ -31,6 +32,20 @@ def add_commands(commands: Any) -> None:
     replay.add_argument("--step", action="store_true", help="go step by step, where the input is a terminal")
     replay.add_argument("--force", action="store_true", help="show it even where it is not the run that was recorded")
     replay.set_defaults(command=_replay)
+
+    fork = commands.add_parser("fork", help="go on from a height of a simulated run with other settings")
+    fork.add_argument("run", type=Path, metavar="RUN", help="a simulated run's folder")
+    fork.add_argument("--at", type=_height, required=True, metavar="HEIGHT", help="when it is first final, they apply")
+    fork.add_argument("--seed", type=parse_seed, metavar="N", help="another seed for what follows")
+    fork.add_argument("--out", type=Path, metavar="DIR", help="the new run's folder (default runs/<time>-<scenario>)")
+    add_change_options(fork)
+    fork.set_defaults(command=_fork)
+
+
+def _height(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_HEIGHT):
+        raise argparse.ArgumentTypeError(f"{text!r} is no height: expected 1 to {MAX_HEIGHT}")
+    return int(text)
 
 
 def _time(text: str) -> int:
@@ -72,3 +87,9 @@ def _replay(options: Any) -> int:
     shown = Filter(options.from_us, options.until_us, kinds=frozenset(options.kind))
     is_stepped = options.step and sys.stdin.isatty()
     return replay(options.run, shown, options.validator, options.force, is_stepped)
+
+
+def _fork(options: Any) -> int:
+    from cluster.rerun.fork import fork
+
+    return fork(options.run, options.at, options.changes, options.seed, options.out)

@@ -10,7 +10,7 @@ Passes follow one another until a whole round of them brings nothing:
 pass            what it tries
 ==============  ======================================================================================================
 height          to stop earlier, by bisection
-lists           to leave out faults, groups of users and epochs, by ddmin (Zeller and Hildebrandt, 2002)
+lists           to leave out faults, groups of users, epochs and forks, by ddmin (Zeller and Hildebrandt, 2002)
 sections        to leave out whole sections: links, the chain's parameters, what counts as a success …
 validators      to leave out validators, by ddmin; those behind one that goes move up, and faults follow them
 settings        to leave out every single setting that remains, so that its default stands in its place
@@ -35,7 +35,7 @@ Holds = Callable[[Fields], bool]
 Path = tuple[str | int, ...]
 T = TypeVar("T")
 
-LISTS: Final[tuple[Path, ...]] = (("faults",), ("load", "users"), ("validators", "epochs"))
+LISTS: Final[tuple[Path, ...]] = (("faults",), ("forks",), ("load", "users"), ("validators", "epochs"))
 KEPT: Final[frozenset[Path]] = frozenset(
     {("name",), ("seed",), ("consensus", "signatures"), ("validators", "count"), ("stop", "height")}
 )
@@ -233,7 +233,7 @@ def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) ->
     if "hosts" in section:
         section["hosts"] = min(section["hosts"], max(len(kept), 1))
     known = {names[index]: scenario.validators.node(index).name or f"validator-{at}" for at, index in enumerate(kept)}
-    for path in (("faults",), ("links", "regions"), ("validators", "epochs")):
+    for path in (("faults",), ("forks",), ("links", "regions"), ("validators", "epochs")):
         found = _at(changed, path)
         if found:
             renamed = _renamed(found, known, frozenset(names))

@@ -252,13 +252,14 @@ def what_went(before: Scenario, after: Scenario) -> Iterator[str]:
         ("faults", len(before.faults), len(after.faults)),
         ("validators", before.validators.count, after.validators.count),
         ("users", before.load.user_count, after.load.user_count),
+        ("forks", len(before.forks), len(after.forks)),
         ("epochs", len(before.validators.epochs), len(after.validators.epochs)),
     ):
         if many != few:
             yield f"{what}: {many} → {few}"
     large, small = minimal_fields(before), minimal_fields(after)
     for change in differences(large, small):
-        if change.path.partition(".")[0] in ("faults", "seed") or change.path in _COUNTED:
+        if change.path.partition(".")[0] in ("faults", "forks", "seed") or change.path in _COUNTED:
             continue
         old = change.path and _value(large, change.path)
         yield f"{change.path}: {_short(old)} → {'default' if change.removes else _short(change.value)}"

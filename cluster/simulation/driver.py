@@ -23,6 +23,7 @@ from cluster.chain import (
     validator_set,
     validator_signer,
 )
+from cluster.errors import BadInput
 from cluster.mutants.base import RunCounter
 from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
@@ -73,6 +74,11 @@ class Simulation:
         checkpoint: Callable[[], None] | None = None,
     ) -> None:
         self.scenario = scenario
+        """What applies: forks change it."""
+        self._given = scenario
+        self._forks_taken = 0
+        self._fork_is_due = False
+        self._config = node_config(scenario)
         self._checkpoint = checkpoint or (lambda: None)
         self.on_event: Callable[[str], None] | None = None
         """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
@@ -84,6 +90,7 @@ class Simulation:
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
+        self.record.given = scenario if scenario.forks else None
         names, late = scenario.validators.names, scenario.validators.late
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
@@ -150,7 +157,46 @@ class Simulation:
         limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
         if self.clock.now_us >= limit_us or self._is_over():
             return False
-        return self.clock.step()
+        has_stepped = self.clock.step()
+        if self._fork_is_due:
+            self.take_fork(self._forks_taken)
+        return has_stepped
+
+    def take_fork(self, number: int) -> None:
+        """Let other settings apply from the next event on. Raises :class:`BadInput` where they change the past."""
+        fork = self._given.forks[number]
+        after = self._given.after_fork(number)
+        try:
+            self.faults.become(after)
+        except ValueError as error:
+            raise BadInput(f"forks[{number}].changes: {error}") from None
+        self.scenario = self.record.scenario = after
+        self.links.become(after.links)
+        self._config = node_config(after)
+        for machine in (*self.machines, *self._twins.values()):
+            if machine.validator is not None:
+                machine.validator.node.configure(self._config)
+        if fork.seed is not None:
+            self._reseed(fork.seed)
+        self._forks_taken = number + 1
+        self._look_for_a_fork()
+        self._notice(f"height {self._best_height}: other settings apply from here on")
+
+    def _look_for_a_fork(self) -> None:
+        coming = self._given.forks[self._forks_taken :]
+        self._fork_is_due = bool(coming) and self._best_height >= coming[0].at_height
+
+    def _reseed(self, seed: int) -> None:
+        """Draw everything anew from now on: the network, the faults, the users, the byzantine."""
+        self.random.seed(f"{seed}/fork")
+        for user in self._users:
+            user.reseed(seed)
+        for machine in self.machines:
+            twin = self._twins.get(machine.index)
+            if machine.byzantine is not None:
+                machine.byzantine.reseed(f"{seed}/{machine.index}")
+            if twin is not None and twin.byzantine is not None:
+                twin.byzantine.reseed(f"{seed}/{machine.index}/twin")
 
     # --- set-up -------------------------------------------------------------------------------------------------------
 
@@ -164,10 +210,9 @@ class Simulation:
         counter = RunCounter()
         transition = transition_of(self.scenario, index, counter)
         signer = validator_signer(self._scheme, self.record.seed, index)
-        config = node_config(self.scenario)
 
         def boot(disk: MemoryDisk) -> Validator:
-            return open_validator(disk, self._genesis, index, signer, self._validators, config, transition)
+            return open_validator(disk, self._genesis, index, signer, self._validators, self._config, transition)
 
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
@@ -269,6 +314,7 @@ class Simulation:
 
     def _on_new_height(self) -> None:
         self.record.checkpoints[self._best_height] = self.clock.digest()[:CHECKPOINT_DIGITS]
+        self._look_for_a_fork()
         self.faults.on_new_height(self._best_height)
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
@@ -362,6 +408,8 @@ class Simulation:
 
     def _collect(self) -> None:
         record = self.record
+        for fork in self._given.forks[self._forks_taken :]:
+            record.problems.append(f"the fork at height {fork.at_height} was never reached")
         record.duration_ms, record.digest = self.clock.now_ms, self.clock.digest()
         record.metrics["events"] = self.clock.events
         record.monitor = self.monitor.record()
