@@ -76,12 +76,15 @@ class Subject:
 
 
 def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -> tuple[Failure, ...]:
-    """Run it and say how it failed, in the order of the checks. Raises :class:`KeyboardInterrupt` at a signal."""
+    """Run it and say how it failed, in the order of the checks. Raises :class:`KeyboardInterrupt` at a signal, and
+    :class:`BadInput` where the run shows that the scenario is none, as one with a fork that comes too late."""
     try:
         record = simulate(scenario, seed, "", checkpoint=checkpoint)
         if record.interrupted:
             raise KeyboardInterrupt
         verdict = check_run(record)
+    except BadInput:
+        raise
     except Exception as error:  # noqa: BLE001 (whatever ends the run is what is looked for)
         message = " ".join(str(error).split())
         head = re.sub(r"\b(0x)?[0-9a-f]*\d[0-9a-f]*\b", "#", message)[:HEAD_CHARACTERS]
@@ -129,7 +132,10 @@ class Shrinker:
         if self.runs >= self._most:
             raise _UsedUp
         self.runs += 1
-        found = failures_of(scenario, self._subject.seed, self._checkpoint)
+        try:
+            found = failures_of(scenario, self._subject.seed, self._checkpoint)
+        except BadInput:
+            return False
         same = next((failure for failure in found if failure == self._failure), None)
         if same is None:
             return False
