@@ -274,7 +274,7 @@ def check_faults(books: Books) -> Check:
 
 def check_recovery(books: Books) -> Check:
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
-    record, limit_ms = books.record, books.record.scenario.recovery_ms
+    record, limit_ms = books.record, books.record.recovery_ms
     begun = [fault for fault in record.faults if fault.begun_ms is not None]
     if not begun:
         return Check("recovery", Outcome.PASS, "no fault began")
@@ -464,8 +464,7 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
-    consensus, count = record.scenario.consensus, record.scenario.validators.count
-    view_change_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
+    view_change_ms, count = record.view_change_ms, record.scenario.validators.count
     if fault.is_hard and len(fault.impaired) > fault_bound(count):
         late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
         if late:

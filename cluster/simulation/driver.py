@@ -170,6 +170,7 @@ class Simulation:
             self.faults.become(after)
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
+        self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = after
         self.links.become(after.links)
         self._config = node_config(after)

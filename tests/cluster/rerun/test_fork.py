@@ -143,6 +143,21 @@ def test_timeouts_and_seeds_reach_everybody(protocol: str) -> None:
     assert all(first[height + 1] - first[height] > 150 for height in range(11, 14)), "the interval is 200 ms now"
 
 
+def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
+    """The pause is longer than a view change of the fork's settings, and shorter than one of its own time."""
+    section = scenario()["consensus"] | {"advance_timeout_ms": 3_000, "leader_timeout_ms": 2_500}
+    pause = {"kind": "pause", "target": "leader", "at_height": 4, "for_ms": 1_200}
+    changes = {"consensus.advance_timeout_ms": 600, "consensus.leader_timeout_ms": 400}
+    plan = scenario(faults=[pause], consensus=section, forks=[{"at_height": AT, "changes": changes}])
+    record = simulate(Scenario.model_validate(plan), 3)
+    assert len(record.former) == 1 and record.view_change_ms == 3_050
+    assert record.recovery_ms == 500 + 3 * 3_050
+    judged = check_run(record).check("faults")
+    assert judged.verdict != "fail", judged.detail
+    record.former.clear()
+    assert check_run(record).check("faults").verdict == "fail", "by the fork's own times it took too long"
+
+
 # --- what has a past --------------------------------------------------------------------------------------------------
 
 
