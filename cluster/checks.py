@@ -455,8 +455,9 @@ def _check_join(books: Books, join: JoinRecord) -> tuple[Outcome, str]:
 def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     """Whether heights became final while the fault lasted, as they must with a quorum and must not without one.
 
-    Faults that overlap are taken together. Where a quorum is merely slow, either may be. A fault too short for a view
-    change says nothing, and what a view change takes may become final after its beginning in any case.
+    Faults that overlap are taken together, and who has not joined yet is missing, too. Where a quorum is merely slow,
+    either may be. A fault too short for a view change says nothing, and what a view change takes may become final after
+    its beginning in any case.
     """
     assert fault.begun_ms is not None
     assert fault.ended_ms is not None
@@ -471,6 +472,7 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
             return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
         return Outcome.PASS, f"{text}, without a quorum"
     impaired = {name for other in record.faults if _overlap(fault, other) for name in other.impaired}
+    impaired |= {join.target for join in record.joins if join.ended_ms is None or join.ended_ms > fault.begun_ms}
     if during or len(impaired) > fault_bound(count):
         return Outcome.PASS, text
     if length < view_change_ms:

@@ -21,6 +21,7 @@ def add_commands(commands: Any) -> None:
     shrink.add_argument("--out", type=Path, metavar="FILE", help="for the result (default: beside what is given)")
     shrink.add_argument("--runs", type=_runs, metavar="N", default=300, help="try at most so many (default 300)")
     shrink.add_argument("--check", metavar="NAME", help="the check that must go on failing (default: the first)")
+    shrink.add_argument("--saying", metavar="TEXT", default="", help="what the check's detail must go on saying")
     shrink.set_defaults(command=_shrink)
 
     replay = commands.add_parser("replay", help="show everything that happened in a simulated run")
@@ -78,7 +79,7 @@ def _shrink(options: Any) -> int:
     from cluster.rerun.shrink import shrink
 
     console = Console(file=sys.stdout, highlight=False)
-    return shrink(options.given, options.seed, options.out, options.runs, options.check, console)
+    return shrink(options.given, options.seed, options.out, options.runs, options.check, options.saying, console)
 
 
 def _replay(options: Any) -> int:

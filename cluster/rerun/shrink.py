@@ -10,8 +10,8 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,6 +56,10 @@ class Failure:
     detail: str = field(compare=False)
     is_crash: bool = False
 
+    def is_kept_by(self, found: Sequence[Failure], saying: str) -> Failure | None:
+        """The one among those found that is the same, and says ``saying``."""
+        return next((each for each in found if each == self and saying in each.detail), None)
+
     @property
     def words(self) -> str:
         return f"breaks off with {self.name}" if self.is_crash else f"fails {self.name}"
@@ -73,6 +77,8 @@ class Subject:
     recorded: tuple[str, ...] = ()
     """The checks that are known to have failed."""
     commit: str = ""
+    saying: str = ""
+    """What its detail must go on saying, since a check may fail for more than one reason."""
 
 
 def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -> tuple[Failure, ...]:
@@ -136,7 +142,7 @@ class Shrinker:
             found = failures_of(scenario, self._subject.seed, self._checkpoint)
         except BadInput:
             return False
-        same = next((failure for failure in found if failure == self._failure), None)
+        same = self._failure.is_kept_by(found, self._subject.saying)
         if same is None:
             return False
         self.best, self.detail = fields, same.detail
@@ -156,9 +162,11 @@ def size_of(scenario: Scenario) -> str:
     return f"{', '.join(words)}, height {scenario.stop.height}"
 
 
-def shrink(given: Path, seed: int | None, out: Path | None, runs: int, check: str | None, console: Console) -> ExitCode:
+def shrink(
+    given: Path, seed: int | None, out: Path | None, runs: int, check: str | None, saying: str, console: Console
+) -> ExitCode:
     """Shrink a run's folder or a scenario file, and write the result. Raises :class:`HarnessError`."""
-    subject = _subject(given, seed, out)
+    subject = replace(_subject(given, seed, out), saying=saying)
     if subject.target.exists():
         raise BadInput(f"{subject.target}: exists already; --out names another file")
     with Interrupts() as interrupts:
@@ -191,7 +199,7 @@ def verify(text: str, subject: Subject, failure: Failure) -> None:
     """Read what is to be written, and run it once more. Raises :class:`NotShrunk` where it fails no more."""
     scenario = Scenario.model_validate(yaml.safe_load(text))
     found = failures_of(scenario, subject.seed, lambda: None)
-    if failure not in found:
+    if failure.is_kept_by(found, subject.saying) is None:
         told = found[0].words if found else "does not fail at all"
         raise NotShrunk(f"the shrunk scenario {told}, where it should be one that {failure.words}: nothing is written")
 
@@ -218,7 +226,10 @@ def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]
     wanted = check or next(iter(subject.recorded), None)
     failure = next((each for each in found if wanted is None or each.name == wanted), None)
     if failure is None and check is None and found and found[0].is_crash:
-        return found[0]
+        failure = found[0]
+    if failure is not None and subject.saying not in failure.detail:
+        told = f"{failure.words}, but does not say {subject.saying!r}: {failure.detail[:DETAIL_CHARACTERS]}"
+        raise BadInput(f"{subject.source}, seed {subject.seed}: {told}")
     if failure is None:
         instead = f"it {found[0].words} instead" if found else "it does not fail at all"
         what = f"does not fail {wanted}: {instead}" if wanted else "does not fail"

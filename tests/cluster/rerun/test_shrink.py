@@ -69,6 +69,13 @@ def test_one_fault_of_many_is_to_blame(tmp_path: Path) -> None:
     assert "load" not in kept and "links" not in kept
 
 
+def test_the_search_keeps_to_the_reason_that_is_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "mutated.yaml", MUTATED)
+    assert main(["shrink", str(path), "--saying", "validator-1 diverged", "--runs", "25"]) == ExitCode.PASS
+    assert "validator-1 diverged" in (tmp_path / "mutated-shrunk.yaml").read_text()
+    assert load_scenario(tmp_path / "mutated-shrunk.yaml").validators.node(1).mutant == "wrong-balance"
+
+
 def test_an_exception_is_a_failure_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def execute(self: Transition, prepared: Any) -> None:
         if self.context.height >= 3:
@@ -100,6 +107,8 @@ def test_a_run_that_does_not_fail_is_one_line(tmp_path: Path, capsys: pytest.Cap
     folder = run(tmp_path, scenario())
     assert f"{folder}, seed 3: does not fail" in complaint(capsys, str(folder))
     mutated = write(tmp_path / "mutated.yaml", MUTATED)
+    said = complaint(capsys, str(mutated), "--saying", "validator-9")
+    assert "fails state_roots, but does not say 'validator-9': validator-1 diverged" in said
     said = complaint(capsys, str(mutated), "--check", "joins")
     assert "does not fail joins: it fails state_roots instead" in said
     assert not (folder / "shrunk.yaml").exists()
