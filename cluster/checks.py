@@ -531,6 +531,9 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
             return Outcome.FAIL, f"{validator.name} lost its disk, but did not come back by a snapshot"
         return Outcome.PASS, f"{validator.name} joined by the snapshot of height {height} and {level}"
     if recovered <= 0:
+        begun_ms = math.inf if fault.begun_ms is None else fault.begun_ms
+        if not any(seen.validator == validator.index and seen.at_ms < begun_ms for seen in books.record.finalizations):
+            return Outcome.INCONCLUSIVE, f"{validator.name} had nothing final yet that it could have recovered"
         return Outcome.FAIL, f"{validator.name} found nothing on its own disk when it came back"
     return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and {level}"
 

@@ -298,3 +298,17 @@ def test_a_fault_before_a_validator_joined_may_leave_no_quorum() -> None:
     assert judged.verdict is not Outcome.FAIL, judged.detail
     record.joins.clear()
     assert "no height was finalised" in check_run(record).check("faults").detail
+
+
+def test_who_had_nothing_final_recovers_nothing() -> None:
+    plan = {
+        "name": "early",
+        "validators": 2,
+        "consensus": {"signatures": "keyed-hash"},
+        "faults": [{"kind": "failed_sync", "target": "leader", "at_height": 1}],
+        "stop": {"height": 2},
+    }
+    record = Simulation(Scenario.model_validate(plan), 1, "test").run()
+    judged = check_run(record).check("faults")
+    assert judged.verdict is Outcome.INCONCLUSIVE
+    assert "validator-0 had nothing final yet" in judged.detail
