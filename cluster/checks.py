@@ -280,7 +280,7 @@ def check_faults(books: Books) -> Check:
 
 def check_recovery(books: Books) -> Check:
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
-    record, limit_ms = books.record, books.record.scenario.recovery_ms
+    record, limit_ms = books.record, books.record.recovery_ms
     begun = [fault for fault in record.faults if fault.begun_ms is not None]
     if not begun:
         return Check("recovery", Outcome.PASS, "no fault began")
@@ -471,8 +471,7 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
-    consensus = record.scenario.consensus
-    view_change_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
+    consensus, view_change_ms = record.scenario.consensus, record.view_change_ms
     if fault.is_hard and all(_quorums_lost(record, [fault], set())):
         late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
         if late:
@@ -485,7 +484,7 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
         or any(other.kind in SLOWING for other in at_once)
     ):
         return Outcome.PASS, text
-    needed_ms = record.scenario.recovery_ms * (DRAWN_IN_A_ROW if consensus.leader_election == "random" else 1)
+    needed_ms = record.recovery_ms * (DRAWN_IN_A_ROW if consensus.leader_election == "random" else 1)
     if length < needed_ms:
         return (
             Outcome.INCONCLUSIVE,
@@ -575,6 +574,9 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
             return Outcome.FAIL, f"{validator.name} lost its disk, but did not come back by a snapshot"
         return Outcome.PASS, f"{validator.name} joined by the snapshot of height {height} and {level}"
     if recovered <= 0:
+        begun_ms = math.inf if fault.begun_ms is None else fault.begun_ms
+        if not any(seen.validator == validator.index and seen.at_ms < begun_ms for seen in books.record.finalizations):
+            return Outcome.INCONCLUSIVE, f"{validator.name} had nothing final yet that it could have recovered"
         return Outcome.FAIL, f"{validator.name} found nothing on its own disk when it came back"
     return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and {level}"
 

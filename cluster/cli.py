@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
+from cluster.options import add_change_options, parse_seed
+from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
-
-MAX_SEED = 2**64 - 1
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,13 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run a scenario and judge it")
     run.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
     run.add_argument("--backend", choices=("live", "sim"), default="live", help="real hosts on Ray, or the simulator")
-    run.add_argument("--seed", type=_seed, metavar="N", help="overrides the scenario's seed")
+    run.add_argument("--seed", type=parse_seed, metavar="N", help="overrides the scenario's seed")
     run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
     run.add_argument(
         "--check-determinism",
         action="store_true",
         help="with --backend sim: run it twice, and fail at the first event that differs",
     )
+    add_change_options(run)
     run.set_defaults(command=_run)
 
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
@@ -102,20 +103,17 @@ def _parser() -> argparse.ArgumentParser:
 
     add_sweep_commands(commands)
     add_mutant_commands(commands)
+    add_rerun_commands(commands)
     add_state_commands(commands)
     return parser
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_SEED:
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed: expected an integer from 0 to 2**64 - 1")
-    return int(text)
 
 
 def _run(options: Any) -> int:
     from cluster.running import run_scenario
 
-    verdict, _ = run_scenario(options.scenario, options.backend, options.seed, options.out, options.check_determinism)
+    verdict, _ = run_scenario(
+        options.scenario, options.backend, options.seed, options.out, options.check_determinism, options.changes
+    )
     return verdict.exit_code
 
 

@@ -172,6 +172,10 @@ class RunRecord:
     genesis: Genesis
     scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
     """Of the validators' keys."""
+    given: Scenario | None = None
+    """The scenario as it was given, where forks make another of it; :attr:`scenario` is what applied in the end."""
+    former: list[Scenario] = field(default_factory=list)
+    """What applied before the forks that were taken, in their order."""
     validators: list[ValidatorRecord] = field(default_factory=list)
     finalizations: list[Finalization] = field(default_factory=list)
     proposals: dict[int, float] = field(default_factory=dict)
@@ -189,12 +193,27 @@ class RunRecord:
     """What went wrong around the run, one line each (a validator that never answered, Locust that died, …)."""
     digest: str | None = None
     """Rolling hash over every event, in the simulator."""
+    checkpoints: dict[int, str] = field(default_factory=dict)
+    """In the simulator the beginning of that hash when a height was first final, by height."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
 
     def note_reorg(self, depth: int) -> None:
         """A validator gave up so many executed blocks of one branch."""
         self.metrics["deepest_reorg"] = max(depth, self.metrics.get("deepest_reorg", 0))
+
+    @property
+    def view_change_ms(self) -> int:
+        """How long it takes to give up a view, by the slowest of the settings that applied."""
+        sections = [scenario.consensus for scenario in (*self.former, self.scenario)]
+        return max(section.advance_timeout_ms + section.block_interval_ms for section in sections)
+
+    @property
+    def recovery_ms(self) -> int:
+        """:attr:`~cluster.scenario.Scenario.recovery_ms`, where none is stated by the slowest settings that applied."""
+        if self.scenario.success.recovery_ms is not None:
+            return self.scenario.success.recovery_ms
+        return max(scenario.recovery_ms for scenario in (*self.former, self.scenario))
 
     @property
     def judged_finalizations(self) -> list[Finalization]:

@@ -1,7 +1,8 @@
 """A run's folder: what is written at its end, and how it is read again.
 
 ====================  ==============================================================================================
-``result.json``       verdict, checks, metrics, validators' tips; ``digest`` where the simulator ran
+``result.json``       verdict, checks, metrics, validators' tips; where the simulator ran, ``digest`` and, by height,
+                      ``checkpoints``
 ``report.html``       the same for people, self-contained
 ``scenario.yaml``     the scenario as it was given
 ``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
@@ -96,6 +97,9 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
     }
     if record.backend == "sim":
         result["digest"] = record.digest
+        result["checkpoints"] = {str(height): digest for height, digest in record.checkpoints.items()}
+    if record.given is not None:
+        result["forks"] = [fork.model_dump(mode="json") for fork in record.given.forks]
     return result
 
 
@@ -254,7 +258,7 @@ def _scenario_text(record: RunRecord, scenario_path: Path | None) -> str:
             return scenario_path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             pass  # the file went away during the run; what was read from it is still known
-    fields = record.scenario.model_dump(mode="json", exclude_unset=True)
+    fields = (record.given or record.scenario).model_dump(mode="json", exclude_unset=True)
     return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
 
 

@@ -7,7 +7,7 @@ runs or is collected (:class:`~cluster.interrupts.Interrupts`), never what judge
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,13 +28,16 @@ from cluster.results import (
     point_latest,
     reproduce_command,
 )
-from cluster.scenario import Scenario, load_scenario
+from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.settings import Change
 from cluster.terminal import LastingOutput, Progress, print_verdict
 from validator.genesis_block import GenesisError
 from validator.types import ValidatorError
 
 OnSample = Callable[[Sample], None]
 OnNotice = Callable[[str], None]
+Perform = Callable[[Path, Progress, Interrupts], RunRecord]
+"""``perform(folder, progress, interrupts)``: what a run is, between its folder's making and its verdict."""
 
 
 def run_scenario(
@@ -43,19 +46,35 @@ def run_scenario(
     seed: int | None = None,
     out: Path | None = None,
     twice: bool = False,
+    changes: Sequence[Change] = (),
 ) -> tuple[Verdict, Path]:
     """Run a scenario file, show its progress and its verdict, write its folder.
 
     Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it a second
-    time, and the runs must agree on every event. Raises :class:`~cluster.errors.HarnessError` where nothing could be
-    run, or two runs differ.
+    time, and the runs must agree on every event. ``changes`` are made to the scenario, which the folder has as it ran.
+    Raises :class:`~cluster.errors.HarnessError` where nothing could be run, or two runs differ.
     """
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
-    scenario = load_scenario(scenario_path)
+    scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
     if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"{scenario_path}: {problem}")
-    seed = scenario.seed if seed is None else seed
+    chosen = scenario.seed if seed is None else seed
+
+    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> RunRecord:
+        return drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts, twice)
+
+    return perform_run(scenario, backend, out, perform, None if changes else scenario_path)
+
+
+def perform_run(
+    scenario: Scenario, backend: Backend, out: Path | None, perform: Perform, source: Path | None
+) -> tuple[Verdict, Path]:
+    """Let ``perform`` run what it knows, show its progress and its verdict, write its folder; ``source`` is the
+    scenario's file, where it ran as it stands there.
+
+    Returns the verdict and the folder.
+    """
     with Interrupts() as interrupts:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
@@ -63,15 +82,15 @@ def run_scenario(
         progress = Progress(console, scenario.stop.height, backend)
         with _one_line_failures(folder, is_users):
             try:
-                record = drive(scenario, backend, seed, folder, progress.update, progress.notice, interrupts, twice)
+                record = perform(folder, progress, interrupts)
             finally:
                 progress.close()
-            verdict = finish(record, folder, interrupts, scenario_path)
+            verdict = finish(record, folder, interrupts, source)
         try:
             point_latest(folder)
         except OSError as error:
             console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
-        print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, scenario_path))
+        print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, source))
     return verdict, folder
 
 

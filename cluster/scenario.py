@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,7 +27,9 @@ from cluster.faults import (
     check_faults_fit,
     live_problem,
 )
+from cluster.forks import ForkSection, check_change, check_faults_of_the_past
 from cluster.sections import Count, Milliseconds, Name, Section
+from cluster.settings import Change, SettingError, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.genesis_block import GenesisError
@@ -311,6 +313,8 @@ class Scenario(Section):
     faults: list[Fault] = []
     stop: StopSection = StopSection()
     success: SuccessSection = SuccessSection()
+    forks: list[ForkSection] = []
+    """Moments from which on other settings apply, in the simulator."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
@@ -337,11 +341,45 @@ class Scenario(Section):
             raise ValueError(f"chain: {error}") from None
         return self
 
+    @model_validator(mode="after")
+    def _forks_fit(self) -> Scenario:
+        before = self
+        for number, fork in enumerate(self.forks):
+            if number and fork.at_height <= self.forks[number - 1].at_height:
+                raise ValueError(f"forks[{number}].at_height: {fork.at_height} is not above that of the fork before")
+            after = self.after_fork(number)
+            for stop in (before.stop.height, after.stop.height):
+                if fork.at_height >= stop:
+                    raise ValueError(f"forks[{number}].at_height: {fork.at_height} is not below stop.height ({stop})")
+            try:
+                check_faults_of_the_past(before.faults, after.faults, fork.at_height)
+            except ValueError as error:
+                raise ValueError(f"forks[{number}].changes: {error}") from None
+            before = after
+        return self
+
+    def after_fork(self, number: int) -> Scenario:
+        """The settings that apply from a fork on. Raises :class:`ValueError` where its changes cannot be made."""
+        data = self.model_dump(mode="json", exclude_unset=True, exclude={"forks"})
+        for position, fork in enumerate(self.forks[: number + 1]):
+            try:
+                for path in fork.changes:
+                    check_change(path)
+                data = apply_changes(data, [Change(path, value) for path, value in fork.changes.items()])
+                scenario = Scenario.model_validate(data)
+            except ValidationError as error:
+                raise ValueError(f"forks[{position}].changes: {describe(error)}") from None
+            except ValueError as error:
+                raise ValueError(f"forks[{position}].changes: {error}") from None
+        return scenario
+
     @property
     def live_problem(self) -> str | None:
         """What the live testnet cannot do of it, as ``path: reason``; ``None`` where it can do all."""
         from cluster.byzantine import BEHAVIOURS
 
+        if self.forks:
+            return "forks: only the simulator repeats what came before; see --backend sim"
         if self.consensus.signatures != "ed25519":
             return "consensus.signatures: on the live testnet votes are signed with ed25519"
         for index, node in enumerate(self.validators.nodes):
@@ -380,10 +418,30 @@ def load_scenario(path: Path) -> Scenario:
         raise BadInput(f"{path}: no YAML: nested too deeply") from None
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected a mapping of scenario fields, got {type(data).__name__}")
+    return _checked(data, str(path))
+
+
+def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) -> Scenario:
+    """The scenario with some fields set anew. Raises :class:`BadInput` with ``source``, path and reason in one line."""
+    if not changes:
+        return scenario
+    try:
+        data = apply_changes(scenario.model_dump(mode="json", exclude_unset=True), changes)
+    except SettingError as error:
+        raise BadInput(f"{source}: {_one_line(str(error))}") from None
+    return _checked(data, source)
+
+
+def minimal_fields(scenario: Scenario) -> dict[str, Any]:
+    """What a scenario says that is not the default anyway, as plain data that makes it again."""
+    return scenario.model_dump(mode="json", exclude_defaults=True)
+
+
+def _checked(data: dict[str, Any], source: str) -> Scenario:
     try:
         return Scenario.model_validate(data)
     except ValidationError as error:
-        raise BadInput(f"{path}: {describe(error)}") from None
+        raise BadInput(f"{source}: {describe(error)}") from None
 
 
 def describe(error: ValidationError) -> str:

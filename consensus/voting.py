@@ -219,6 +219,10 @@ class VotingEngine(ABC):
         self._body: bytes | None = None
         self._unsynced: list[Outgoing] = []
 
+    def configure(self, config: VotingConfig) -> None:
+        """Take other times and bounds from now on. Timers that run are not touched."""
+        self._config = config
+
     # --- what a protocol says -----------------------------------------------------------------------------------
 
     @abstractmethod

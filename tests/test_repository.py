@@ -43,7 +43,8 @@ def text_files() -> dict[str, str]:
 def _walk(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.is_file():
-            yield path
+            if path.name != ".git":  # where a linked worktree has its repository
+                yield path
         elif path.is_dir() and (path.name in KEPT_FOLDERS or not _is_ignored(path.name)):
             yield from _walk(path)
 

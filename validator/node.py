@@ -225,6 +225,11 @@ class Node:
         """Height of the newest block that is final and committed here."""
         return self._committed
 
+    def configure(self, config: NodeConfig) -> None:
+        """Take other times and limits from now on; protocol and election stay. What already waits is not touched."""
+        self._config = config
+        self._engine.configure(config.voting)
+
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> list[Effect]:

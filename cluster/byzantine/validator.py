@@ -34,6 +34,11 @@ class ByzantineValidator:
         for behaviour in behaviours:
             position.score.bites.setdefault(behaviour.name, 0)
 
+    def reseed(self, seed: str) -> None:
+        """Draw from other sources from now on."""
+        for behaviour in self._behaviours:
+            behaviour.position.random.seed(f"{seed}/{behaviour.name}")
+
     def handle(self, validator: Validator, event: Event) -> list[Effect]:
         """What ``validator.node.handle(event)`` comes to."""
         is_swallowed = any(behaviour.swallows(event) for behaviour in self._behaviours)

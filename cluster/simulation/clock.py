@@ -57,6 +57,11 @@ class VirtualClock:
         """Milliseconds since the run began."""
         return self.now_us / MICROSECONDS_A_MILLISECOND
 
+    @property
+    def next_us(self) -> int:
+        """When the next event is; now, where there is none."""
+        return self._queue[0][0] if self._queue else self.now_us
+
     def after(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
         """Run ``call`` after a delay. ``label`` and ``content`` say what it is, for the digest."""
         entry = (self.now_us + delay_us, self._number, NO_SENDER, 0, 0, _Call(label, content, call))

@@ -23,6 +23,7 @@ from cluster.chain import (
     validator_set,
     validator_signer,
 )
+from cluster.errors import BadInput
 from cluster.mutants.base import RunCounter
 from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
@@ -47,6 +48,8 @@ MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
 SAMPLE_EVERY_MS: Final = 500
 LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
+CHECKPOINT_DIGITS: Final = 16
+"""Hex digits of the digest that are kept for each height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class _Submission:
 
 class Simulation:
     """One run. ``run`` returns its record."""
+
+    machine_class: type[Machine] = Machine
 
     def __init__(
         self,
@@ -69,6 +74,10 @@ class Simulation:
         checkpoint: Callable[[], None] | None = None,
     ) -> None:
         self.scenario = scenario
+        """What applies: forks change it."""
+        self._given = scenario
+        self._forks_taken = 0
+        self._fork_is_due = False
         self._checkpoint = checkpoint or (lambda: None)
         self.on_event: Callable[[str], None] | None = None
         """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
@@ -80,6 +89,7 @@ class Simulation:
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
+        self.record.given = scenario if scenario.forks else None
         names, late = scenario.validators.names, scenario.validators.late
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
@@ -146,7 +156,47 @@ class Simulation:
         limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
         if self.clock.now_us >= limit_us or self._is_over():
             return False
-        return self.clock.step()
+        has_stepped = self.clock.step()
+        if self._fork_is_due:
+            self.take_fork(self._forks_taken)
+        return has_stepped
+
+    def take_fork(self, number: int) -> None:
+        """Let other settings apply from the next event on. Raises :class:`BadInput` where they change the past."""
+        fork = self._given.forks[number]
+        after = self._given.after_fork(number)
+        try:
+            self.faults.become(after)
+        except ValueError as error:
+            raise BadInput(f"forks[{number}].changes: {error}") from None
+        self.record.former.append(self.scenario)
+        self.scenario = self.record.scenario = after
+        self.links.become(after.links)
+        for machine in (*self.machines, *self._twins.values()):
+            if machine.validator is not None:
+                config = node_config(after, machine.index, machine.tally.mutant_runs)
+                machine.validator.node.configure(config)
+        if fork.seed is not None:
+            self._reseed(fork.seed)
+        self._forks_taken = number + 1
+        self._look_for_a_fork()
+        self._notice(f"height {self._best_height}: other settings apply from here on")
+
+    def _look_for_a_fork(self) -> None:
+        coming = self._given.forks[self._forks_taken :]
+        self._fork_is_due = bool(coming) and self._best_height >= coming[0].at_height
+
+    def _reseed(self, seed: int) -> None:
+        """Draw everything anew from now on: the network, the faults, the users, the byzantine."""
+        self.random.seed(f"{seed}/fork")
+        for user in self._users:
+            user.reseed(seed)
+        for machine in self.machines:
+            twin = self._twins.get(machine.index)
+            if machine.byzantine is not None:
+                machine.byzantine.reseed(f"{seed}/{machine.index}")
+            if twin is not None and twin.byzantine is not None:
+                twin.byzantine.reseed(f"{seed}/{machine.index}/twin")
 
     # --- set-up -------------------------------------------------------------------------------------------------------
 
@@ -161,15 +211,15 @@ class Simulation:
         counter = RunCounter()
         parts = parts_of(self.scenario, index, counter)
         signer = validator_signer(self._scheme, self.record.seed, index)
-        config = node_config(self.scenario, index, counter)
 
         def boot(disk: MemoryDisk) -> Validator:
+            config = node_config(self.scenario, index, counter)
             return open_validator(disk, self._genesis, index, signer, self._validators, config, parts)
 
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
 
-        machine = Machine(index, name, self.clock, boot, self._send, self._observe, failed=failed)
+        machine = self.machine_class(index, name, self.clock, boot, self._send, self._observe, failed=failed)
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
         machine.tally.mutant_runs = counter
@@ -196,7 +246,7 @@ class Simulation:
             return send
 
         machine.send = sender(0)
-        twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
+        twin = self.machine_class(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
         )
@@ -267,6 +317,8 @@ class Simulation:
     # --- heights and joins --------------------------------------------------------------------------------------------
 
     def _on_new_height(self) -> None:
+        self.record.checkpoints[self._best_height] = self.clock.digest()[:CHECKPOINT_DIGITS]
+        self._look_for_a_fork()
         self.faults.on_new_height(self._best_height)
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
@@ -360,6 +412,8 @@ class Simulation:
 
     def _collect(self) -> None:
         record = self.record
+        for fork in self._given.forks[self._forks_taken :]:
+            record.problems.append(f"the fork at height {fork.at_height} was never reached")
         record.duration_ms, record.digest = self.clock.now_ms, self.clock.digest()
         record.metrics["events"] = self.clock.events
         record.monitor = self.monitor.record()

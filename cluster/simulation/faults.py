@@ -36,6 +36,7 @@ from cluster.faults import (
     SlowExecutionFault,
     WipeFault,
 )
+from cluster.forks import check_faults_of_the_past
 from cluster.record import FaultRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
@@ -79,6 +80,17 @@ class Stage:
 
 
 @dataclass(slots=True, eq=False)
+class _Planned:
+    """A fault of the scenario."""
+
+    number: int
+    plan: AnyFault
+    record: FaultRecord
+    is_withdrawn: bool = False
+    """It is to begin no more."""
+
+
+@dataclass(slots=True, eq=False)
 class _Active:
     """A fault that began."""
 
@@ -111,12 +123,11 @@ class Faults:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._names = stage.scenario.validators.names
-        self.records = [
-            FaultRecord(plan.kind, plan.whom, plan.at_height, at_ms=plan.at_ms) for plan in stage.scenario.faults
-        ]
-        self._waiting = list(range(len(self.records)))
+        self._planned = [_plan(number, plan) for number, plan in enumerate(stage.scenario.faults)]
+        self.records = [planned.record for planned in self._planned]
+        self._waiting = list(self._planned)
         self._active: list[_Active] = []
-        self._listening: dict[int, dict[int, set[int]]] = {}
+        self._listening: list[tuple[_Planned, dict[int, set[int]]]] = []
         """Faults that wait for votes: by view, who has sent one."""
         self._leader_delays: list[_Active] = []
         self._held_down: Counter[int] = Counter()
@@ -132,21 +143,48 @@ class Faults:
 
     def schedule(self) -> None:
         """Let those begin that begin at a time."""
-        for number, plan in enumerate(self._stage.scenario.faults):
-            if plan.at_ms is not None:
-                self._waiting.remove(number)
-                self._later(plan.at_ms, f"fault {number}", lambda n=number: self._begin(n))  # type: ignore[misc]
+        for planned in self._planned:
+            self._schedule_at_its_time(planned)
+
+    def _schedule_at_its_time(self, planned: _Planned) -> None:
+        if planned.plan.at_ms is not None:
+            self._waiting.remove(planned)
+            delay_us = planned.plan.at_ms * MICROSECONDS_A_MILLISECOND - self._stage.clock.now_us
+            self._stage.clock.after(delay_us, f"fault {planned.number}", b"", lambda: self._begin(planned))
+
+    def become(self, scenario: Scenario) -> None:
+        """From now on the faults are this scenario's. Raises :class:`ValueError` where that changes what has begun."""
+        stage = self._stage
+        before = [planned.plan for planned in self._planned]
+        check_faults_of_the_past(before, scenario.faults, stage.height(), stage.clock.now_ms)
+        left, self._planned, new = self._planned, [], []
+        for number, plan in enumerate(scenario.faults):
+            planned = next((each for each in left if each.plan == plan), None)
+            if planned is None:
+                planned = _plan(number, plan)
+                new.append(planned)
+            else:
+                left.remove(planned)
+            self._planned.append(planned)
+        for planned in left:
+            planned.is_withdrawn = True
+        stage.scenario = scenario
+        self.records[:] = [planned.record for planned in self._planned]
+        self._waiting = [planned for planned in self._planned if planned in self._waiting or planned in new]
+        for planned in new:
+            self._schedule_at_its_time(planned)
+        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in scenario.faults)
 
     def on_new_height(self, height: int) -> None:
         """A height is final for the first time."""
-        for number in list(self._waiting):
-            at_height = self._stage.scenario.faults[number].at_height
+        for planned in list(self._waiting):
+            at_height = planned.plan.at_height
             if at_height is not None and height >= at_height:
-                self._waiting.remove(number)
-                if self._stage.scenario.faults[number].after_votes is not None:
-                    self._listening[number] = {}
+                self._waiting.remove(planned)
+                if planned.plan.after_votes is not None:
+                    self._listening.append((planned, {}))
                 else:
-                    self._later(0, f"fault {number}", lambda n=number: self._begin(n))  # type: ignore[misc]
+                    self._later(0, f"fault {planned.number}", lambda p=planned: self._begin(p))  # type: ignore[misc]
         for active in self._active:
             until = getattr(active.plan, "until_height", None)
             if until is not None and height >= until and not active.is_over:
@@ -156,13 +194,13 @@ class Faults:
         """A machine sends something; some faults wait for votes."""
         if not self._listening or (vote := _vote_in(payload)) is None:
             return
-        for number, senders in list(self._listening.items()):
-            if vote.kind not in VOTES[self._stage.scenario.faults[number].after_votes or ""]:
+        for planned, senders in list(self._listening):
+            if vote.kind not in VOTES[planned.plan.after_votes or ""]:
                 continue
             senders.setdefault(vote.view, set()).add(sender)
             if len(senders[vote.view]) >= quorum(len(self._names)):
-                del self._listening[number]
-                self._later(0, f"fault {number}", lambda n=number: self._begin(n))  # type: ignore[misc]
+                self._listening.remove((planned, senders))
+                self._later(0, f"fault {planned.number}", lambda p=planned: self._begin(p))  # type: ignore[misc]
 
     def on_final(self, index: int) -> None:
         """A machine has committed a final block."""
@@ -206,9 +244,11 @@ class Faults:
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
 
-    def _begin(self, number: int) -> None:
-        active = _Active(number, self._stage.scenario.faults[number], self.records[number])
-        plan, record = active.plan, active.record
+    def _begin(self, planned: _Planned) -> None:
+        if planned.is_withdrawn:
+            return
+        number, plan, record = planned.number, planned.plan, planned.record
+        active = _Active(number, plan, record)
         self._active.append(active)
         record.begun_ms, record.height_when_begun = self._stage.clock.now_ms, self._stage.height()
         match plan:
@@ -398,6 +438,10 @@ _LATE: Final = {
     "slow_execution": "slow jobs",
     "clock_skew": "timers at another speed",
 }
+
+
+def _plan(number: int, plan: AnyFault) -> _Planned:
+    return _Planned(number, plan, FaultRecord(plan.kind, plan.whom, plan.at_height, at_ms=plan.at_ms))
 
 
 def _may_rot(name: str) -> bool:

@@ -78,15 +78,24 @@ class Links:
         self.kinds: dict[Link, None] = {}
         """Every kind of link that there is or was, in the order in which they came."""
         self._random = random
+        self._names = names
+        self._changes: list[Change] = []
+        self._take(section)
+        self._free_at_us: dict[int, int] = {}
+        """When a link of bounded bandwidth has sent everything that it took, by sender and receiver."""
+
+    def _take(self, section: LinksSection) -> None:
         regions = {name: region for region, members in section.regions.items() for name in members}
-        self._region = [regions.get(name) for name in names]
+        self._region = [regions.get(name) for name in self._names]
         self._section = section
         self._plain = Link().with_changes({name: getattr(section, name) or 0 for name in _UNITS})
         self._by_latency: dict[int, Link] = {}
-        self._changes: list[Change] = []
-        self._rows: list[list[Link] | None] = [None] * len(names)
-        self._free_at_us: dict[int, int] = {}
-        """When a link of bounded bandwidth has sent everything that it took, by sender and receiver."""
+        self._rows: list[list[Link] | None] = [None] * len(self._names)
+
+    def become(self, section: LinksSection) -> None:
+        """From now on the scenario's links are others; what is changed about links stays changed."""
+        if section != self._section:
+            self._take(section)
 
     @property
     def sent(self) -> int:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import BadInput
+from cluster.options import MAX_SEED
 
-MAX_SEED: Final = 2**64 - 1
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""
 

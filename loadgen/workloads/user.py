@@ -75,6 +75,10 @@ class LoadUser:
         """Transactions that were sent and are not known to be final."""
         return len(self._sent)
 
+    def reseed(self, seed: int) -> None:
+        """Draw from another source from now on."""
+        self._workload.member.random.seed(f"{seed}/user/{self.number}")
+
     def next_transactions(self, observation: Observation) -> list[bytes]:
         """The signed transactions of this turn, in nonce order. May be empty."""
         self._settle(observation)

@@ -277,3 +277,38 @@ def test_an_interrupted_join_goes_on(peers: Peers) -> None:
     join = new_join(peers, disk)
     assert drive(join, peers, {}) == []
     assert join.is_done
+
+
+def test_a_fault_before_a_validator_joined_may_leave_no_quorum() -> None:
+    """Two of four are missing then: to stand still is right. With the late one there, it is not."""
+    plan = Scenario.model_validate(
+        {
+            "name": "late",
+            "validators": [{}, {}, {}, {"joins_at_height": 14}],
+            "consensus": {"signatures": "keyed-hash", "leader_timeout_ms": 343, "advance_timeout_ms": 445},
+            "faults": [{"kind": "failed_sync", "target": "leader", "at_height": 3}],
+            "stop": {"height": 15},
+        }
+    )
+    record = Simulation(plan, 1, "test").run()
+    (fault,) = record.faults
+    assert fault.begun_ms is not None and fault.ended_ms is not None
+    assert not [seen for seen in record.finalizations if fault.begun_ms + 10 < seen.at_ms < fault.ended_ms]
+    judged = check_run(record).check("faults")
+    assert judged.verdict is not Outcome.FAIL, judged.detail
+    record.joins.clear()
+    assert "no height was finalised" in check_run(record).check("faults").detail
+
+
+def test_who_had_nothing_final_recovers_nothing() -> None:
+    plan = {
+        "name": "early",
+        "validators": 2,
+        "consensus": {"signatures": "keyed-hash"},
+        "faults": [{"kind": "failed_sync", "target": "leader", "at_height": 1}],
+        "stop": {"height": 2},
+    }
+    record = Simulation(Scenario.model_validate(plan), 1, "test").run()
+    judged = check_run(record).check("faults")
+    assert judged.verdict is Outcome.INCONCLUSIVE
+    assert "validator-0 had nothing final yet" in judged.detail

@@ -47,7 +47,18 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "scenario.yaml",
     ]
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    keys = ["scenario", "backend", "seed", "commit", "verdict", "checks", "metrics", "validators", "digest"]
+    keys = [
+        "scenario",
+        "backend",
+        "seed",
+        "commit",
+        "verdict",
+        "checks",
+        "metrics",
+        "validators",
+        "digest",
+        "checkpoints",
+    ]
     assert list(result) == keys
     assert result["verdict"] == "pass"
     assert [set(check) for check in result["checks"]] == [{"name", "verdict", "detail"}] * len(verdict.checks)

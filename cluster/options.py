@@ -1,0 +1,49 @@
+"""Options that several commands take, and how they are read."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.settings import Change, SettingError, parse_removal, parse_setting
+
+MAX_SEED: Final = 2**64 - 1
+
+
+def parse_seed(text: str) -> int:
+    """A run's seed."""
+    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: expected an integer from 0 to 2**64 - 1")
+    return int(text)
+
+
+def add_change_options(command: argparse.ArgumentParser) -> None:
+    """``--set`` and ``--unset``; what they say is in ``changes``, in the order in which it was given."""
+    command.add_argument(
+        "--set",
+        dest="changes",
+        action="append",
+        default=[],
+        type=_change(parse_setting),
+        metavar="PATH=VALUE",
+        help="set a field of the scenario, as links.loss=0.1 or 'faults[+]={kind: kill, …}'; may be repeated",
+    )
+    command.add_argument(
+        "--unset",
+        dest="changes",
+        action="append",
+        type=_change(parse_removal),
+        metavar="PATH",
+        help="set a field back to its default, or take an item out of its list",
+    )
+
+
+def _change(parse: Callable[[str], Change]) -> Callable[[str], Any]:
+    def read(text: str) -> Change:
+        try:
+            return parse(text)
+        except SettingError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

@@ -1,0 +1,105 @@
+"""``stampede fork``: a recorded run up to a height, and from there on another future.
+
+The run is run again up to the moment at which the height was first final, held against the recorded digests of every
+height until then, and goes on with other settings (:mod:`cluster.forks`). The fork stands in the new run's scenario, so
+that its folder is one like any other: it runs again, is replayed, shrunk, swept and forked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from cluster.errors import BadInput, ExitCode
+from cluster.forks import WHOLE, check_change
+from cluster.interrupts import Interrupts
+from cluster.record import RunRecord
+from cluster.rerun.recorded import RecordedRun, read_recorded
+from cluster.rerun.replay import DoesNotRepeat
+from cluster.results import checkout_commit
+from cluster.running import perform_run
+from cluster.scenario import Scenario, change_scenario, describe, minimal_fields
+from cluster.settings import Change, differences
+from cluster.simulation.driver import Simulation
+from cluster.terminal import Progress
+
+SHOWN_DIGITS: Final = 12
+
+
+class _Forked(Simulation):
+    """A simulation that is held against the run that it is a fork of, before it takes another way."""
+
+    origin: RecordedRun
+
+    def take_fork(self, number: int) -> None:
+        if number == len(self._given.forks) - 1:
+            for height, digest in self.record.checkpoints.items():
+                if self.origin.checkpoints.get(height) != digest:
+                    told = f"the runs part before height {height} is final"
+                    raise DoesNotRepeat(self.origin.difference(told))
+        super().take_fork(number)
+
+
+def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None, out: Path | None) -> ExitCode:
+    """Run another future of a run, judge it and write its folder. Raises :class:`HarnessError`."""
+    origin = read_recorded(folder)
+    scenario = forked_scenario(origin, height, changes, seed)
+
+    def perform(_folder: Path, progress: Progress, interrupts: Interrupts) -> RunRecord:
+        simulation = _Forked(
+            scenario,
+            origin.seed,
+            checkout_commit(),
+            progress.update,
+            progress.notice,
+            checkpoint=interrupts.checkpoint,
+        )
+        simulation.origin = origin
+        return simulation.run()
+
+    verdict, _ = perform_run(scenario, "sim", out, perform, None)
+    return verdict.exit_code
+
+
+def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:
+    """The recorded scenario with one more fork, in the place of those from that height on. Raises :class:`BadInput`."""
+    source = f"{origin.folder} at height {height}"
+    if height not in origin.checkpoints:
+        reached = max(origin.checkpoints, default=0)
+        told = f"it reached height {reached}" if reached else "its result.json has no checkpoints"
+        raise BadInput(f"{source}: the run cannot be forked there: {told}")
+    whole = origin.scenario
+    kept = [each for each in whole.forks if each.at_height < height]
+    before = _without_forks(whole) if not kept else whole.after_fork(len(kept) - 1)
+    after = change_scenario(before, changes, source)
+    section: dict[str, Any] = {
+        "at_height": height,
+        "origin": f"{origin.folder.name}, digest {origin.digest[:SHOWN_DIGITS]}, commit {origin.commit}",
+        "changes": {change.path: change.value for change in _changes(before, after, source)},
+    }
+    if seed is not None:
+        section["seed"] = seed
+    data = whole.model_dump(mode="json", exclude_unset=True)
+    data["forks"] = [*(each.model_dump(mode="json", exclude_unset=True) for each in kept), section]
+    try:
+        return Scenario.model_validate(data)
+    except ValidationError as error:
+        raise BadInput(f"{source}: {describe(error)}") from None
+
+
+def _changes(before: Scenario, after: Scenario, source: str) -> list[Change]:
+    found = list(differences(before.model_dump(mode="json"), after.model_dump(mode="json"), whole=WHOLE))
+    for change in found:
+        try:
+            check_change(change.path)
+        except ValueError as error:
+            raise BadInput(f"{source}: {error}") from None
+    faults = minimal_fields(after).get("faults", [])
+    return [Change("faults", faults) if change.path == "faults" else change for change in found]
+
+
+def _without_forks(scenario: Scenario) -> Scenario:
+    return Scenario.model_validate(scenario.model_dump(mode="json", exclude_unset=True, exclude={"forks"}))

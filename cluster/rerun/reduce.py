@@ -1,0 +1,261 @@
+"""Delta debugging of a scenario's fields: what can go while something still holds. Pure, and the same every time.
+
+Fields are plain data that make a :class:`~cluster.scenario.Scenario`. Whoever asks gives ``holds``, which says whether
+smaller fields still show what the larger ones did; what is no scenario shows nothing. Every ``True`` of it is adopted,
+so that the last fields for which it was ``True`` are the smallest that are known, at whatever moment it ends.
+
+Passes follow one another until a whole round of them brings nothing:
+
+==============  ======================================================================================================
+pass            what it tries
+==============  ======================================================================================================
+height          to stop earlier, by bisection
+lists           to leave out faults, groups of users, epochs and forks, by ddmin (Zeller and Hildebrandt, 2002)
+sections        to leave out whole sections: links, the chain's parameters, what counts as a success …
+validators      to leave out validators, by ddmin; those behind one that goes move up, and faults follow them
+settings        to leave out every single setting that remains, so that its default stands in its place
+numbers         to let faults begin earlier and last shorter, and users be fewer, by halving
+==============  ======================================================================================================
+
+What a run costs but does not do is left alone: ``consensus.signatures``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from cluster.scenario import Scenario
+
+Fields = dict[str, Any]
+Holds = Callable[[Fields], bool]
+Path = tuple[str | int, ...]
+T = TypeVar("T")
+
+LISTS: Final[tuple[Path, ...]] = (("faults",), ("forks",), ("load", "users"), ("validators", "epochs"))
+KEPT: Final[frozenset[Path]] = frozenset(
+    {("name",), ("seed",), ("consensus", "signatures"), ("validators", "count"), ("stop", "height")}
+)
+"""Settings that are not left out: whose default would be another run altogether, or a larger one."""
+LEAST: Final = {"for_ms": 1, "down_ms": 0, "at_ms": 0, "at_height": 1, "until_height": 2, "count": 1}
+"""Numbers that are made smaller, of faults and of groups of users, and how far."""
+MAX_ROUNDS: Final = 20
+
+
+def reduce_fields(fields: Fields, holds: Holds) -> Fields:
+    """The smallest fields found for which ``holds``, as it does for those given."""
+    for _ in range(MAX_ROUNDS):
+        before = fields
+        for reduce in (_height, _lists, _sections, _validators, _settings, _numbers):
+            fields = reduce(fields, holds)
+        if fields == before:
+            break
+    return fields
+
+
+def ddmin(items: Sequence[T], holds: Callable[[list[T]], bool]) -> list[T]:
+    """A part of the items for which ``holds``, and of which no item can go alone; in their order."""
+    kept = list(items)
+    if not kept or holds([]):
+        return []
+    parts = 2
+    while len(kept) >= 2:
+        chunks = _split(kept, parts)
+        rest = [[item for other in chunks if other is not chunk for item in other] for chunk in chunks]
+        smaller = next((part for part in chunks if holds(part)), None)
+        if smaller is not None:
+            kept, parts = smaller, 2
+            continue
+        smaller = next((part for part in rest if holds(part)), None) if parts > 2 else None
+        if smaller is not None:
+            kept, parts = smaller, max(parts - 1, 2)
+        elif parts >= len(kept):
+            break
+        else:
+            parts = min(2 * parts, len(kept))
+    return kept
+
+
+def _split(items: list[T], parts: int) -> list[list[T]]:
+    return [items[len(items) * i // parts : len(items) * (i + 1) // parts] for i in range(parts)]
+
+
+# --- places in fields -----------------------------------------------------------------------------------------------
+
+
+def _at(fields: Any, path: Path) -> Any:
+    """What is at a path, ``None`` where nothing is."""
+    for step in path:
+        try:
+            fields = fields[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return fields
+
+
+def _with(fields: Fields, path: Path, value: Any) -> Fields:
+    changed = copy.deepcopy(fields)
+    _at(changed, path[:-1])[path[-1]] = copy.deepcopy(value)
+    return changed
+
+
+def _without(fields: Fields, path: Path) -> Fields:
+    """Without what is at a path, nor mappings and lists that are empty then; items of the validators' list become
+    empty, so that the others keep their places."""
+    changed = copy.deepcopy(fields)
+    del _at(changed, path[:-1])[path[-1]]
+    for length in range(len(path) - 1, 0, -1):
+        inner = path[:length]
+        if _at(changed, inner) or isinstance(inner[-1], int):
+            break
+        del _at(changed, inner[:-1])[inner[-1]]
+    nodes = _at(changed, ("validators", "nodes"))
+    if nodes is not None and not any(nodes):
+        del changed["validators"]["nodes"]
+    return changed
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Every field that holds no mapping, and every item of a list of names."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, (*path, name))
+    elif isinstance(value, list):
+        if len(value) > 1 or not (value and isinstance(value[0], dict)):
+            yield path
+        for position in range(len(value) - 1, -1, -1):
+            inner = value[position]
+            if isinstance(inner, dict):
+                yield from _leaves(inner, (*path, position))
+            elif len(value) > 1:
+                yield (*path, position)
+    else:
+        yield path
+
+
+# --- passes ---------------------------------------------------------------------------------------------------------
+
+
+def _height(fields: Fields, holds: Holds) -> Fields:
+    known = _scenario(fields)
+    if known is None:
+        return fields
+    low, high = 0, known.stop.height
+    while high - low > 1:
+        middle = (low + high) // 2
+        smaller = copy.deepcopy(fields)
+        smaller.setdefault("stop", {})["height"] = middle
+        if holds(smaller):
+            fields, high = smaller, middle
+        else:
+            low = middle
+    return fields
+
+
+def _lists(fields: Fields, holds: Holds) -> Fields:
+    for path in LISTS:
+        items = _at(fields, path)
+        if items:
+            base = fields
+            kept = ddmin(items, lambda part, base=base, path=path: holds(_with_list(base, path, part)))  # type: ignore[misc]
+            fields = _with_list(fields, path, kept)
+    return fields
+
+
+def _with_list(fields: Fields, path: Path, items: list[Any]) -> Fields:
+    return _with(fields, path, items) if items else _without(fields, path)
+
+
+def _sections(fields: Fields, holds: Holds) -> Fields:
+    for name in ("description", "links", "load", "chain", "success", "consensus"):
+        if name in fields:
+            smaller = _without(fields, (name,))
+            signatures = _at(fields, ("consensus", "signatures"))
+            if name == "consensus" and signatures is not None:
+                smaller["consensus"] = {"signatures": signatures}
+            if smaller != fields and holds(smaller):
+                fields = smaller
+    return fields
+
+
+def _settings(fields: Fields, holds: Holds) -> Fields:
+    """From the end to the beginning, so that what is left out moves nothing that is still to be tried."""
+    for path in list(_leaves(fields)):
+        if path not in KEPT and _at(fields, path) is not None:
+            smaller = _without(fields, path)
+            if holds(smaller):
+                fields = smaller
+    return fields
+
+
+def _numbers(fields: Fields, holds: Holds) -> Fields:
+    for path in list(_leaves(fields)):
+        value, least = _at(fields, path), LEAST.get(str(path[-1]))
+        if path[0] not in ("faults", "load") or least is None or not isinstance(value, int):
+            continue
+        for tried in _smaller(value, least):
+            smaller = _with(fields, path, tried)
+            if not holds(smaller):
+                break
+            fields = smaller
+    return fields
+
+
+def _smaller(value: int, least: int) -> Iterator[int]:
+    """Ever smaller numbers, by halving."""
+    while value > least:
+        value = max(least, value // 2)
+        yield value
+
+
+def _validators(fields: Fields, holds: Holds) -> Fields:
+    scenario = _scenario(fields)
+    if scenario is None or scenario.validators.count == 1:
+        return fields
+    kept = ddmin(range(scenario.validators.count), lambda part: holds(_with_validators(fields, scenario, part)))
+    return fields if len(kept) == scenario.validators.count else _with_validators(fields, scenario, kept)
+
+
+def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) -> Fields:
+    """The scenario of some of its validators. Those without a name of their own get that of their new place."""
+    changed, names = copy.deepcopy(fields), scenario.validators.names
+    section = changed.setdefault("validators", {})
+    section["count"] = len(kept)
+    nodes = section.pop("nodes", [])
+    left = [nodes[index] if index < len(nodes) else {} for index in kept]
+    while left and not left[-1]:
+        left.pop()
+    if left:
+        section["nodes"] = left
+    if "hosts" in section:
+        section["hosts"] = min(section["hosts"], max(len(kept), 1))
+    known = {names[index]: scenario.validators.node(index).name or f"validator-{at}" for at, index in enumerate(kept)}
+    for path in (("faults",), ("forks",), ("links", "regions"), ("validators", "epochs")):
+        found = _at(changed, path)
+        if found:
+            renamed = _renamed(found, known, frozenset(names))
+            changed = _with(changed, path, renamed) if renamed else _without(changed, path)
+    return changed
+
+
+def _renamed(value: Any, known: dict[str, str], names: frozenset[str]) -> Any:
+    """With the new names of those that are known; where no name is left, what cannot be without goes too."""
+    if isinstance(value, dict):
+        renamed = {name: _renamed(inner, known, names) for name, inner in value.items()}
+        is_lost = any(inner == [] and value[name] for name, inner in renamed.items())
+        return {} if is_lost and "kind" in value else {name: inner for name, inner in renamed.items() if inner != []}
+    if not isinstance(value, list):
+        return value
+    if all(isinstance(item, str) for item in value):
+        return [known.get(item, item) for item in value if item in known or item not in names]
+    return [renamed for item in value if (renamed := _renamed(item, known, names))]
+
+
+def _scenario(fields: Fields) -> Scenario | None:
+    try:
+        return Scenario.model_validate(fields)
+    except ValidationError:
+        return None

@@ -1,0 +1,162 @@
+"""``stampede replay``: a recorded run once more, with everything that happens in it.
+
+A run is run once in silence and held against its digests before anything of it is shown, so that what is shown is what
+happened. Nothing is kept: memory is that of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.interrupts import Interrupts
+from cluster.rerun.recorded import RecordedRun, read_recorded
+from cluster.rerun.timeline import KINDS, Entry, WatchedSimulation
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.simulation.driver import CHECKPOINT_DIGITS, Simulation
+
+SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
+
+
+class DoesNotRepeat(HarnessError):
+    """The run is another than the recorded one."""
+
+    exit_code = ExitCode.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is shown."""
+
+    from_us: int = 0
+    until_us: int | None = None
+    validators: frozenset[int] = frozenset()
+    """None is all."""
+    kinds: frozenset[str] = frozenset()
+
+    def takes(self, entry: Entry) -> bool:
+        return (
+            entry.at_us >= self.from_us
+            and (not self.kinds or entry.kind in self.kinds)
+            and (not self.validators or not entry.whom or not self.validators.isdisjoint(entry.whom))
+        )
+
+
+class Player:
+    """A recorded run on its way, event by event."""
+
+    def __init__(self, run: RecordedRun, checkpoint: Callable[[], None]) -> None:
+        self.run = run
+        self._entries: list[Entry] = []
+        self.simulation = WatchedSimulation(run.scenario, run.seed, self._entries.append)
+        self._checkpoint = checkpoint
+        self._is_begun = False
+
+    @property
+    def now_us(self) -> int:
+        return self.simulation.clock.now_us
+
+    def advance(self) -> list[Entry] | None:
+        """Perform the next event; what happened in it, or ``None`` where the run is over."""
+        self._checkpoint()
+        self._entries.clear()
+        if not self._is_begun:
+            self._is_begun = True
+            self.simulation.begin()
+        elif self.simulation.clock.events >= self.run.events or not self.simulation.advance():
+            return None
+        return list(self._entries)
+
+    def next_event_us(self) -> int:
+        """When the next event is."""
+        return self.simulation.clock.next_us
+
+    def entries(self, shown: Filter) -> Iterator[Entry]:
+        """All that is to be shown, up to the time at which it ends."""
+        while shown.until_us is None or self.next_event_us() <= shown.until_us:
+            found = self.advance()
+            if found is None:
+                return
+            yield from (entry for entry in found if shown.takes(entry))
+
+
+def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | None:
+    """Run it in silence; where it is another run than the recorded one, says where they part."""
+    simulation = Simulation(run.scenario, run.seed, "")
+    simulation.begin()
+    known, below = simulation.record.checkpoints, 0
+    while simulation.clock.events < run.events and simulation.advance():
+        checkpoint()
+        for height in range(below + 1, max(known, default=0) + 1):
+            if run.checkpoints and known.get(height) != run.checkpoints.get(height):
+                return f"the runs part before height {height} is final, at {simulation.clock.now_ms:,.3f} ms"
+            below = height
+    digest = simulation.clock.digest()
+    if digest != run.digest:
+        return f"its digest is {digest[:SHOWN_DIGITS]}…, recorded is {run.digest[:SHOWN_DIGITS]}…"
+    return None
+
+
+def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, is_stepped: bool) -> ExitCode:
+    """Show a recorded run. Raises :class:`HarnessError` where there is none, or where it is another one now."""
+    run = read_recorded(folder)
+    shown = Filter(shown.from_us, shown.until_us, _indexes(run, validators), shown.kinds)
+    with Interrupts() as interrupts:
+        problem = check_repeats(run, interrupts.checkpoint)
+        if problem is not None and not is_forced:
+            raise DoesNotRepeat(f"{run.difference(problem)} (--force shows it all the same)")
+        if problem is not None:
+            print(f"stampede: {run.difference(problem)}", file=sys.stderr)
+        player = Player(run, interrupts.checkpoint)
+        if is_stepped:
+            from cluster.rerun.step import step
+
+            step(player, shown, sys.stdin, sys.stdout)
+        else:
+            _print(player.entries(shown), sys.stdout)
+    return ExitCode.PASS
+
+
+def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
+    names = run.scenario.validators.names
+    for name in validators:
+        if name not in names:
+            raise BadInput(f"--validator: no validator is named {name!r}; there are {', '.join(names)}")
+    return frozenset(names.index(name) for name in validators)
+
+
+def _print(entries: Iterator[Entry], output: TextIO) -> None:
+    """Write the lines; a reader that has seen enough ends it."""
+    try:
+        for entry in entries:
+            output.write(entry.line() + "\n")
+        output.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, output.fileno())  # for what still waits in buffers
+        os.close(nowhere)
+
+
+def parse_kinds(text: str) -> list[str]:
+    """Kinds with commas between them. Raises :class:`ValueError`."""
+    kinds = [kind.strip() for kind in text.split(",")]
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    return kinds
+
+
+def parse_time_us(text: str) -> int:
+    """Milliseconds, or seconds with an ``s`` behind, as microseconds. Raises :class:`ValueError`."""
+    number, scale = (text[:-1], 1_000) if text.endswith("s") and not text.endswith("ms") else (text, 1)
+    number = number.removesuffix("ms")
+    whole, _, part = number.partition(".")
+    digits = whole + part
+    if not (digits.isascii() and digits.isdecimal() and whole) or len(digits) > 15:
+        raise ValueError(f"{text!r} is no time: expected milliseconds such as 1500 or 1500.25, or seconds such as 1.5s")
+    return round(float(number) * scale * MICROSECONDS_A_MILLISECOND)
