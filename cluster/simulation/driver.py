@@ -30,7 +30,7 @@ from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.faults import Faults, Stage
 from cluster.simulation.links import Links
-from cluster.simulation.machine import Machine
+from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from consensus.keys import SCHEMES, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
@@ -47,6 +47,7 @@ MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
 SAMPLE_EVERY_MS: Final = 500
 LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
+NORMAL_PACE: Final = Pace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,11 @@ class Simulation:
         on_notice: Callable[[str], None] | None = None,
         scheme: SignatureScheme | None = None,
         checkpoint: Callable[[], None] | None = None,
+        pace: Pace = NORMAL_PACE,
     ) -> None:
+        """``pace`` is how long every machine's own work takes."""
         self.scenario = scenario
+        self._pace = pace
         self._checkpoint = checkpoint or (lambda: None)
         self.on_event: Callable[[str], None] | None = None
         """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
@@ -168,7 +172,7 @@ class Simulation:
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
 
-        machine = Machine(index, name, self.clock, boot, self._send, self._observe, failed=failed)
+        machine = Machine(index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace)
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
         machine.tally.mutant_runs = counter
@@ -195,7 +199,7 @@ class Simulation:
             return send
 
         machine.send = sender(0)
-        twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
+        twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore, pace=self._pace)
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
         )
