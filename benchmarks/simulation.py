@@ -35,7 +35,12 @@ INTERVAL_MS = 955
 REPETITIONS = 3
 FIRES_A_BLOCK = 200
 FIRES_USERS: list[dict[str, Any]] = [
-    {"workload": "flood", "count": 5, "interval_ms": BLOCK_MS, "options": {"timers": 40, "spread_blocks": 8, "burn": 4_000}}
+    {
+        "workload": "flood",
+        "count": 5,
+        "interval_ms": BLOCK_MS,
+        "options": {"timers": 40, "spread_blocks": 8, "burn": 4_000},
+    }
 ]
 RAMP_BLOCKS = 12
 """Until as many timers fire as are scheduled."""
@@ -115,9 +120,7 @@ def _check(record: RunRecord) -> Books:
     return books
 
 
-def _scenario(
-    height: int, signatures: str, validators: int = 4, users: list[dict[str, Any]] | None = None
-) -> Scenario:
+def _scenario(height: int, signatures: str, validators: int = 4, users: list[dict[str, Any]] | None = None) -> Scenario:
     return Scenario.model_validate(
         {
             "name": "benchmark",

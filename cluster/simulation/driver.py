@@ -199,7 +199,9 @@ class Simulation:
             return send
 
         machine.send = sender(0)
-        twin = Machine(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore, pace=self._pace)
+        twin = Machine(
+            machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore, pace=self._pace
+        )
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
         )
@@ -209,10 +211,11 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
-        message = self.clock.take_message(payload)
+        arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
         later_us = self.faults.leader_delay_us(sender)
-        for target, at_us in self.links.arrivals(sender, recipients, len(payload), self.clock.now_us):
-            self.clock.deliver_at(at_us + later_us, sender, target, message, payload)
+        if later_us:
+            arrivals = [(target, at_us + later_us) for target, at_us in arrivals]
+        self.clock.send(sender, payload, arrivals)
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
         self.machines[recipient].receive(sender, payload)
