@@ -7,8 +7,8 @@ itself, the safety monitor included; the checks after it are part of ``fuzz_seed
   and nothing else, with Ed25519 and with the keyed hash that stands in for it.
 - ``speedup_200_fires``: the same with load: each block schedules 200 timers and fires 200.
 - ``seconds_for_500_validators``: 500 validators in one process finalise 20 heights.
-- ``fuzz_seeds_per_minute``: random scenarios with their faults, run and judged one after the other, as ``stampede fuzz``
-  does in each of its processes.
+- ``fuzz_seeds_per_minute``: random scenarios with their faults, run and judged one after the other, as each process of
+  ``stampede fuzz`` does.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ simulations, where forging is modelled as a fault instead of being computed.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -108,7 +108,7 @@ SCHEMES: Final[dict[str, type[Ed25519Scheme] | type[KeyedHashScheme]]] = {
 """Signature schemes by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Committee:
     """The validators that vote and lead in the views of one epoch."""
 
@@ -120,10 +120,13 @@ class Committee:
         return len(self.members)
 
     def __contains__(self, index: int) -> bool:
-        position = bisect_left(self.members, index)
-        return position < len(self.members) and self.members[position] == index
+        return index in self._members
 
-    @property
+    @cached_property
+    def _members(self) -> frozenset[int]:
+        return frozenset(self.members)
+
+    @cached_property
     def quorum(self) -> int:
         """Votes that make a certificate."""
         return quorum(len(self.members))

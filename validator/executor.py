@@ -181,6 +181,8 @@ class Executor:
         self._archive = BlockArchive(disk)
         self._genesis_header = self._open_genesis(disk)
         self._executed: dict[Hash, _ExecutedBlock] = {}
+        self._accounts: dict[int, Address] = {}
+        """Accounts of validators that proposed, by their index."""
         self._invalid: dict[Hash, _InvalidBlock] = {}
         self._final_header = self._header_at(self._store.final.height)
         self._final = header_hash(self._final_header)
@@ -368,8 +370,14 @@ class Executor:
     def _transition_on(self, parent: Hash, height: Height, proposer: int) -> Transition:
         self._move_index(parent)
         view = self._store.final if parent == self._final else self._executed[parent].outcome.view
-        account = address_of(self._genesis.validators[proposer])
+        account = self._account_of(proposer)
         return self._transition(view, self._index, BlockContext(height, account, self._genesis))
+
+    def _account_of(self, proposer: int) -> Address:
+        account = self._accounts.get(proposer)
+        if account is None:
+            account = self._accounts[proposer] = address_of(self._genesis.validators[proposer])
+        return account
 
     def _keep(self, digest: Hash, block: Block, outcome: Outcome) -> None:
         """Take an executed block into the tree; the index, begun for it, moves to it."""

@@ -4,9 +4,9 @@ Time is counted in whole microseconds, so that no rounding of floats decides an 
 into a rolling digest with what it says of itself: equal digests mean equal runs, event by event. A message's bytes are
 hashed once, when it is sent; each delivery refers to them by the message's number.
 
-Messages are most of a run. All deliveries of one message are one entry of the queue, which stands at the time of the next
-of them: the queue holds what is under way to everybody once, and moving on costs one step in a small heap. The digest
-is fed in batches.
+Messages are most of a run. All deliveries of one message are one entry of the queue, which stands at the time of the
+next of them: the queue holds what is under way to everybody once, and moving on costs one step in a small heap. The
+digest is fed in batches.
 """
 
 from __future__ import annotations

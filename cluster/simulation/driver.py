@@ -32,6 +32,7 @@ from cluster.simulation.faults import Faults, Stage
 from cluster.simulation.links import Links
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
+from cluster.simulation.reading import SharedReader
 from consensus.keys import SCHEMES, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
@@ -81,6 +82,7 @@ class Simulation:
         self.links = self._make_links()
         self._on_sample, self._on_notice = on_sample, on_notice
         self._scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
+        self._read = SharedReader()
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
@@ -167,7 +169,7 @@ class Simulation:
         config = node_config(self.scenario)
 
         def boot(disk: MemoryDisk) -> Validator:
-            return open_validator(disk, self._genesis, index, signer, self._validators, config, transition)
+            return open_validator(disk, self._genesis, index, signer, self._validators, config, transition, self._read)
 
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
