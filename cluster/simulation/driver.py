@@ -27,6 +27,7 @@ from cluster.mutants.base import RunCounter
 from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.faults import Faults, Stage
 from cluster.simulation.links import Links
@@ -74,7 +75,8 @@ class Simulation:
         """``pace`` is how long every machine's own work takes."""
         self.scenario = scenario
         self._pace = pace
-        self._checkpoint = checkpoint or (lambda: None)
+        self._limit_us = scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
+        self._checkpoint = checkpoint
         self.on_event: Callable[[str], None] | None = None
         """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
@@ -123,17 +125,22 @@ class Simulation:
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
+        with collecting_rarely():
+            self._run()
+            self._collect()
+        return self.record
+
+    def _run(self) -> None:
         try:
             self.begin()
             self.clock.keeps_labels = self.on_event is not None
             while self.advance():
                 if self.on_event is not None:
                     self.on_event(self.clock.trace_line())
-                self._checkpoint()
+                if self._checkpoint is not None:
+                    self._checkpoint()
         except KeyboardInterrupt:
             self.record.interrupted = True
-        self._collect()
-        return self.record
 
     def begin(self) -> None:
         """Start everybody who is there from the genesis on."""
@@ -149,8 +156,7 @@ class Simulation:
 
     def advance(self) -> bool:
         """Perform the next event; ``False`` where the run is over."""
-        limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
-        if self.clock.now_us >= limit_us or self._is_over():
+        if self.clock.now_us >= self._limit_us or (self._may_be_over and self._is_over()):
             return False
         return self.clock.step()
 
@@ -354,7 +360,7 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
         goal = self.scenario.stop.height + self.scenario.stop.drain_blocks
-        if self._best_height < goal or not self._may_be_over:
+        if self._best_height < goal:
             return False
         self._may_be_over = False
         awaited = [machine for machine in self.machines if machine.byzantine is None]
