@@ -224,6 +224,11 @@ class Executor:
         """The scheduler's index, standing wherever the last job left it."""
         return self._index
 
+    def height_of(self, digest: Hash) -> int | None:
+        """Height of the last final block or of one that was executed above it; ``None`` of any other."""
+        is_known = digest == self._final or digest in self._executed
+        return self._header_of(digest).height if is_known else None
+
     def prove(self, key: bytes, height: int) -> bytes:
         """The encoded proof of what the state of a retained height says of a key (:meth:`LogStateStore.prove`)."""
         return self._store.prove(key, Height(height))

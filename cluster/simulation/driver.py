@@ -252,7 +252,7 @@ class Simulation:
             case Diverged():
                 self._may_be_over = True
             case Run(job=Build() | Execute() as job):
-                self._note_proposal(job)
+                self._note_proposal(index, job)
             case Reply(request, results):
                 submission = self._submissions.pop(request)
                 for wire, result in zip(submission.wires, results, strict=True):
@@ -271,9 +271,17 @@ class Simulation:
         if self.monitor.wants_proofs(height) and executor.final_header.height == height:
             self.monitor.check_proofs(machine.name, height, executor.prove)
 
-    def _note_proposal(self, job: Build | Execute) -> None:
+    def _note_proposal(self, index: int, job: Build | Execute) -> None:
         """A height's block was first seen anywhere: when building it began."""
-        height = job.block.header.height if isinstance(job, Execute) else self._best_height + 1
+        if isinstance(job, Execute):
+            height = job.block.header.height
+        else:
+            validator = self.machines[index].validator
+            assert validator is not None, "it asked for a block"
+            parent_height = validator.executor.height_of(job.parent)
+            if parent_height is None:
+                return  # it was overtaken
+            height = parent_height + 1
         self.record.proposals.setdefault(height, self.clock.now_ms)
 
     # --- heights and joins --------------------------------------------------------------------------------------------
