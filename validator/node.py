@@ -356,6 +356,9 @@ class Node:
 
     def _perform(self, effect: engine_border.Effect) -> None:
         match effect:
+            case engine_border.Rejected(sender, reason):
+                if reason not in HARMLESS_REASONS:
+                    self._fault(sender, reason)
             case engine_border.Broadcast(message):
                 self._send(None, ConsensusMessage(encode_consensus(message)))
             case engine_border.SendTo(recipient, message):
@@ -384,8 +387,6 @@ class Node:
                 kind = type(evidence).__name__
                 self._effects.append(EvidenceFound(kind, encode_evidence(evidence)))
                 self._fault(evidence.first.signer, f"evidence_{kind}")
-            case engine_border.Rejected(sender, reason) if reason not in HARMLESS_REASONS:
-                self._fault(sender, reason)
             case _:
                 pass
 

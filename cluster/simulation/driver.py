@@ -368,9 +368,9 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
         goal = self.scenario.stop.height + self.scenario.stop.drain_blocks
+        self._may_be_over = False
         if self._best_height < goal:
             return False
-        self._may_be_over = False
         awaited = [machine for machine in self.machines if machine.byzantine is None]
         if any(not machine.is_up for machine in awaited) or not self.faults.are_over:
             return False

@@ -260,8 +260,10 @@ class Machine:
             if self.is_paused:
                 self._hold(run, False)
                 return
-            with self._stopping_where_the_disk_fails():
+            try:
                 call()
+            except ValidatorError as error:
+                self._fail(error)
 
         self.clock.after(delay_us, f"{self.index} {label}", content, run)
 
