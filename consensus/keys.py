@@ -126,9 +126,13 @@ class Committee:
     def _members(self) -> frozenset[int]:
         return frozenset(self.members)
 
-    @cached_property
+    @property
     def quorum(self) -> int:
         """Votes that make a certificate."""
+        return self._quorum
+
+    @cached_property
+    def _quorum(self) -> int:
         return quorum(len(self.members))
 
     @property

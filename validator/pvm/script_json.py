@@ -73,9 +73,13 @@ def _refuse(_text: str) -> NoReturn:
     raise BadScript
 
 
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique_keys, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse
-)
+def _strict_decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_unique_keys, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse
+    )
+
+
+_DECODER: Final = _strict_decoder()
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True)
 
 
