@@ -15,8 +15,11 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from blake3 import blake3
+from nacl.bindings import crypto_sign_BYTES as SIGNATURE_BYTES
+from nacl.bindings import crypto_sign_open
+from nacl.bindings import crypto_sign_PUBLICKEYBYTES as PUBLIC_KEY_BYTES
 from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
+from nacl.signing import SigningKey
 
 from consensus.types import (
     GENESIS_VIEW,
@@ -74,9 +77,11 @@ class Ed25519Scheme:
         return _Ed25519Signer(SigningKey(seed))
 
     def verify(self, public_key: PublicKey, message: bytes, signature: Signature) -> bool:
+        if len(public_key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
+            return False
         try:
-            VerifyKey(public_key).verify(message, signature)
-        except (BadSignatureError, ValueError, TypeError):
+            crypto_sign_open(signature + message, public_key)
+        except BadSignatureError:
             return False
         return True
 

@@ -271,7 +271,7 @@ class Node:
         elif timer == PROPOSE_TIMER:
             self._proposal_ready = True
             self._try_build()
-        else:
+        elif timer.number == self._engine.view:  # those of views that were left are nothing to the engine
             self._consensus(engine_border.TimerExpired(TimerKind(timer.owner), View(timer.number)))
 
     # --- messages -----------------------------------------------------------------------------------------------------
