@@ -32,6 +32,8 @@ COMMIT = "benchmark"
 BLOCK_MS = 1_000
 INTERVAL_MS = 955
 """Between a leader's views and its proposals: with two delays of 20 ms and the machines' work, a block takes 1 s."""
+REBROADCAST_MS = 5_000
+"""Well above a block's time, so that nobody repeats what was not lost."""
 REPETITIONS = 3
 FIRES_A_BLOCK = 200
 FIRES_USERS: list[dict[str, Any]] = [
@@ -125,7 +127,11 @@ def _scenario(height: int, signatures: str, validators: int = 4, users: list[dic
         {
             "name": "benchmark",
             "validators": validators,
-            "consensus": {"signatures": signatures, "block_interval_ms": INTERVAL_MS},
+            "consensus": {
+                "signatures": signatures,
+                "block_interval_ms": INTERVAL_MS,
+                "rebroadcast_ms": REBROADCAST_MS,
+            },
             "load": {"users": users or []},
             "stop": {"height": height, "drain_blocks": 2, "timeout_s": 86_400},
             "success": {
