@@ -9,7 +9,6 @@ from validator.disk import Disk
 from validator.executor import Executor
 from validator.genesis import Genesis
 from validator.journal import open_journal
-from validator.messages import Reader, read_message
 from validator.node import FinalPoint, Node, NodeConfig, NodeIdentity
 from validator.transition import Transition
 from validator.types import Height
@@ -31,11 +30,8 @@ def open_validator(
     validators: ValidatorSet,
     config: NodeConfig,
     transition: type[Transition] = Transition,
-    read: Reader = read_message,
 ) -> Validator:
     """Open a validator's data folder and recover what it holds; an empty one starts from the genesis.
-
-    ``read`` decodes what peers send.
 
     Raises :class:`~validator.disk.DiskError`, :class:`~validator.executor.RecoveryError` or
     :class:`~validator.genesis_block.GenesisError`, each one line.
@@ -45,4 +41,4 @@ def open_validator(
     abstain_through = executor.archive.abstain_through
     start = FinalPoint(executor.final_digest, Height(header.height), header.view, abstain_through)
     identity = NodeIdentity(index, signer, validators, genesis.chain_id)
-    return Validator(Node(config, identity, start, open_journal(disk), read), executor)
+    return Validator(Node(config, identity, start, open_journal(disk)), executor)

@@ -20,6 +20,7 @@ from validator.types import Hash, Height
 
 if TYPE_CHECKING:
     from validator.executor import Job, JobResult
+    from validator.messages import Reading
 
 
 class TimerName(NamedTuple):
@@ -43,6 +44,8 @@ class Message(msgspec.Struct, frozen=True):
 
     sender: int
     payload: bytes
+    content: Reading | None = None
+    """What :func:`validator.messages.read_message` reads in the payload, where the driver has read it already."""
 
 
 class Timeout(msgspec.Struct, frozen=True):

@@ -5,7 +5,6 @@ One envelope, canonical MessagePack: ``[tag, …fields]``. Consensus messages tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -130,9 +129,6 @@ def decode_message(payload: bytes) -> PeerMessage:
 
 Reading = PeerMessage | EngineMessage
 """What a validator reads out of a payload: a message of the consensus engine stands without its envelope."""
-
-Reader = Callable[[bytes], Reading]
-"""Reads a payload, as :func:`read_message` does."""
 
 
 def read_message(payload: bytes) -> Reading:

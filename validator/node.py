@@ -89,7 +89,7 @@ from validator.messages import (
     FinalBlocksRequest,
     FinalBlocksResponse,
     PeerMessage,
-    Reader,
+    Reading,
     SnapshotOffer,
     SnapshotRequest,
     TransactionsMessage,
@@ -159,16 +159,7 @@ class FinalPoint:
 class Node:
     """One validator's node."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        identity: NodeIdentity,
-        start: FinalPoint,
-        journal: JournalContent,
-        read: Reader = read_message,
-    ) -> None:
-        """``read`` decodes what peers send; whoever hosts many nodes may read for all of them at once."""
-        self._read = read
+    def __init__(self, config: NodeConfig, identity: NodeIdentity, start: FinalPoint, journal: JournalContent) -> None:
         self._config = config
         self._identity = identity
         self._namespace = identity.chain_id.encode()
@@ -251,8 +242,8 @@ class Node:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case Message(sender, payload):
-                self._on_message(sender, payload)
+            case Message(sender, payload, content):
+                self._on_message(sender, payload, content)
             case Completed(result):
                 self._on_completed(result)
             case Synced(token):
@@ -276,12 +267,13 @@ class Node:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _on_message(self, sender: int, payload: bytes) -> None:
-        try:
-            message = self._read(payload)
-        except CodecError:
-            self._fault(sender, "undecodable")
-            return
+    def _on_message(self, sender: int, payload: bytes, message: Reading | None) -> None:
+        if message is None:
+            try:
+                message = read_message(payload)
+            except CodecError:
+                self._fault(sender, "undecodable")
+                return
         if isinstance(message, ENGINE_MESSAGES):
             self._consensus(engine_border.Received(ValidatorIndex(sender), message))
             return

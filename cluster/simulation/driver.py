@@ -84,7 +84,7 @@ class Simulation:
         self.links = self._make_links()
         self._on_sample, self._on_notice = on_sample, on_notice
         self._scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
-        self._read = SharedReader()
+        self._reader = SharedReader()
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
@@ -175,7 +175,7 @@ class Simulation:
         config = node_config(self.scenario)
 
         def boot(disk: MemoryDisk) -> Validator:
-            return open_validator(disk, self._genesis, index, signer, self._validators, config, transition, self._read)
+            return open_validator(disk, self._genesis, index, signer, self._validators, config, transition)
 
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
@@ -226,7 +226,7 @@ class Simulation:
         self.clock.send(sender, payload, arrivals)
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
-        self.machines[recipient].receive(sender, payload)
+        self.machines[recipient].receive(sender, payload, self._reader.read(payload))
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)

@@ -49,6 +49,7 @@ from validator.events import (
 from validator.executor import Build, Execute, Job
 from validator.joining import SnapshotJoin, has_joined
 from validator.journal import JOURNAL_FILE
+from validator.messages import Reading
 from validator.types import ValidatorError
 
 SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
@@ -213,9 +214,9 @@ class Machine:
         """A client's transactions arrive."""
         self.deliver(Submit(request, transactions))
 
-    def receive(self, sender: int, payload: bytes) -> None:
-        """A peer's message arrives."""
-        self.deliver(Message(sender, payload))
+    def receive(self, sender: int, payload: bytes, content: Reading | None = None) -> None:
+        """A peer's message arrives, with what it says where that was read already."""
+        self.deliver(Message(sender, payload, content))
 
     def status(self) -> dict[str, Any] | None:
         """The status page, or ``None`` while the machine is down."""
