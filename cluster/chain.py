@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -9,18 +10,19 @@ from blake3 import blake3
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.mutants import MUTANTS
-from cluster.mutants.base import RunCounter
+from cluster.mutants.base import Mutant, RunCounter
 from cluster.scenario import Scenario
 from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
 from consensus.messages import VoteKind
 from consensus.protocols import PROTOCOLS
 from consensus.simplex import SimplexConfig
 from consensus.types import ValidatorIndex, View
+from validator.assembly import PRODUCTION, Parts
 from validator.block import MAX_BLOCK_BYTES
+from validator.executor import StorageConfig
 from validator.genesis import Genesis, GenesisEpoch, Policy
 from validator.genesis_block import genesis_batch
 from validator.node import NodeConfig
-from validator.transition import Transition
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
 """After so many views without a sign of a leader its views are nullified at once."""
@@ -64,8 +66,8 @@ def check_genesis(scenario: Scenario) -> None:
     genesis_batch(build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed)))
 
 
-def node_config(scenario: Scenario) -> NodeConfig:
-    """The nodes' settings."""
+def node_config(scenario: Scenario, index: int, counter: RunCounter) -> NodeConfig:
+    """A node's settings; its engine is the protocol's, or its mutant's."""
     section = scenario.consensus
     voting = SimplexConfig(
         leader_timeout_ms=section.leader_timeout_ms,
@@ -74,18 +76,28 @@ def node_config(scenario: Scenario) -> NodeConfig:
         skip_views=SKIP_SILENT_LEADER_VIEWS,
         max_body_bytes=MAX_BLOCK_BYTES,
     )
+    engine, mutant = PROTOCOLS[section.protocol], _mutant_of(scenario, index)
+    if mutant is not None and mutant.engine is not None:
+        engine = mutant.engine(engine, counter)
     return NodeConfig(
         voting=voting,
-        engine=PROTOCOLS[section.protocol],
+        engine=engine,
         election=section.leader_election,
         block_interval_ms=section.block_interval_ms,
     )
 
 
-def transition_of(scenario: Scenario, index: int, counter: RunCounter) -> type[Transition]:
-    """The state transition that a validator runs: the production one, or its mutant's."""
-    mutant = scenario.validators.node(index).mutant
-    return Transition if mutant is None else MUTANTS[mutant].transition(counter)
+def parts_of(scenario: Scenario, index: int, counter: RunCounter) -> Parts:
+    """What a validator is made of: the production's parts, or its mutant's."""
+    mutant = _mutant_of(scenario, index)
+    parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
+    section = scenario.storage
+    return replace(parts, storage=StorageConfig(section.segment_kib * 1_024, section.retained_heights))
+
+
+def _mutant_of(scenario: Scenario, index: int) -> Mutant | None:
+    name = scenario.validators.node(index).mutant
+    return None if name is None else MUTANTS[name]
 
 
 def score_of(scenario: Scenario, index: int) -> Score | None:

@@ -38,6 +38,12 @@ RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync"})
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
 """Kinds of faults whose targets lose their disk."""
 
+SLOWING: Final = frozenset({"degrade", "leader_delay"})
+"""Kinds of faults during which progress cannot be expected, however many validators are up."""
+
+DRAWN_IN_A_ROW: Final = 3
+"""Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
+
 EXAMPLES_SHOWN: Final = 3
 """Findings named in a detail; the rest is counted."""
 
@@ -411,7 +417,7 @@ def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
         return outcome, f"{name}: {went_on}"
     words = [went_on]
     hit = fault.targets or fault.impaired
-    for validator in record.validators:
+    for validator in books.judged:
         if validator.name in hit:
             outcome, text = _caught_up(books, fault, validator)
             if outcome is not Outcome.PASS:
@@ -455,8 +461,9 @@ def _check_join(books: Books, join: JoinRecord) -> tuple[Outcome, str]:
 def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     """Whether heights became final while the fault lasted, as they must with a quorum and must not without one.
 
-    Faults that overlap are taken together. Where a quorum is merely slow, either may be. A fault too short for a view
-    change says nothing, and what a view change takes may become final after its beginning in any case.
+    Faults that overlap are taken together, and so is who is byzantine or has not joined yet. Where a quorum is merely
+    slow, or whatever is sent comes late or not, either may be. A fault too short for as many views as may fail in a row
+    says nothing, and what a view change takes may become final after its beginning in any case.
     """
     assert fault.begun_ms is not None
     assert fault.ended_ms is not None
@@ -464,22 +471,60 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
-    consensus, count = record.scenario.consensus, record.scenario.validators.count
+    consensus = record.scenario.consensus
     view_change_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
-    if fault.is_hard and len(fault.impaired) > fault_bound(count):
+    if fault.is_hard and all(_quorums_lost(record, [fault], set())):
         late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
         if late:
             return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
         return Outcome.PASS, f"{text}, without a quorum"
-    impaired = {name for other in record.faults if _overlap(fault, other) for name in other.impaired}
-    if during or len(impaired) > fault_bound(count):
+    at_once = [other for other in record.faults if _overlap(fault, other)]
+    if (
+        during
+        or any(_quorums_lost(record, at_once, _never_there(record, fault)))
+        or any(other.kind in SLOWING for other in at_once)
+    ):
         return Outcome.PASS, text
-    if length < view_change_ms:
+    needed_ms = record.scenario.recovery_ms * (DRAWN_IN_A_ROW if consensus.leader_election == "random" else 1)
+    if length < needed_ms:
         return (
             Outcome.INCONCLUSIVE,
-            f"no height finalised, but it lasted {length:,.0f} ms only, less than a view change",
+            f"no height finalised, but it lasted {length:,.0f} ms only, less than views that fail in a row may take"
+            f" ({needed_ms:,} ms)",
         )
     return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
+
+
+def _quorums_lost(record: RunRecord, faults: Iterable[FaultRecord], others: set[str]) -> list[bool]:
+    """Of each committee, whether it has no quorum without whom these faults impair, and without some others."""
+    names = record.scenario.validators.names
+    committees = [{names[index] for index in members} for members in record.scenario.validators.committees.values()]
+    return [
+        len((others & members).union(*(_impaired_in(members, fault) for fault in faults))) > fault_bound(len(members))
+        for members in committees
+    ]
+
+
+def _impaired_in(members: set[str], fault: FaultRecord) -> set[str]:
+    """The members of a committee on which no certificate can count."""
+    if not fault.sides:
+        return members.intersection(fault.impaired)
+    whole = next((set(side) for side in fault.sides if len(members.intersection(side)) >= quorum(len(members))), set())
+    return members - whole
+
+
+def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
+    """Validators that count as missing while a fault lasts: those that join later, byzantine and mutated ones."""
+    assert fault.begun_ms is not None
+    begun_ms = fault.begun_ms
+    late = {join.target for join in record.joins if join.ended_ms is None or join.ended_ms > begun_ms}
+    section = record.scenario.validators
+    broken = {
+        name
+        for name, index in zip(section.names, range(section.count), strict=True)
+        if section.node(index).byzantine or section.node(index).mutant
+    }
+    return late | broken
 
 
 def _quorum_above(record: RunRecord, height: int) -> float | None:

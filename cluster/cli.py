@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
+from cluster.mutants.commands import add_commands as add_mutant_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
 
@@ -100,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     t8n.set_defaults(command=_t8n)
 
     add_sweep_commands(commands)
+    add_mutant_commands(commands)
     add_state_commands(commands)
     return parser
 

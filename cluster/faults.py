@@ -35,11 +35,15 @@ class _Fault(Section):
 
     at_height: Count | None = None
     at_ms: Milliseconds | None = None
+    after_votes: Literal["notarize", "nullify", "finalize"] | None = None
+    """With ``at_height``: it waits until a quorum has sent such votes of one view, too (``nullify``: or timeouts)."""
 
     @model_validator(mode="after")
     def _begins_once(self) -> _Fault:
         if (self.at_height is None) == (self.at_ms is None):
             raise ValueError("at_height: give either at_height or at_ms")
+        if self.after_votes is not None and self.at_height is None:
+            raise ValueError("after_votes: needs at_height")
         return self
 
     @property
@@ -195,6 +199,8 @@ class KillFault(_Down):
     """
 
     kind: Literal["kill"]
+    reorders: bool = False
+    """Its disk reorders: of what was not synced any part may survive, not only what was written first."""
 
 
 class WipeFault(_Down):
@@ -213,6 +219,8 @@ class FailedSyncFault(_Down):
     """The next sync of a validator fails: it stops, what the sync covered is lost, and it starts again."""
 
     kind: Literal["failed_sync"]
+    of: Literal["journal", "blocks", "state"] | None = None
+    """Of which files: the journal, the archive of final blocks, the state's log; by default whichever comes first."""
 
 
 class BitRotFault(_Down):
@@ -329,6 +337,10 @@ def live_problem(faults: Sequence[AnyFault]) -> str | None:
             return f"{where}.kind: the live testnet cannot perform {fault.kind} {instead}"
         if len(fault.target) > 1 or fault.target[0] in KEYWORDS:
             return f"{where}.target: the live testnet kills one validator's host by name {instead}"
+        if fault.reorders:
+            return f"{where}.reorders: the live testnet does not lose what the operating system holds {instead}"
         if fault.at_height is None:
             return f"{where}.at_ms: the live testnet begins faults at heights {instead}"
+        if fault.after_votes is not None:
+            return f"{where}.after_votes: the live testnet does not look at votes {instead}"
     return None

@@ -123,6 +123,8 @@ class TimerLife:
     extensions: int = 0
     payload: bytes | None = None
     """Where it follows from the chain, while the timer is pending."""
+    max_fee_per_cycle: int | None = None
+    """What its schedule allows for the lane, where it says so and that follows from the chain."""
 
     @property
     def is_pending(self) -> bool:
@@ -503,12 +505,25 @@ class Ledger:
             self._violation(TIMERS, height, "timers fired out of turn in a block that runs first in, first out")
         if sum(fire.cycles for fire in outcome.fires) > lane:
             self._violation(TIMERS, height, f"the fires used more than the lane's {lane} cycles")
+        self._check_collection(context, outcome)
         if self.genesis.runs_auction(height - 1):
             return
         if context.p50_tip:
             self._violation(CONSERVATION, height, "there is a median tip, though no auction ran before")
         if context.basefee_lane_timer != context.basefee_cycle:
             self._violation(CONSERVATION, height, "the lane's basefee is not the cycle's, though no auction ran before")
+
+    def _check_collection(self, context: _Context, outcome: BlockReceipts) -> None:
+        """Destroying timers is counted, and keeps to its budget: the expired ones leave the scan's share alone."""
+        parameters = self.parameters
+        cost, budget = parameters.gc_cycles_per_removal, parameters.timer_gc_cycles
+        expired = sum(destroyed.reason == EXPIRED for destroyed in outcome.destroyed)
+        if context.gc_cycles < cost * len(outcome.destroyed):
+            what = f"destroying {len(outcome.destroyed)} timers at {cost} each counts {context.gc_cycles} cycles only"
+            self._violation(TIMERS, context.height, what)
+        if cost * expired > budget - parameters.scan_limit * cost or cost * len(outcome.destroyed) > budget:
+            what = f"{len(outcome.destroyed)} timers were destroyed ({expired} expired), beyond the budget of {budget}"
+            self._violation(TIMERS, context.height, what)
 
     def _enter_query(self, context: _Context, query: QueryReceipt) -> None:
         name = f"the query about timer {_short(query.timer_id)}"
@@ -549,6 +564,7 @@ class Ledger:
         if life is not None:
             life.payload = None
             self._check_fire_time(context, fire, life)
+            self._check_fire_gate(context, name, fire, life)
         self._check_outcome(context, name, fire.ok, fire.error, fire.effects)
         self._check_fire_fee(context, name, fire)
         self._check_fire_limits(context, name, fire)
@@ -570,6 +586,16 @@ class Ledger:
         if (fire.actor, fire.trigger_height, fire.sequence) != (life.actor, life.trigger_height, life.sequence):
             what = f"timer {name} fired with another actor, trigger height or sequence than it was scheduled with"
             self._violation(TIMERS, context.height, what)
+
+    def _check_fire_gate(self, context: _Context, name: str, fire: FireReceipt, life: TimerLife) -> None:
+        """No timer pays more for the lane than its schedule allows (SPEC §6, step 4)."""
+        lane_price = None if context.header is None else self._lane_price(context)
+        if lane_price is None or life.max_fee_per_cycle is None:
+            return
+        asked = lane_price + unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
+        if asked > life.max_fee_per_cycle:
+            what = f"{name} was charged {asked} a cycle for the lane, and allows {life.max_fee_per_cycle}"
+            self._violation(CONSERVATION, context.height, what)
 
     def _check_fire_fee(self, context: _Context, name: str, fire: FireReceipt) -> None:
         tip_per_cycle = unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
@@ -690,6 +716,7 @@ class Ledger:
         life = TimerLife(
             item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, payload=kept
         )
+        life.max_fee_per_cycle = None if terms is None else terms.max_fee_per_cycle
         self.timers[item.timer_id] = self.pending[item.timer_id] = life
         self._work.scheduled(item.timer_id, item.actor, (item.trigger_height, item.sequence), life, terms)
         self.states[TimerState.PENDING] += 1

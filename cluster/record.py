@@ -46,6 +46,8 @@ class ValidatorRecord:
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
     mutant: str | None = None
+    mutant_runs: int = 0
+    """How often the planted bug's line ran, by the harness's own count."""
     byzantine: tuple[str, ...] = ()
     """Its behaviours. What such a validator serves is trusted in nothing; its status page's ``byzantine`` is the
     harness's own count."""
@@ -104,6 +106,8 @@ class FaultRecord:
     """The validators that it hit; empty where it hit links."""
     impaired: tuple[str, ...] = ()
     """The validators on which no certificate can count while it lasts."""
+    sides: tuple[tuple[str, ...], ...] = ()
+    """Of a partition, the groups that do not hear each other: whom it impairs depends on the committee."""
     is_hard: bool = False
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""
@@ -187,6 +191,10 @@ class RunRecord:
     """Rolling hash over every event, in the simulator."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
+
+    def note_reorg(self, depth: int) -> None:
+        """A validator gave up so many executed blocks of one branch."""
+        self.metrics["deepest_reorg"] = max(depth, self.metrics.get("deepest_reorg", 0))
 
     @property
     def judged_finalizations(self) -> list[Finalization]:

@@ -205,6 +205,15 @@ class ValidatorsSection(Section):
         return [index for index in carried if self.late.get(index, 0) <= height]
 
 
+class StorageSection(Section):
+    """How much a validator's disk keeps of the state's past."""
+
+    segment_kib: Annotated[int, Field(ge=1, le=1_048_576)] = 32_768
+    """Size of a file of the state's log, in KiB; old files are removed as wholes."""
+    retained_heights: Annotated[int, Field(ge=8, le=100_000)] = 256
+    """Heights below the final one that can be proved, and offered as a snapshot."""
+
+
 class ConsensusSection(Section):
     """The protocol and its timeouts."""
 
@@ -297,6 +306,7 @@ class Scenario(Section):
     validators: ValidatorsSection = ValidatorsSection()
     consensus: ConsensusSection = ConsensusSection()
     links: LinksSection = LinksSection()
+    storage: StorageSection = StorageSection()
     load: LoadPlan = LoadPlan()
     faults: list[Fault] = []
     stop: StopSection = StopSection()

@@ -123,7 +123,3 @@ def test_a_double_fire_fails_the_timers(indices: tuple[int, ...]) -> None:
     assert all((runs[index] > 0) == (index in indices) for index in range(4))
     if len(indices) == 4:
         assert verdict.check("state_roots").verdict is Outcome.PASS, "they all compute the same wrong state"
-
-
-def test_every_mutant_is_tried_here() -> None:
-    assert set(MUTANTS) == {"wrong-balance", "double-fire"}

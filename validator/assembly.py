@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from consensus.journal import JournalError
 from consensus.keys import Signer, ValidatorSet
 from validator.disk import Disk
-from validator.executor import Executor
+from validator.executor import DEFAULT_STORAGE, Executor, RecoveryError, StorageConfig
 from validator.genesis import Genesis
-from validator.journal import open_journal
+from validator.joining import SnapshotJoin
+from validator.journal import JOURNAL_FILE, open_journal
 from validator.node import FinalPoint, Node, NodeConfig, NodeIdentity
 from validator.transition import Transition
 from validator.types import Height
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The classes that a validator is made of; tests and planted bugs put derived ones in their place."""
+
+    transition: type[Transition] = Transition
+    executor: type[Executor] = Executor
+    node: type[Node] = Node
+    join: type[SnapshotJoin] = SnapshotJoin
+    """What makes the disk of one that begins without state one that can be opened."""
+    storage: StorageConfig = DEFAULT_STORAGE
+
+
+PRODUCTION: Final = Parts()
 
 
 @dataclass(slots=True)
@@ -29,16 +47,20 @@ def open_validator(
     signer: Signer,
     validators: ValidatorSet,
     config: NodeConfig,
-    transition: type[Transition] = Transition,
+    parts: Parts = PRODUCTION,
 ) -> Validator:
     """Open a validator's data folder and recover what it holds; an empty one starts from the genesis.
 
     Raises :class:`~validator.disk.DiskError`, :class:`~validator.executor.RecoveryError` or
     :class:`~validator.genesis_block.GenesisError`, each one line.
     """
-    executor = Executor(disk, genesis, transition)
+    executor = parts.executor(disk, genesis, parts.transition, parts.storage)
     header = executor.final_header
     abstain_through = executor.archive.abstain_through
     start = FinalPoint(executor.final_digest, Height(header.height), header.view, abstain_through)
     identity = NodeIdentity(index, signer, validators, genesis.chain_id)
-    return Validator(Node(config, identity, start, open_journal(disk)), executor)
+    try:
+        node = parts.node(config, identity, start, open_journal(disk))
+    except JournalError as error:
+        raise RecoveryError(f"{JOURNAL_FILE}: {error}") from None
+    return Validator(node, executor)

@@ -142,6 +142,17 @@ class BlockTree:
         for block in dead.values():
             self._forget(block)
 
+    def reorg_depth(self, digest: Hash) -> int:
+        """How many executed blocks of one branch are given up when a child of the final block becomes final."""
+        deepest = 0
+        waiting = [(child, 1) for child in self.children(self.final) if child.digest != digest]
+        while waiting:
+            held, depth = waiting.pop()
+            if held.state is BlockState.VALID:
+                deepest = max(deepest, depth)
+                waiting.extend((child, depth + 1) for child in self.children(held.digest))
+        return deepest
+
     def reject(self, held: HeldBlock) -> None:
         """A block is invalid: remember that, and let its body go."""
         held.state = BlockState.INVALID

@@ -149,6 +149,8 @@ class BlockFinal(msgspec.Struct, frozen=True):
     basefee_cycle: int
     basefee_lane_timer: int
     lane_cycles: int
+    reorg_depth: int = 0
+    """Executed blocks of another branch that were given up for this one."""
 
 
 class Joined(msgspec.Struct, frozen=True):

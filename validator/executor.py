@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from validator.archive import ArchivedBlock, BlockArchive
 from validator.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
@@ -27,7 +27,9 @@ from validator.records import GLOBALS, Globals, decode_record
 from validator.scheduler.index import SchedulerIndex
 from validator.snapshot_service import read_snapshot
 from validator.state import LogStateStore, View
+from validator.state.log import SEGMENT_BYTES
 from validator.state.plain import PlainEngine
+from validator.state.store import RETAINED_HEIGHTS
 from validator.transactions import TransactionError, address_of, parse, transaction_hash
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import Address, Hash, Height, ValidatorError
@@ -170,15 +172,39 @@ class _InvalidBlock:
     receipts: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """How much one validator keeps of its state's past. Validators may differ in it."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    """Size from which on a file of the log takes no further commit."""
+    retained_heights: int = RETAINED_HEIGHTS
+    """Heights below the final one that can be proved, offered as a snapshot, and rewound to."""
+
+
+DEFAULT_STORAGE: Final = StorageConfig()
+
+
 class Executor:
     """One validator's executor. Opening it recovers from the disk: state that lags behind the archive is
     re-executed."""
 
-    def __init__(self, disk: Disk, genesis: Genesis, transition: type[Transition] = Transition) -> None:
+    store_class: ClassVar[type[LogStateStore]] = LogStateStore
+    archive_class: ClassVar[type[BlockArchive]] = BlockArchive
+    index_class: ClassVar[type[SchedulerIndex]] = SchedulerIndex
+
+    def __init__(
+        self,
+        disk: Disk,
+        genesis: Genesis,
+        transition: type[Transition] = Transition,
+        storage: StorageConfig = DEFAULT_STORAGE,
+    ) -> None:
         self._genesis = genesis
         self._transition = transition
-        self._store = LogStateStore.open(disk)
-        self._archive = BlockArchive(disk)
+        self._store = self.store_class.open(disk, retained=storage.retained_heights)
+        self._store.log.segment_bytes = storage.segment_bytes
+        self._archive = self.archive_class(disk)
         self._genesis_header = self._open_genesis(disk)
         self._executed: dict[Hash, _ExecutedBlock] = {}
         self._accounts: dict[int, Address] = {}
@@ -187,7 +213,7 @@ class Executor:
         self._final_header = self._header_at(self._store.final.height)
         self._final = header_hash(self._final_header)
         self._check_final_state()
-        self._index = SchedulerIndex.rebuild(genesis, self._store.final)
+        self._index = self.index_class.rebuild(genesis, self._store.final)
         self._index_at = self._final
         self.recovered_height = self._archive.height
         """Height of the newest final block found on disk."""

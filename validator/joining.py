@@ -14,7 +14,7 @@ view by the certificate that opened it (:mod:`consensus.simplex`, *Lost journals
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from consensus.certificates import verify_certificate, verify_timeout_certificate
 from consensus.keys import ValidatorSet
@@ -57,6 +57,8 @@ def has_joined(disk: Disk) -> bool:
 
 class SnapshotJoin:
     """One validator's join. ``is_done`` says when its data folder is ready to be opened."""
+
+    intake_class: ClassVar[type[SnapshotIntake]] = SnapshotIntake
 
     def __init__(self, disk: Disk, index: int, validators: ValidatorSet, chain_id: str, retry_ms: int = 250) -> None:
         self.is_done = False
@@ -139,7 +141,7 @@ class SnapshotJoin:
             self._refuse(sender, "bad_offer")
             return
         header = block.header
-        intake = SnapshotIntake(self._disk, STATE_FOLDER, Height(header.height), Hash(header.state_root))
+        intake = self.intake_class(self._disk, STATE_FOLDER, Height(header.height), Hash(header.state_root))
         try:
             intake.take_manifest(offer.manifest)
         except SnapshotError:

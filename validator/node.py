@@ -198,6 +198,8 @@ class Node:
         committed."""
         self._uncommitted: dict[Hash, bytes] = {}
         """Bodies of blocks that are final but not in the archive yet."""
+        self._reorgs: dict[Hash, int] = {}
+        """How deep the branches were that were given up for final blocks that are not in the archive yet."""
         self._wanted: Hash | None = None
         """A block that is asked for by digest."""
         self._reading_for: set[int] = set()
@@ -550,6 +552,7 @@ class Node:
         self._effects.append(Run(Finalize(held.digest, certificate)))
         self._final_block_view = held.block.header.view
         self._uncommitted[held.digest] = held.body
+        self._reorgs[held.digest] = self._tree.reorg_depth(held.digest)
         self._tree.finalize(held.digest)
         self._verifying = {digest: waiting for digest, waiting in self._verifying.items() if digest in self._tree}
 
@@ -572,6 +575,7 @@ class Node:
                 basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
                 basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
                 lane_cycles=header.lane_cycles,
+                reorg_depth=self._reorgs.pop(final.digest, 0),
             )
         )
         if header.height >= self._journal_height + JOURNAL_REPLACED_EVERY:

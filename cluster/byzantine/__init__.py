@@ -10,6 +10,8 @@ from __future__ import annotations
 from cluster.byzantine.base import Behaviour, Position, Score
 from cluster.byzantine.conflicting_voter import ConflictingVoter
 from cluster.byzantine.equivocating_leader import EquivocatingLeader
+from cluster.byzantine.false_snapshots import FalseSnapshots
+from cluster.byzantine.forgetful_leader import ForgetfulLeader
 from cluster.byzantine.garbage import Garbage
 from cluster.byzantine.invalid_block import BadRoot, BadTransaction, Oversized
 from cluster.byzantine.nullify_and_finalize import NullifyAndFinalize
@@ -26,6 +28,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
     behaviour.name: behaviour
     for behaviour in (
         EquivocatingLeader,
+        ForgetfulLeader,
         ConflictingVoter,
         NullifyAndFinalize,
         VoteWithholder,
@@ -39,6 +42,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         SelectiveSender,
         Twins,
         Garbage,
+        FalseSnapshots,
     )
 }
 """Every behaviour, by the name that scenarios use."""

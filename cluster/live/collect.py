@@ -47,6 +47,8 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
     asked = questions(record.genesis, longest_chain(answering))
     _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
+    for found in record.validators:
+        found.mutant_runs = (found.status or {}).get("mutant_runs", 0)
 
 
 def _ask_all(

@@ -28,8 +28,8 @@ from cluster.chain import (
     build_genesis,
     byzantine_of,
     node_config,
+    parts_of,
     score_of,
-    transition_of,
     validator_set,
     validator_signer,
 )
@@ -178,8 +178,8 @@ class ValidatorHost:
             genesis=build_genesis(scenario, seed, validators),
             signer=validator_signer(scheme, seed, index),
             validators=validators,
-            config=node_config(scenario),
-            transition=transition_of(scenario, index, tally.mutant_runs),
+            config=node_config(scenario, index, tally.mutant_runs),
+            parts=parts_of(scenario, index, tally.mutant_runs),
             joins=index in scenario.validators.late,
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
         )

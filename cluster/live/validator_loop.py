@@ -32,7 +32,7 @@ from cluster.live.journal import JournalWriter
 from cluster.live.transport import PeerAddress, Transport
 from cluster.status import Tally, status_page
 from consensus.keys import Signer, ValidatorSet
-from validator.assembly import Validator, open_validator
+from validator.assembly import PRODUCTION, Parts, Validator, open_validator
 from validator.disk import Disk
 from validator.events import (
     Append,
@@ -61,9 +61,8 @@ from validator.events import (
 )
 from validator.executor import Build, Built, Execute, Job, JobResult, ReadBlocks
 from validator.genesis import Genesis
-from validator.joining import JOIN_TIMER, SnapshotJoin, has_joined
+from validator.joining import JOIN_TIMER, has_joined
 from validator.node import NodeConfig
-from validator.transition import Transition
 from validator.types import Address, Hash, Height, TimerId
 
 MAX_OBSERVATIONS: Final = 100_000
@@ -88,7 +87,7 @@ class ValidatorSetup:
     signer: Signer
     validators: ValidatorSet
     config: NodeConfig
-    transition: type[Transition] = Transition
+    parts: Parts = PRODUCTION
     joins: bool = False
     """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
     byzantine: ByzantineValidator | None = None
@@ -189,7 +188,7 @@ class ValidatorLoop:
                 setup.signer,
                 setup.validators,
                 setup.config,
-                setup.transition,
+                setup.parts,
             )
         )
         self._highest_seen = validator.node.height
@@ -202,7 +201,7 @@ class ValidatorLoop:
     async def _join(self) -> bool:
         """Take a snapshot in; ``False`` where it was given up meanwhile."""
         setup = self.setup
-        joining = SnapshotJoin(self._disk, setup.index, setup.validators, setup.genesis.chain_id)
+        joining = setup.parts.join(self._disk, setup.index, setup.validators, setup.genesis.chain_id)
         self.tally.chunks = joining.chunks
         events = self._join_events = asyncio.Queue()
         event: Event = Started()

@@ -1,17 +1,22 @@
 """Deliberately broken validators, by which the harness proves itself.
 
-A mutant is a small named patch outside the production path: a subclass of the state transition, or of one of its
-phases, that replaces exactly one step, for the one validator that the scenario names. It counts how often the mutated
-line ran. Caught means that the check named for it fails, the line ran, and the same seed passes without it.
+A mutant is a small named patch outside the production path: a class derived from one that a validator is made of (its
+state transition, its engine, its store), which breaks exactly one rule, in those validators that the scenario names. It
+counts how often the mutated line ran. Caught means that the check named for it fails, the line ran, and the same seed
+passes without it. ``stampede mutants`` hunts all of them (:mod:`cluster.mutants.hunt`), and those in the harness itself
+(:mod:`cluster.mutants.harness`).
 """
 
 from __future__ import annotations
 
+from cluster.mutants import consensus, scheduler, state, storage
 from cluster.mutants.base import Mutant
 from cluster.mutants.double_fire import DOUBLE_FIRE
-from cluster.mutants.wrong_balance import WRONG_BALANCE
 
-MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in (WRONG_BALANCE, DOUBLE_FIRE)}
-"""Every mutant, by the name that scenarios use."""
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant
+    for mutant in (*consensus.MUTANTS, DOUBLE_FIRE, *scheduler.MUTANTS, *state.MUTANTS, *storage.MUTANTS)
+}
+"""Every mutant of validators, by the name that scenarios use."""
 
 __all__ = ["MUTANTS", "Mutant"]

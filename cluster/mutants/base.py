@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
-from validator.transition import Transition
+from cluster.mutants.scenes import Hunt
+from consensus.protocols import EngineType
+from validator.assembly import Parts
+
+
+class Area(StrEnum):
+    """Where a bug is planted."""
+
+    CONSENSUS = "consensus"
+    SCHEDULER = "scheduler"
+    STATE = "state"
+    STORAGE = "storage"
+    HARNESS = "harness"
 
 
 class RunCounter:
@@ -20,11 +33,18 @@ class RunCounter:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A planted bug."""
+    """A planted bug in a validator: other classes in the place of some of those that it is made of."""
 
     name: str
+    area: Area
     description: str
     caught_by: str
     """The check that must fail (:mod:`cluster.checks`)."""
-    transition: Callable[[RunCounter], type[Transition]]
-    """Makes the mutated transition, which tells the counter whenever the mutated line runs."""
+    hunt: Hunt
+    """Where it is hunted."""
+    rule: str = ""
+    """Of the check ``safety``, the rule that must be broken (:mod:`cluster.simulation.monitor`)."""
+    parts: Callable[[RunCounter], Parts] | None = None
+    """Makes the mutated parts, which tell the counter whenever the mutated line runs."""
+    engine: Callable[[EngineType, RunCounter], EngineType] | None = None
+    """Makes the mutated consensus engine, likewise."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from cluster.mutants.base import Mutant, RunCounter
+from cluster.mutants.base import Area, Mutant, RunCounter
+from cluster.mutants.scenes import ONE, Hunt
+from validator.assembly import Parts
 from validator.records import Timer
 from validator.scheduler.lane import Candidate, TimerPhase
 from validator.transition import Transition
 
 
-def _transition(counter: RunCounter) -> type[Transition]:
+def _parts(counter: RunCounter) -> Parts:
     class DoubleFirePhase(TimerPhase):
         def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
             TimerPhase.fire(self, timer, candidate, max_cost)
@@ -20,12 +22,14 @@ def _transition(counter: RunCounter) -> type[Transition]:
     class DoubleFire(Transition):
         timer_phase_class = DoubleFirePhase
 
-    return DoubleFire
+    return Parts(transition=DoubleFire)
 
 
 DOUBLE_FIRE = Mutant(
     name="double-fire",
+    area=Area.SCHEDULER,
     description="in every block the first timer that fired fires once more",
     caught_by="timers",
-    transition=_transition,
+    hunt=Hunt("calm", ONE),
+    parts=_parts,
 )

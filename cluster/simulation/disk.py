@@ -32,10 +32,14 @@ class FaultPlan:
     operation: int
     crash: bool = False
     verbs: frozenset[str] = frozenset()
+    files: str = ""
+    """Beginning of the names of the files that count, with ``verbs``."""
 
-    def is_due(self, operation: int, verb: str) -> bool:
+    def is_due(self, operation: int, verb: str, name: str) -> bool:
         """Whether it happens at this change."""
-        return operation >= self.operation and verb in self.verbs if self.verbs else operation == self.operation
+        if not self.verbs:
+            return operation == self.operation
+        return operation >= self.operation and verb in self.verbs and name.startswith(self.files)
 
 
 class _Write(NamedTuple):
@@ -167,7 +171,7 @@ class MemoryDisk:
         """Count an operation, and let the planned fault happen."""
         self.operations += 1
         plan = self.plan
-        if plan is not None and plan.is_due(self.operations, verb):
+        if plan is not None and plan.is_due(self.operations, verb, name):
             self.plan = None
             if plan.crash:
                 raise SimulatedCrash(f"{name}: offset {offset}: crash at {verb}")

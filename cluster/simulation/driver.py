@@ -18,8 +18,8 @@ from cluster.chain import (
     build_genesis,
     byzantine_of,
     node_config,
+    parts_of,
     score_of,
-    transition_of,
     validator_set,
     validator_signer,
 )
@@ -166,16 +166,17 @@ class Simulation:
         return Links(self.scenario.links, self.scenario.validators.names, self.random)
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
-        return SnapshotJoin(disk, index, self._validators, self._genesis.chain_id)
+        parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs)
+        return parts.join(disk, index, self._validators, self._genesis.chain_id)
 
     def _machine(self, index: int, name: str) -> Machine:
         counter = RunCounter()
-        transition = transition_of(self.scenario, index, counter)
+        parts = parts_of(self.scenario, index, counter)
         signer = validator_signer(self._scheme, self.record.seed, index)
-        config = node_config(self.scenario)
+        config = node_config(self.scenario, index, counter)
 
         def boot(disk: MemoryDisk) -> Validator:
-            return open_validator(disk, self._genesis, index, signer, self._validators, config, transition)
+            return open_validator(disk, self._genesis, index, signer, self._validators, config, parts)
 
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
@@ -219,6 +220,7 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
+        self.faults.on_sent(sender, payload)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
         later_us = self.faults.leader_delay_us(sender)
         if later_us:
@@ -236,7 +238,8 @@ class Simulation:
         match effect:
             case Certified(certificate) if self.machines[index].byzantine is None:
                 self.monitor.certified(self.machines[index].name, certificate)
-            case BlockFinal(height=height):
+            case BlockFinal(height=height, reorg_depth=depth):
+                self.record.note_reorg(depth)
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True
@@ -392,6 +395,7 @@ class Simulation:
                 mutant=self.scenario.validators.node(machine.index).mutant,
                 byzantine=tuple(self.scenario.validators.node(machine.index).byzantine),
             )
+            found.mutant_runs = machine.tally.mutant_runs.runs
             if machine.validator is None:
                 record.problems.append(f"{machine.name} was still down at the end")
             else:

@@ -42,9 +42,13 @@ from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import FaultPlan, MemoryDisk
 from cluster.simulation.links import Link, Links
 from cluster.simulation.machine import Machine
+from consensus.messages import MessageError, Proposal, Timeout, Vote, VoteKind
+from consensus.messages import decode as decode_consensus
 from consensus.types import fault_bound, quorum
 from validator.archive import ARCHIVE_FILE
+from validator.codec import CodecError
 from validator.joining import SnapshotJoin
+from validator.messages import ConsensusMessage, decode_message
 from validator.state.log import FRAMES_OFFSET
 from validator.types import ValidatorError
 
@@ -112,6 +116,8 @@ class Faults:
         ]
         self._waiting = list(range(len(self.records)))
         self._active: list[_Active] = []
+        self._listening: dict[int, dict[int, set[int]]] = {}
+        """Faults that wait for votes: by view, who has sent one."""
         self._leader_delays: list[_Active] = []
         self._held_down: Counter[int] = Counter()
         """By machine, how many faults hold it down."""
@@ -137,11 +143,26 @@ class Faults:
             at_height = self._stage.scenario.faults[number].at_height
             if at_height is not None and height >= at_height:
                 self._waiting.remove(number)
-                self._later(0, f"fault {number}", lambda n=number: self._begin(n))  # type: ignore[misc]
+                if self._stage.scenario.faults[number].after_votes is not None:
+                    self._listening[number] = {}
+                else:
+                    self._later(0, f"fault {number}", lambda n=number: self._begin(n))  # type: ignore[misc]
         for active in self._active:
             until = getattr(active.plan, "until_height", None)
             if until is not None and height >= until and not active.is_over:
                 self._later(0, f"fault {active.number} ends", lambda a=active: self._end(a))  # type: ignore[misc]
+
+    def on_sent(self, sender: int, payload: bytes) -> None:
+        """A machine sends something; some faults wait for votes."""
+        if not self._listening or (vote := _vote_in(payload)) is None:
+            return
+        for number, senders in list(self._listening.items()):
+            if vote.kind not in VOTES[self._stage.scenario.faults[number].after_votes or ""]:
+                continue
+            senders.setdefault(vote.view, set()).add(sender)
+            if len(senders[vote.view]) >= quorum(len(self._names)):
+                del self._listening[number]
+                self._later(0, f"fault {number}", lambda n=number: self._begin(n))  # type: ignore[misc]
 
     def on_final(self, index: int) -> None:
         """A machine has committed a final block."""
@@ -193,7 +214,9 @@ class Faults:
         match plan:
             case PartitionFault() | OneWayPartitionFault() | DegradeFault() | LeaderDelayFault():
                 record.impaired = _impaired_by_links(plan, self._names)
-                record.is_hard = isinstance(plan, PartitionFault)
+                if isinstance(plan, PartitionFault):
+                    record.is_hard = True
+                    record.sides = tuple(tuple(sorted(side)) for side in plan.sides(self._names))
                 self._apply_links()
             case _:
                 active.machines = self._pick(plan)
@@ -291,14 +314,15 @@ class Faults:
     def _take_down(self, active: _Active, plan: DownFault) -> None:
         if isinstance(plan, DiskFullFault | FailedSyncFault):
             verbs = FILLING if isinstance(plan, DiskFullFault) else SYNCING
+            files = plan.of or "" if isinstance(plan, FailedSyncFault) else ""
             for machine in active.machines:
-                machine.disk.plan = FaultPlan(machine.disk.operations + 1, verbs=verbs)
+                machine.disk.plan = FaultPlan(machine.disk.operations + 1, verbs=verbs, files=files)
             return
         were_running = [machine for machine in active.machines if machine.is_running]
         for machine in active.machines:
             self._held_down[machine.index] += 1
         for machine in were_running:
-            machine.crash(self._stage.random)
+            machine.crash(self._stage.random, isinstance(plan, KillFault) and plan.reorders)
             if isinstance(plan, WipeFault):
                 self._replace_disk(machine)
             elif isinstance(plan, BitRotFault):
@@ -420,6 +444,25 @@ def _ends(plan: OneWayPartitionFault | DegradeFault, names: Sequence[str]) -> tu
     if not senders and not receivers:
         return everybody, everybody
     return senders or everybody - receivers, receivers or everybody - senders
+
+
+VOTES: Final = {
+    "notarize": (VoteKind.NOTARIZE,),
+    "nullify": (VoteKind.NULLIFY, VoteKind.TIMEOUT),
+    "finalize": (VoteKind.FINALIZE,),
+}
+
+
+def _vote_in(payload: bytes) -> Vote | None:
+    """The vote that a payload carries, if it is one."""
+    try:
+        envelope = decode_message(payload)
+        message = decode_consensus(envelope.payload) if isinstance(envelope, ConsensusMessage) else None
+    except (CodecError, MessageError):
+        return None
+    if isinstance(message, Timeout | Proposal):
+        return message.vote
+    return message if isinstance(message, Vote) else None
 
 
 def _impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:

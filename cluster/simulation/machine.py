@@ -132,10 +132,10 @@ class Machine:
                 self.validator = self.boot(self.disk)
         self.deliver(Started())
 
-    def crash(self, random: Random) -> None:
-        """Stop at once; what was not synced is lost, in part."""
+    def crash(self, random: Random, scattered: bool = False) -> None:
+        """Stop at once; what was not synced is lost, in part (:meth:`MemoryDisk.crash`)."""
         self._stop()
-        self.disk.crash(random)
+        self.disk.crash(random, scattered)
 
     def pause(self) -> None:
         """Stand still."""

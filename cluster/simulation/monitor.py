@@ -14,6 +14,7 @@ skips              Simplex: a finalised view has no nullification. HotStuff: a q
                    view or later names that view or a later one
 agreement          one block at each height
 roots              everybody's execution gives the root of the header
+proved_final       each final block's view, or a later one, is finalised by a certificate, by the end at the latest
 ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
                    the certificates that the protocol asks for
 ledger             the books of timers and amounts (:mod:`cluster.ledger`)
@@ -26,6 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from blake3 import blake3
@@ -40,12 +42,17 @@ from validator.archive import ArchivedBlock
 from validator.block import Block, Header, header_hash
 from validator.codec import CodecError, decode
 from validator.genesis import Genesis
-from validator.records import account_key
+from validator.records import account_key, timer_key
+from validator.state import HistoryError
 from validator.state.proof import ProofError, verify
 from validator.transactions import address_of
 from validator.types import Hash
 
 MAX_VIOLATIONS: Final = 100
+TIMERS_LOOKED_AT: Final = 256
+"""Of those scheduled last, for some to ask proofs about."""
+TIMERS_ASKED: Final = 2
+"""Proofs of absence and of presence asked for at a time."""
 PROOFS_EVERY_HEIGHTS: Final = 8
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
@@ -57,9 +64,21 @@ SKIPS: Final = "skips"
 AGREEMENT: Final = "agreement"
 ROOTS: Final = "roots"
 ANCESTRY: Final = "ancestry"
+PROVED_FINAL: Final = "proved_final"
 LEDGER: Final = "ledger"
 PROOFS: Final = "proofs"
-RULES: Final = (CERTIFICATES, ONE_BLOCK, NOTARIZED_FIRST, SKIPS, AGREEMENT, ROOTS, ANCESTRY, LEDGER, PROOFS)
+RULES: Final = (
+    CERTIFICATES,
+    ONE_BLOCK,
+    NOTARIZED_FIRST,
+    SKIPS,
+    AGREEMENT,
+    ROOTS,
+    PROVED_FINAL,
+    ANCESTRY,
+    LEDGER,
+    PROOFS,
+)
 
 REMEMBERED_SIGNATURES: Final = 1 << 15
 
@@ -141,7 +160,14 @@ class SafetyMonitor:
 
     def record(self) -> MonitorRecord:
         """What was watched, and what was seen."""
-        return MonitorRecord(list(self.violations), {rule: self.counts[rule] for rule in RULES})
+        violations = list(self.violations)
+        unproved = [height for height, final in self._final.items() if final.header.view > self._newest_finalized]
+        if unproved:
+            violations.append(
+                f"{self.now_ms():,.0f} ms: {PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on were"
+                f" made final, and nobody knows a finalization"
+            )
+        return MonitorRecord(violations, {rule: self.counts[rule] for rule in RULES})
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
@@ -224,6 +250,7 @@ class SafetyMonitor:
         for what in self._ancestry_problems(height, header):
             self._look(ANCESTRY, False, f"the final block at height {height} {what}")
         self.counts[ANCESTRY] += 1
+        self.counts[PROVED_FINAL] += 1
         self._enter(height, archived)
 
     def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
@@ -270,17 +297,33 @@ class SafetyMonitor:
         drawn = blake3(height.to_bytes(8, "big")).digest()
         present = account_key(address_of(self.genesis.validators[drawn[0] % len(self.genesis.validators)]))
         somebody = account_key(next(iter(self.genesis.accounts), address_of(self.genesis.validators[0])))
-        for key, at in ((present, height), (somebody, height), (drawn, height), (somebody, height - HISTORY_HEIGHTS)):
+        asked = [(present, height), (somebody, height), (drawn, height), (somebody, height - HISTORY_HEIGHTS)]
+        timers = self._timers_at(height)
+        for key, at in [*asked, *((key, height) for key in timers)]:
             known = self._final.get(at)
             if known is None:
                 continue
             try:
                 value = verify(Hash(known.header.state_root), key, prove(key, at))
+            except HistoryError as error:
+                self._look(PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
+                continue
             except ProofError as error:
                 self._look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
                 continue
             is_wrong = (key == drawn and value is not None) or (key == somebody and self._had(key) and value is None)
+            is_wrong = is_wrong or timers.get(key, value is None) != (value is None)
             self._look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
+
+    def _timers_at(self, height: int) -> dict[bytes, bool]:
+        """Keys of timers, and whether they are gone at a height: where something was removed, links had to change."""
+        lives = [] if self._ledger is None else list(islice(reversed(self._ledger.timers.values()), TIMERS_LOOKED_AT))
+        gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
+        kept = [life for life in lives if life.scheduled_at <= height < (life.ended_at or height + 1)]
+        newest = sorted(gone, key=lambda life: life.ended_at or 0)[-TIMERS_ASKED:]
+        return {timer_key(life.timer_id): True for life in newest} | {
+            timer_key(life.timer_id): False for life in kept[:TIMERS_ASKED]
+        }
 
     def _had(self, key: bytes) -> bool:
         """Whether the genesis has an account, which never goes."""
@@ -300,3 +343,8 @@ class SafetyMonitor:
 
 def _words(certificate: AnyCertificate) -> str:
     return f"{certificate.kind.name.lower()} certificate of view {certificate.view}"
+
+
+def broken(record: MonitorRecord, rule: str) -> list[str]:
+    """The violations of one rule."""
+    return [violation for violation in record.violations if violation.split(": ")[1] == rule]

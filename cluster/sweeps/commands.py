@@ -32,7 +32,9 @@ def add_commands(commands: Any) -> None:
 def add_options(command: argparse.ArgumentParser) -> None:
     """The options that every sweep takes."""
     command.add_argument("--seeds", type=seed_range, required=True, metavar="A:B", help="from A to below B")
-    command.add_argument("--workers", type=_workers, metavar="N", help="worker processes (default: one a processor)")
+    command.add_argument(
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
+    )
     command.add_argument("--stop-on-fail", action="store_true", help="end at the first seed that fails")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
     command.add_argument(
@@ -54,7 +56,8 @@ def seed_range(text: str) -> range:
     return seeds
 
 
-def _workers(text: str) -> int:
+def worker_count(text: str) -> int:
+    """A number of worker processes."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_024):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of workers: expected 1 to 1024")
     return int(text)

@@ -21,9 +21,9 @@ def default_workers() -> int:
 
 
 def fan_out(
-    run: Callable[[int], T], seeds: Iterable[int], workers: int, interrupts: Interrupts
+    run: Callable[[int], T], seeds: Iterable[int], workers: int, interrupts: Interrupts, what: str = "seed"
 ) -> Generator[tuple[int, T], None, None]:
-    """Run each seed in some worker; yields seed and result as they end, in whatever order.
+    """Run each seed in some worker; yields seed and result as they end, in whatever order. ``what`` the numbers are.
 
     ``run`` is a function that can be pickled. What is under way is given up at a signal, which raises
     :class:`KeyboardInterrupt`, and when the iterator is closed. Raises :class:`HarnessError` where a worker died or
@@ -35,13 +35,18 @@ def fan_out(
         raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM
     interrupts.install()
     try:
-        yield from _drain(session, run, iter(seeds), workers, interrupts)
+        yield from _drain(session, run, iter(seeds), workers, interrupts, what)
     finally:
         session.close([])
 
 
 def _drain(
-    session: RaySession, run: Callable[[int], T], seeds: Iterator[int], workers: int, interrupts: Interrupts
+    session: RaySession,
+    run: Callable[[int], T],
+    seeds: Iterator[int],
+    workers: int,
+    interrupts: Interrupts,
+    what: str,
 ) -> Generator[tuple[int, T], None, None]:
     ray = session.ray
     task, shared = ray.remote(num_cpus=1, max_retries=0)(_call), ray.put(run)
@@ -59,7 +64,7 @@ def _drain(
             try:
                 result = ray.get(answer)
             except ray.exceptions.RayError as error:
-                raise HarnessError(f"seed {seed} broke off: {one_line(error)}") from error
+                raise HarnessError(f"{what} {seed} broke off: {one_line(error)}") from error
             yield seed, result
 
 

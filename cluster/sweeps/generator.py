@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from blake3 import blake3
 
+from cluster.byzantine import BEHAVIOURS
 from cluster.scenario import Scenario
 from consensus.types import fault_bound
 
@@ -56,9 +57,10 @@ class _Drawing:
         self.advance_timeout_ms = round(self.leader_timeout_ms * self.random.uniform(1.1, 2.0))
         self.view_change_ms = self.advance_timeout_ms + self.interval_ms
         self.late = self.random.random() < 0.15
+        self.is_byzantine = not self.late and self.random.random() < 0.25
         self.targets = self.names[:-1] if self.late else self.names
         """Validators that may be named before the late one is there."""
-        self.disks_lost = int(self.late)
+        self.disks_lost = int(self.late or self.is_byzantine)
 
     def maybe(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
@@ -97,9 +99,13 @@ class _Drawing:
 
     def validators(self) -> Fields:
         fields: Fields = {"count": self.count}
+        nodes: list[Fields] = [{} for _ in range(self.count)]
         if self.late:
-            nodes: list[Fields] = [{} for _ in range(self.count)]
-            nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 20)}
+            nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
+            fields["nodes"] = nodes
+        elif self.is_byzantine:
+            behaviours = self.random.sample(sorted(BEHAVIOURS), self.random.choice([1, 1, 2]))
+            nodes[self.random.randrange(self.count)] = {"byzantine": behaviours}
             fields["nodes"] = nodes
         elif self.count > 4 and self.maybe(0.4):
             views = sorted(self.random.sample(range(5, 45), 2))

@@ -14,6 +14,8 @@ from cluster.record import RunRecord
 HEIGHTS_TO_COUNT: Final = 30
 FIRES_TO_COUNT: Final = 20
 FAULTS_TO_COUNT: Final = 2
+COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
+"""Checks that may be inconclusive in a seed that passes: how many faults must bite is asked here."""
 """A seed that saw less than this proves nothing, whatever its verdict; a scenario may have fewer faults by design."""
 
 
@@ -25,10 +27,12 @@ class SeedOutcome(msgspec.Struct, frozen=True):
     """``pass``, ``fail`` or ``inconclusive``."""
     reason: str
     """The first check that did not pass, in one line; empty where all did."""
+    undecided: list[str]
+    """The checks that were inconclusive."""
     heights: int
     fires: int
     faults: dict[str, int]
-    """Faults that were seen to bite, by kind."""
+    """Faults that were seen to bite by kind, and byzantine behaviours that did."""
     faults_needed: int
     """So many must have bitten: two, or all that the scenario has."""
     digest: str
@@ -45,7 +49,7 @@ class SeedOutcome(msgspec.Struct, frozen=True):
 
     @property
     def passed(self) -> bool:
-        return self.verdict == Outcome.PASS and self.counts
+        return not self.failed and set(self.undecided) <= COUNTED_HERE and self.counts
 
     @property
     def failed(self) -> bool:
@@ -73,11 +77,18 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
         seed=record.seed,
         verdict=verdict.outcome.value,
         reason=" ".join(reason.split()),
+        undecided=[check.name for check in verdict.checks if check.verdict is Outcome.INCONCLUSIVE],
         heights=books.common_height,
         fires=books.ledger.fires,
-        faults=dict(Counter(fault.kind for fault in record.faults if fault.bit)),
+        faults=dict(Counter(fault.kind for fault in record.faults if fault.bit) + _bites(record)),
         faults_needed=min(FAULTS_TO_COUNT, len(record.scenario.faults)),
         digest=record.digest or "",
         seconds=seconds,
     )
     return outcome, verdict
+
+
+def _bites(record: RunRecord) -> Counter[str]:
+    pages = [(validator.status or {}).get("byzantine") for validator in record.validators if validator.byzantine]
+    bites = [page.get("bites") for page in pages if isinstance(page, dict)]
+    return Counter(name for found in bites if isinstance(found, dict) for name, count in found.items() if count)

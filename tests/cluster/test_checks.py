@@ -13,6 +13,7 @@ from cluster.books import MAX_PENDING_ASKED, keep_books, longest_chain, question
 from cluster.checks import Check, Outcome, Verdict, check_run, worst
 from cluster.errors import ExitCode
 from cluster.record import RunRecord
+from cluster.scenario import EpochSection, NodeSection
 from tests.cluster.records import (
     ChainMaker,
     answer,
@@ -446,7 +447,7 @@ def left_behind(record: RunRecord) -> None:
 def network_stood_still(record: RunRecord) -> None:
     fault = record.faults[0]
     assert fault.begun_ms is not None
-    fault.ended_ms = fault.begun_ms + 4_000
+    fault.ended_ms = fault.begun_ms + 11_000
     end = fault.ended_ms
     record.finalizations = [replace(f, at_ms=end + f.at_ms) if f.height >= 6 else f for f in record.finalizations]
 
@@ -465,11 +466,11 @@ def too_short(record: RunRecord) -> None:
         (never_bit, INCONCLUSIVE, "was not seen to bite"),
         (never_down, INCONCLUSIVE, "never down"),
         (does_not_say, INCONCLUSIVE, "does not say how it started"),
-        (too_short, INCONCLUSIVE, "less than a view change"),
+        (too_short, INCONCLUSIVE, "less than views that fail in a row may take"),
         (never_back, FAIL, "never came back"),
         (nothing_on_disk, FAIL, "found nothing on its own disk"),
         (left_behind, FAIL, "did not catch up: height 6 where the others have 12"),
-        (network_stood_still, FAIL, "no height was finalised in the 4,000 ms"),
+        (network_stood_still, FAIL, "no height was finalised in the 11,000 ms"),
     ],
 )
 def test_a_fault_that_did_not_go_as_it_should(plant: Callable[[RunRecord], None], verdict: Outcome, what: str) -> None:
@@ -624,3 +625,49 @@ def test_receipts_round_trip() -> None:
     same = edit_receipts(maker.blocks[0], lambda receipts: receipts)
     assert same == maker.blocks[0].receipts
     assert isinstance(msgspec.msgpack.decode(same, type=BlockReceipts), BlockReceipts)
+
+
+def test_who_never_was_there_counts_as_missing_too() -> None:
+    """With one of four that joins later or is byzantine, another one that is down leaves no quorum."""
+    record = with_kill(make_record())
+    network_stood_still(record)
+    assert run_check(record, "faults").verdict is FAIL
+    late = with_late(record, at_height=11, snapshot=11)
+    assert run_check(late, "faults").verdict is PASS
+    nodes = [NodeSection(byzantine=["silent-leader"] if index == 1 else []) for index in range(4)]
+    section = record.scenario.validators.model_copy(update={"nodes": nodes})
+    byzantine = replace(record, scenario=record.scenario.model_copy(update={"validators": section}))
+    assert run_check(byzantine, "faults").verdict is PASS
+    epochs = [EpochSection(from_view=5, members=["validator-0", "validator-1", "validator-2"])]
+    section = record.scenario.validators.model_copy(update={"epochs": epochs})
+    small = replace(record, scenario=record.scenario.model_copy(update={"validators": section}))
+    assert run_check(small, "faults").verdict is PASS, "a committee of three withstands nothing"
+
+
+def test_drawn_leaders_may_fail_for_longer() -> None:
+    record = with_kill(make_record())
+    network_stood_still(record)
+    consensus = record.scenario.consensus.model_copy(update={"leader_election": "random"})
+    drawn = replace(record, scenario=record.scenario.model_copy(update={"consensus": consensus}))
+    assert run_check(drawn, "faults").verdict is INCONCLUSIVE
+
+
+def test_a_partition_is_judged_by_the_committees_on_its_sides() -> None:
+    """Two against two is no quorum of four; of a committee of two on one side it is one."""
+    record = with_kill(make_record())
+    names = [f"validator-{index}" for index in range(4)]
+    fault = record.faults[0]
+    fault.kind, fault.sides, fault.is_hard = "partition", (tuple(names[:2]), tuple(names[2:])), True
+    fault.targets, fault.impaired = (), tuple(names)
+    fault.ended_ms = (fault.begun_ms or 0) + 30_000
+    record.finalizations = [replace(f, at_ms=f.at_ms + 9_000) if f.height > 6 else f for f in record.finalizations]
+    record.duration_ms += 40_000
+    check = run_check(record, "faults")
+    assert (check.verdict, "finalised without a quorum" in check.detail) == (FAIL, True)
+    fault.sides, fault.impaired = (tuple(names[:3]), tuple(names[3:])), (names[3],)
+    assert run_check(record, "faults").verdict is PASS
+    fault.sides, fault.impaired = (tuple(names[:2]), tuple(names[2:])), tuple(names)
+    epochs = [EpochSection(from_view=5, members=names[2:])]
+    section = record.scenario.validators.model_copy(update={"epochs": epochs})
+    small = replace(record, scenario=record.scenario.model_copy(update={"validators": section}))
+    assert run_check(small, "faults").verdict is PASS, "one committee is whole on one side"

@@ -303,3 +303,13 @@ def crashed_after_sync(seed: int) -> bytes:
         disk.sync("log")
     disk.crash(Random(seed))
     return disk.read("log")
+
+
+def test_a_planned_fault_may_wait_for_a_file() -> None:
+    disk = MemoryDisk(FaultPlan(1, verbs=frozenset({"sync"}), files="state"))
+    disk.append("journal", b"a")
+    disk.sync("journal")
+    disk.append("state/log", b"b")
+    with pytest.raises(DiskError, match="state/log: offset 1: sync failed"):
+        disk.sync("state/log")
+    disk.sync("state/log")

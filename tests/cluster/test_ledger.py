@@ -18,6 +18,7 @@ from tests.cluster.records import (
     ChainMaker,
     edit_receipts,
     make_chain,
+    make_genesis,
 )
 from validator.block import Block, BlockReceipts, Cancelled, Effects, Event, Extended, Movement
 from validator.codec import decode, encode, pack_uint
@@ -223,6 +224,23 @@ def test_a_timer_that_breaks_a_rule_is_named(plant: Callable[[ChainMaker], None]
     plant(maker)
     maker.seal()
     assert expected in messages(maker, TIMERS)
+
+
+def test_more_expired_timers_than_the_budget_removes_are_named() -> None:
+    params = {"SCAN_LIMIT": 2, "GC_CYCLES_PER_REMOVAL": 200, "TIMER_GC_CYCLES": 800}
+    for number, is_right in ((2, True), (3, False)):
+        maker = ChainMaker(make_genesis(params))
+        timers = [maker.schedule(1, expires_at=2) for _ in range(number)]
+        maker.seal()
+        maker.seal(gc_cycles=800)
+        for timer in timers:
+            maker.destroy(timer, "expired")
+        maker.seal()
+        assert ("beyond the budget of 800" in messages(maker, TIMERS)) != is_right
+    maker = ChainMaker()
+    maker.destroy(maker.schedule(1, expires_at=2), "insufficient_funds")
+    maker.seal(gc_cycles=0)
+    assert "destroying 1 timers at 200 each counts 0 cycles only" in messages(maker, TIMERS)
 
 
 def test_expired_timers_may_wait_for_the_collectors_budget() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.ledger import TIMERS, Ledger
+from cluster.ledger import CONSERVATION, TIMERS, Ledger
 from loadgen.workloads.script import encode_script
 from tests.cluster.records import ACTOR, PRICE, ChainMaker, make_genesis
 from validator.block import Effects, Scheduled
@@ -96,6 +96,21 @@ def test_what_had_a_reason_to_wait_was_not_passed_over(params: dict[str, Any], t
     for _ in range(4):
         maker.seal()
     assert passed_over(maker) == []
+
+
+@pytest.mark.parametrize(("allowed", "is_right"), [(PRICE + 2, True), (PRICE + 1, False)])
+def test_a_timer_that_paid_more_for_the_lane_than_it_allows_is_told(allowed: int, is_right: bool) -> None:
+    maker = chain()
+    timer = schedule(maker, max_fee_per_cycle=allowed)
+    maker.seal()
+    maker.fire(timer, tip=2)
+    maker.seal()
+    ledger = Ledger(maker.genesis)
+    for record in maker.blocks:
+        ledger.apply(record.block, record.receipts)
+    told = [violation.what for violation in ledger.violations if violation.check == CONSERVATION]
+    what = f"fire of timer {name(timer)} was charged {PRICE + 2} a cycle for the lane, and allows {allowed}"
+    assert told == ([] if is_right else [what])
 
 
 def test_without_budget_for_removals_nothing_is_said() -> None:

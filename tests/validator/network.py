@@ -14,7 +14,7 @@ from consensus.messages import Message, Proposal, Vote
 from consensus.messages import decode as decode_consensus
 from consensus.simplex import SimplexConfig
 from tests.validator.chain import make_genesis
-from validator.assembly import Validator, open_validator
+from validator.assembly import Parts, Validator, open_validator
 from validator.block import MAX_BLOCK_BYTES
 from validator.codec import CodecError
 from validator.events import Effect, ReplaceJournal, Reply, Submit
@@ -78,7 +78,7 @@ class Network:
 
         def boot(disk: MemoryDisk) -> Validator:
             kind = self.transitions.get(index, Transition)
-            return open_validator(disk, self.genesis, index, signer, self.validators, config, kind)
+            return open_validator(disk, self.genesis, index, signer, self.validators, config, Parts(transition=kind))
 
         return WatchedMachine(index, f"validator-{index}", self.clock, boot, self._send, self._observe)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -92,10 +92,10 @@ class SchedulerIndex:
         self._staged: list[tuple[Timer | None, Timer | None]] | None = None
         """Changes that the overflow tree took in ahead of the block's others."""
 
-    @staticmethod
-    def rebuild(genesis: Genesis, view: View) -> SchedulerIndex:
+    @classmethod
+    def rebuild(cls, genesis: Genesis, view: View) -> Self:
         """The index of a state, by scanning it."""
-        index = SchedulerIndex(genesis)
+        index = cls(genesis)
         index._height = view.height
         index.calendar.start_at(view.height)
         for prefix in (ACTOR, BID_MEMORY, SUPPLY, FIRES):

@@ -11,6 +11,8 @@ from consensus.keys import KeyedHashScheme
 
 SEED = 5
 HEIGHT = 24
+LOST_DISK = {"kind": "wipe", "target": "validator-1", "at_height": 12, "down_ms": 800}
+"""So that somebody asks for a snapshot; the last of four is the second one asked."""
 
 
 def scenario(
@@ -22,6 +24,7 @@ def scenario(
     protocol: str = "simplex",
 ) -> Scenario:
     """Some load, short timeouts, and the named validators byzantine."""
+    forgets = any("forgetful-leader" in names for names in byzantine.values())
     nodes = [{"byzantine": byzantine.get(index, [])} for index in range(validators)]
     return Scenario.model_validate(
         {
@@ -29,7 +32,7 @@ def scenario(
             "validators": {"count": validators, "nodes": nodes, "allow_more_faults": allow_more_faults},
             "consensus": {
                 "protocol": protocol,
-                "block_interval_ms": 50,
+                "block_interval_ms": 0 if forgets else 50,  # so that there is something that is not final yet
                 "leader_timeout_ms": 400,
                 "advance_timeout_ms": 600,
                 "rebroadcast_ms": 300,
@@ -40,6 +43,7 @@ def scenario(
                     {"workload": "transfer", "count": 4, "interval_ms": 100},
                 ]
             },
+            "faults": [LOST_DISK] if any("false-snapshots" in node["byzantine"] for node in nodes) else [],
             "stop": {"height": height, "drain_blocks": 3, "timeout_s": 60},
             "success": {"heights_compared": 20, "transactions": 20, "fires": 10, "stall_ms": 5_000},
         }

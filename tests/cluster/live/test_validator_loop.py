@@ -18,6 +18,7 @@ from cluster.live.disk import DirectoryDisk
 from cluster.live.http import NotReady
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import FinalSeen, FirstSeen, ValidatorLoop, ValidatorSetup
+from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario
 from cluster.status import Tally
 from consensus.keys import Ed25519Scheme
@@ -66,7 +67,9 @@ class Member:
         self.crashes: list[BaseException] = []
         signer = validator_signer(SCHEME, SEED, index)
         self.tally = WatchedTally()
-        setup = ValidatorSetup(str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO), joins=joins)
+        setup = ValidatorSetup(
+            str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO, index, RunCounter()), joins=joins
+        )
         if behaviours:
             self.tally.byzantine = score = Score()
             position = Position(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)

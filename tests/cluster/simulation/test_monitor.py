@@ -21,6 +21,8 @@ from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStu
 from validator.archive import ArchivedBlock
 from validator.block import Block, Header
 from validator.codec import decode, encode
+from validator.records import TIMER, timer_key
+from validator.state import HistoryError
 from validator.state.proof import ProofError
 
 SMOKE = Path(__file__).resolve().parents[3] / "scenarios" / "smoke.yaml"
@@ -176,6 +178,57 @@ def test_views_must_ascend() -> None:
     watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
     watching.certified("alice", BENCH.timeouts(3, 0))
     assert any("is of view 4, its parent of view 4" in violation for violation in follow(maker, watching).violations)
+
+
+def test_final_blocks_that_no_finalization_proves_are_named() -> None:
+    watching = follow(make_chain(4))
+    assert watching.counts["proved_final"] == 4
+    assert watching.violations == [], "a finalization may still come"
+    assert watching.record().violations == [
+        "7 ms: proved_final: 4 blocks from height 1 on were made final, and nobody knows a finalization"
+    ]
+    watching.certified("alice", BENCH.certificate(NOTARIZE, 2, "b2"))
+    watching.certified("alice", BENCH.certificate(FINALIZE, 2, "b2"))
+    assert "2 blocks from height 3 on" in watching.record().violations[0]
+    watching.certified("alice", BENCH.certificate(NOTARIZE, 4, "b4"))
+    watching.certified("alice", BENCH.certificate(FINALIZE, 4, "b4"))
+    assert watching.record().violations == []
+
+
+def test_proofs_are_asked_for_timers_that_are_there_and_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = ChainMaker()
+    gone, kept = maker.schedule(1), maker.schedule(9)
+    maker.seal()
+    maker.fire(gone)
+    maker.seal()
+    watching = follow(maker)
+    asked: list[bytes] = []
+
+    def prove(key: bytes, _height: int) -> bytes:
+        asked.append(key)
+        return b"present" if key == timer_key(kept.timer_id) else b""
+
+    monkeypatch.setattr("cluster.simulation.monitor.verify", lambda _root, _key, proof: proof or None)
+    watching.check_proofs("alice", 2, prove)
+    assert {timer_key(gone.timer_id), timer_key(kept.timer_id)} <= set(asked)
+    about_timers = [text for text in watching.violations if f"proof of {TIMER.hex()}" in text]
+    assert about_timers == []
+    monkeypatch.setattr("cluster.simulation.monitor.verify", lambda *_: b"present")
+    watching.check_proofs("alice", 2, prove)
+    assert any(f"proof of {timer_key(gone.timer_id).hex()} says the contrary" in text for text in watching.violations)
+    monkeypatch.setattr("cluster.simulation.monitor.verify", lambda *_: None)
+    watching.check_proofs("alice", 2, prove)
+    assert any(f"proof of {timer_key(kept.timer_id).hex()} says the contrary" in text for text in watching.violations)
+
+
+def test_a_height_that_is_promised_and_cannot_be_proved_is_named() -> None:
+    watching = follow(make_chain(8))
+
+    def refuse(_key: bytes, height: int) -> bytes:
+        raise HistoryError(f"height {height} is not retained")
+
+    watching.check_proofs("alice", 8, refuse)
+    assert any("proofs: alice: height 4 cannot be proved: height 4 is not" in text for text in watching.violations)
 
 
 def test_what_the_books_find_is_told_at_once() -> None:

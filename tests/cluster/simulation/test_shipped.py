@@ -14,7 +14,13 @@ from validator.block import Block
 from validator.codec import decode
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
-NAMES = ["smoke", "late-join", "validator-set-change"]
+LONG = {"thousand-views"}
+"""Scenarios that take minutes."""
+NAMES = [
+    pytest.param(path.stem, marks=[pytest.mark.soak] if path.stem in LONG else [])
+    for path in sorted(SCENARIOS.glob("*.yaml"))
+    if path.stem != "byzantine-drill"  # in which more than f collude
+]
 SEED = 11
 
 
@@ -29,6 +35,13 @@ def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
     record = Simulation(scenario(name, protocol), SEED, "test", scheme=KeyedHashScheme()).run()
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+    assert all(fault.bit and fault.evidence for fault in record.faults)
+
+
+def test_a_deep_reorg_gives_up_many_blocks() -> None:
+    record = Simulation(scenario("deep-reorg", "simplex"), SEED, "test", scheme=KeyedHashScheme()).run()
+    assert record.metrics["deepest_reorg"] >= 4
+    assert Simulation(scenario("all-online", "simplex"), SEED, "test").run().metrics["deepest_reorg"] == 0
 
 
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])

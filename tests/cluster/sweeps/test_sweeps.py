@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from rich.console import Console
@@ -26,8 +27,8 @@ from cluster.sweeps.runner import Summary, print_summary
 from cluster.sweeps.tasks import ScenarioTask
 from tests.cluster.records import make_chain, make_record, with_kill
 
-GOOD = SeedOutcome(7, "pass", "", 40, 30, {"kill": 2}, 2, "d1", 1.5)
-BAD = SeedOutcome(8, "fail", "agreement: different blocks", 40, 30, {"kill": 2}, 2, "d2", 1.0)
+GOOD = SeedOutcome(7, "pass", "", [], 40, 30, {"kill": 2}, 2, "d1", 1.5)
+BAD = SeedOutcome(8, "fail", "agreement: different blocks", [], 40, 30, {"kill": 2}, 2, "d2", 1.0)
 SCENARIO: dict[str, Any] = {
     "name": "swept",
     "validators": [{}, {}, {}, {}],
@@ -52,6 +53,11 @@ def test_a_run_that_saw_too_little_counts_for_nothing() -> None:
     assert short.why.startswith("too little was seen: 12 heights of 30")
 
 
+def test_only_a_fault_that_did_not_bite_may_be_undecided() -> None:
+    assert msgspec.structs.replace(GOOD, verdict="inconclusive", undecided=["faults"]).passed
+    assert not msgspec.structs.replace(GOOD, verdict="inconclusive", undecided=["faults", "progress"]).passed
+
+
 def test_a_failing_run_says_which_check_it_was() -> None:
     record = make_record()
     record.validators[1].balances = {text: balance + 1 for text, balance in record.validators[1].balances.items()}
@@ -61,7 +67,7 @@ def test_a_failing_run_says_which_check_it_was() -> None:
 
 
 def test_a_summary_fails_for_one_seed_and_passes_only_whole() -> None:
-    vacuous = SeedOutcome(9, "pass", "", 3, 30, {}, 2, "d3", 1.0)
+    vacuous = SeedOutcome(9, "pass", "", [], 3, 30, {}, 2, "d3", 1.0)
     assert Summary((GOOD,), 1, False).exit_code is ExitCode.PASS
     assert Summary((GOOD, BAD), 2, False).exit_code is ExitCode.FAIL
     assert Summary((GOOD, vacuous), 2, False).exit_code is ExitCode.INCONCLUSIVE

@@ -1,0 +1,101 @@
+"""``stampede mutants``: the kill table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.errors import BadInput, ExitCode
+from cluster.sweeps.commands import worker_count
+
+PLAIN_WIDTH: Final = 200
+"""Columns of a table that goes to a file or another program."""
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command to the console command's parser."""
+    command = commands.add_parser(
+        "mutants",
+        help="plant known bugs and print which check catches each",
+        description="Runs the harness against planted bugs. 0: all are caught, 1: one survives.",
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
+    command.add_argument("--only", nargs="+", metavar="NAME", help="hunt these alone")
+    command.add_argument(
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
+    )
+    command.set_defaults(command=_mutants)
+
+
+def _mutants(options: argparse.Namespace) -> int:
+    from cluster.mutants.hunt import all_mutants
+
+    known = all_mutants()
+    names = list(dict.fromkeys(options.only)) if options.only else list(known)
+    for name in names:
+        if name not in known:
+            raise BadInput(f"no mutant is named {name!r}; known: {', '.join(known)}")
+    if options.json is not None and not options.json.parent.is_dir():
+        raise BadInput(f"{options.json}: cannot be written: no such folder")
+    return hunt_all(names, options.workers, options.json, _console())
+
+
+def _console() -> Any:
+    """As wide as the terminal, or as the table where there is none."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def hunt_all(names: Sequence[str], workers: int | None, json_file: Path | None, console: Any) -> int:
+    """Hunt mutants, print the table, write it where asked for, and return the exit code."""
+    from cluster.mutants.hunt import hunt, page
+    from cluster.mutants.table import print_table
+    from cluster.results import write_atomically
+
+    found = {}
+    for number, kill in _hunted(hunt, names, workers):
+        found[number] = kill
+        if console.is_terminal:
+            word = "caught" if kill.caught else "survived"
+            console.print(f"{len(found)} of {len(names)}  {kill.name} {word}", markup=False)
+    kills = [found[number] for number in sorted(found)]
+    print_table(console, kills)
+    if json_file is not None:
+        try:
+            write_atomically(json_file, json.dumps(page(kills), indent=2) + "\n")
+        except OSError as error:
+            raise BadInput(f"{json_file}: cannot be written: {error.strerror}") from None
+    return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL
+
+
+def _hunted(hunt: Callable[[str], Any], names: Sequence[str], workers: int | None) -> Iterator[tuple[int, Any]]:
+    """What became of each, by its place among the names; in this process where there is one worker, else over Ray."""
+    from cluster.sweeps.fanout import default_workers
+
+    workers = min(workers or default_workers(), len(names))
+    if workers == 1:
+        for number, name in enumerate(names):
+            yield number, hunt(name)
+        return
+    from cluster.interrupts import Interrupts
+    from cluster.sweeps.fanout import fan_out
+
+    with Interrupts() as interrupts:
+        yield from fan_out(_Numbered(tuple(names)), range(len(names)), workers, interrupts, "mutant")
+
+
+class _Numbered:
+    """Hunts a mutant by its number, in a worker process."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def __call__(self, number: int) -> Any:
+        from cluster.mutants.hunt import hunt
+
+        return hunt(self.names[number])

@@ -1,0 +1,167 @@
+"""Hunts planted bugs: runs each where it is to be caught, and judges whether it was.
+
+A mutant is caught where the check named for it *fails* (for ``safety``, by the rule named), the mutated line ran, and
+the same scenario and seed pass without it. A check that is inconclusive, a crash of the harness and a chain that merely
+stands still do not count. Seeds are tried in order until one catches it, at most as many as the mutant states.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from cluster.checks import Outcome, Verdict, check_run
+from cluster.mutants import MUTANTS, Mutant
+from cluster.mutants.base import RunCounter
+from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant
+from cluster.mutants.scenes import Hunt
+from cluster.record import RunRecord
+from cluster.simulation.driver import simulate
+from cluster.simulation.monitor import broken
+from consensus.types import ConsensusError
+from validator.types import ValidatorError
+
+AnyMutant = Mutant | HarnessMutant
+
+CRASHES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ConsensusError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValidatorError,
+    ValueError,
+)
+"""What a broken validator may end in. It is told, and does not count as caught."""
+
+
+def all_mutants() -> dict[str, AnyMutant]:
+    """Every planted bug there is, by name."""
+    return {**MUTANTS, **HARNESS_MUTANTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A row of the kill table: what became of one mutant."""
+
+    name: str
+    area: str
+    description: str
+    invariant: str
+    """The check, and for ``safety`` the rule, that is to catch it."""
+    scene: str
+    protocol: str
+    caught: bool = False
+    seed: int = 0
+    """That caught it, or the last one tried."""
+    seeds_tried: int = 0
+    runs: int = 0
+    """How often the mutated line ran with that seed, in all validators."""
+    passes_unmutated: bool = False
+    detail: str = ""
+    """What the check said; of a survivor, why it is none."""
+    seconds: float = 0.0
+
+
+def hunt(name: str) -> Kill:
+    """Hunt one mutant. Raises :class:`KeyboardInterrupt` where the run was interrupted."""
+    mutant = all_mutants()[name]
+    started = time.monotonic()
+    kill = Kill(
+        mutant.name, mutant.area, mutant.description, _invariant(mutant), mutant.hunt.scene, mutant.hunt.protocol
+    )
+    for seed in range(1, mutant.hunt.seeds + 1):
+        kill = replace(kill, seed=seed, seeds_tried=seed, runs=0, passes_unmutated=False)
+        kill = _try_harness(mutant, kill) if isinstance(mutant, HarnessMutant) else _try(mutant, kill)
+        if kill.caught:
+            break
+    return replace(kill, seconds=round(time.monotonic() - started, 2))
+
+
+def page(kills: Iterable[Kill]) -> dict[str, Any]:
+    """The table for other programs."""
+    rows = list(kills)
+    return {
+        "planted": len(rows),
+        "caught": sum(kill.caught for kill in rows),
+        "survivors": [kill.name for kill in rows if not kill.caught],
+        "mutants": [asdict(kill) for kill in rows],
+    }
+
+
+def _invariant(mutant: AnyMutant) -> str:
+    if isinstance(mutant, HarnessMutant):
+        return mutant.answer.words
+    return f"{mutant.caught_by}: {mutant.rule}" if mutant.rule else mutant.caught_by
+
+
+def _try(mutant: Mutant, kill: Kill) -> Kill:
+    """One seed."""
+    try:
+        record, verdict = _run(mutant.hunt, mutant.name, kill.seed)
+    except CRASHES as error:
+        return replace(kill, detail=f"crashed: {type(error).__name__}: {error}")
+    check = verdict.check(mutant.caught_by)
+    kill = replace(kill, runs=mutant_runs(record), detail=f"{check.verdict}: {check.detail}")
+    if check.verdict is not Outcome.FAIL:
+        return kill
+    if mutant.rule:
+        assert record.monitor is not None, "mutants are hunted in the simulator"
+        violations = broken(record.monitor, mutant.rule)
+        if not violations:
+            return replace(kill, detail=f"another rule: {check.detail}")
+        kill = replace(kill, detail=f"fail: {violations[0]}")
+    if not kill.runs:
+        return replace(kill, detail=f"the mutated line never ran; {kill.detail}")
+    return _beside_the_sound_one(mutant.hunt, kill)
+
+
+def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
+    """One seed: the answer is the known one without the bug, and another with it."""
+    answer, counter = mutant.answer, RunCounter()
+    record, verdict = _run(answer.hunt, answer.mutant, kill.seed)
+    right = answer.given(record, verdict)
+    if right is not answer.verdict:
+        return replace(kill, detail=f"without it the answer is {right}: {verdict.check(answer.check).detail}")
+    try:
+        with mutant.plant(counter):
+            record, verdict = _run(answer.hunt, answer.mutant, kill.seed)
+    except CRASHES as error:
+        return replace(kill, runs=counter.runs, detail=f"crashed: {type(error).__name__}: {error}")
+    wrong = answer.given(record, verdict)
+    caught = counter.runs > 0 and wrong is not right
+    detail = f"{wrong} in place of {right}: {verdict.check(answer.check).detail}"
+    return replace(kill, runs=counter.runs, passes_unmutated=True, caught=caught, detail=detail)
+
+
+def _beside_the_sound_one(where: Hunt, kill: Kill) -> Kill:
+    """Whether the same run passes without the bug."""
+    outcome, why = _sound(where.scene, where.protocol, kill.seed)
+    if outcome is not Outcome.PASS:
+        return replace(kill, detail=f"does not pass without it either: {why}")
+    return replace(kill, caught=True, passes_unmutated=True)
+
+
+@lru_cache(maxsize=256)
+def _sound(scene: str, protocol: str, seed: int) -> tuple[Outcome, str]:
+    """What a scene without any mutant comes to, and why where it does not pass."""
+    _, verdict = _run(Hunt(scene, (), protocol), None, seed)
+    bad = next((check for check in verdict.checks if check.verdict is verdict.outcome), None)
+    return verdict.outcome, "" if bad is None else f"{bad.name} {bad.verdict}: {bad.detail}"
+
+
+def _run(where: Hunt, mutant: str | None, seed: int) -> tuple[RunRecord, Verdict]:
+    record = simulate(where.scenario(mutant), seed)
+    if record.interrupted:
+        raise KeyboardInterrupt
+    return record, check_run(record)
+
+
+def mutant_runs(record: RunRecord) -> int:
+    """How often the mutated line ran in a run."""
+    return sum(validator.mutant_runs for validator in record.validators)

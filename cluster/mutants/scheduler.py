@@ -1,0 +1,396 @@
+"""Bugs in the timer phase and in the index that finds its timers: a rule of SPEC §5 to §11 that is not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cluster.mutants.base import Area, Mutant, RunCounter
+from cluster.mutants.scenes import ALL, ONE, Hunt
+from validator.assembly import Parts
+from validator.block import Event
+from validator.disk import Disk
+from validator.executor import Executor, StorageConfig
+from validator.genesis import Genesis
+from validator.meter import Meter
+from validator.records import Fires, Timer
+from validator.scheduler.calendar import Bag, Calendar
+from validator.scheduler.fairness import FairnessWeights
+from validator.scheduler.index import SchedulerIndex
+from validator.scheduler.lane import Candidate, TimerPhase
+from validator.scheduler.rows import DEAD, timer_id_of_row
+from validator.transition import Transition
+from validator.world import Change
+
+
+def _with_phase(phase: type[TimerPhase]) -> Parts:
+    class Mutated(Transition):
+        timer_phase_class = phase
+
+    return Parts(transition=Mutated)
+
+
+def _with_index(index: type[SchedulerIndex]) -> Parts:
+    class Mutated(Executor):
+        index_class = index
+
+    return Parts(executor=Mutated)
+
+
+# --- which timers fire, and when ------------------------------------------------------------------------------------
+
+
+def _fires_again_after_restart(counter: RunCounter) -> Parts:
+    class FiresAgain(Executor):
+        def __init__(self, disk: Disk, genesis: Genesis, transition: type[Transition], storage: StorageConfig) -> None:
+            super().__init__(disk, genesis, transition, storage)
+            has_restarted = self.recovered_height > 0
+
+            class AgainPhase(TimerPhase):
+                def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+                    """Whatever fired before the restart is not marked in memory any more."""
+                    nonlocal has_restarted
+                    TimerPhase.fire(self, timer, candidate, max_cost)
+                    if has_restarted and self.world.balance(timer.fee_payer) >= max_cost:
+                        has_restarted = False
+                        counter.ran()
+                        self.world.add_timer(timer)
+                        TimerPhase.fire(self, timer, candidate, max_cost)
+
+            class Again(transition):  # type: ignore[misc,valid-type]
+                timer_phase_class = AgainPhase
+
+            self._transition = Again
+
+    return Parts(executor=FiresAgain)
+
+
+def _carried_is_lost(counter: RunCounter) -> Parts:
+    class CarriedIsLost(SchedulerIndex):
+        """Looks for a carried timer under its old height, where it is no more."""
+
+        def begin(self, height: int, dropped: Sequence[Fires]) -> None:
+            super().begin(height, dropped)
+            flags = self.pool.rows["flags"][: self.pool.count]
+            old = (self.pool.rows["trigger"][: self.pool.count] < height) & ((flags & DEAD) == 0)
+            counter.runs += int(old.sum())
+            self.pool.rows["gas_limit"][: self.pool.count][old] = 2**31 - 1  # no lane has room for it
+            self.pool._touch(0, self.pool.count)
+
+    return _with_index(CarriedIsLost)
+
+
+def _passed_over(counter: RunCounter) -> Parts:
+    class PassesOver(TimerPhase):
+        def best_first(self) -> Iterator[Candidate]:
+            for position, candidate in enumerate(TimerPhase.best_first(self)):
+                if position == 1:
+                    counter.ran()
+                else:
+                    yield candidate
+
+    return _with_phase(PassesOver)
+
+
+def _fires_expired(counter: RunCounter) -> Parts:
+    class FiresExpired(TimerPhase):
+        def expire(self) -> None:
+            """Nothing expires."""
+
+        def _kernel_prices(self) -> npt.NDArray[np.void]:
+            prices = TimerPhase._kernel_prices(self)
+            rows = self.index.pool.living()
+            counter.runs += int((rows["expires_at"] < self.terms.height).sum())
+            prices["height"] = 0
+            return prices
+
+    return _with_phase(FiresExpired)
+
+
+def _fires_early(counter: RunCounter) -> Parts:
+    class FiresEarly(TimerPhase):
+        def scan(self, candidates: Iterable[Candidate]) -> None:
+            TimerPhase.scan(self, candidates)
+            for row in self.index.calendar.rows_at(self.terms.height + 1)[:1]:
+                timer = self.world.timer(timer_id_of_row(row))
+                if timer is None:
+                    continue
+                candidate = Candidate(timer.timer_id, timer.gas_limit or self.terms.cap, 0)
+                needed = self.max_cost(candidate)
+                has_room = self.use.cycles + candidate.gas_limit <= self.parameters.lane_timer_cycles
+                if has_room and self.world.balance(timer.fee_payer) >= needed:
+                    counter.ran()
+                    self.fire(timer, candidate, needed)
+
+    return _with_phase(FiresEarly)
+
+
+def _gc_without_budget(counter: RunCounter) -> Parts:
+    class RemovesAll(TimerPhase):
+        def expire(self) -> None:
+            before = len(self.destroyed)
+            TimerPhase.expire(self)
+            removed = {receipt.timer_id for receipt in self.destroyed[before:]}
+            rows = self.index.pool.living()
+            late = [timer_id_of_row(row) for row in rows[rows["expires_at"] < self.terms.height]]
+            timers = [timer for each in late if each not in removed and (timer := self.world.timer(each)) is not None]
+            if timers:
+                counter.ran()
+                events = [Event("TimerExpired", t.actor, (("timer_id", t.timer_id.hex()),)) for t in timers]
+                self.destroy(timers, "expired", events)
+
+    return _with_phase(RemovesAll)
+
+
+# --- order and price ------------------------------------------------------------------------------------------------
+
+
+def _ties_by_insertion(counter: RunCounter) -> Parts:
+    class TiesByInsertion(TimerPhase):
+        def _kernel_prices(self) -> npt.NDArray[np.void]:
+            prices = TimerPhase._kernel_prices(self)
+            counter.runs += bool(prices["by_id"][0])
+            prices["by_id"] = False
+            return prices
+
+    return _with_phase(TiesByInsertion)
+
+
+def _median_of_competing(counter: RunCounter) -> Parts:
+    class MedianOfCompeting(Transition):
+        def timer_phase(self) -> TimerPhase:
+            """Weighs by the median of those that compete in this block, not of all that fired in the window."""
+            recent = self.index.fires.by_actor
+            rows = self.index.pool.living()
+            competing = {self.index.numbers.address(int(number)) for number in np.unique(rows["actor"])}
+            counts = sorted(recent[actor] for actor in competing if recent.get(actor))
+            middle = counts[(len(counts) - 1) // 2] + counts[len(counts) // 2] if counts else 0
+            wrong = FairnessWeights(recent, max(2, middle))
+            counter.runs += wrong.divisor != self.fairness.divisor
+            self.fairness = wrong
+            return Transition.timer_phase(self)
+
+    return Parts(transition=MedianOfCompeting)
+
+
+def _p50_not_wired(counter: RunCounter) -> Parts:
+    class NoMedian(Transition):
+        def close(self, phase: TimerPhase) -> int:
+            burned = Transition.close(self, phase)
+            counter.runs += self.world.globals.p50_tip != 0
+            self.world.globals = self.world.globals._replace(p50_tip=0)
+            return burned
+
+    return Parts(transition=NoMedian)
+
+
+def _no_fee_gate(counter: RunCounter) -> Parts:
+    class NoFeeGate(TimerPhase):
+        def _kernel_prices(self) -> npt.NDArray[np.void]:
+            prices = TimerPhase._kernel_prices(self)
+            prices["price_low"], prices["price_high"] = 0, 0
+            return prices
+
+        def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+            counter.runs += timer.max_fee_per_cycle is not None and timer.max_fee_per_cycle < self.prices.lane_price
+            TimerPhase.fire(self, timer, candidate, max_cost)
+
+    return _with_phase(NoFeeGate)
+
+
+# --- settlement -----------------------------------------------------------------------------------------------------
+
+
+def _refund_at_wrong_price(counter: RunCounter) -> Parts:
+    class RefundsAtAnotherPrice(TimerPhase):
+        def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
+            """Refunds unused cells at the price of cycles."""
+            unused = self.parameters.max_cells_per_fire - meter.cells_used
+            wrong = unused * (self.prices.basefee_cycle - self.prices.basefee_cell)
+            result = TimerPhase.settle(self, timer, candidate, meter, max_cost)
+            counter.runs += wrong != 0
+            if wrong > 0:
+                self.world.credit(timer.fee_payer, wrong)
+            else:
+                self.world.debit(timer.fee_payer, min(-wrong, self.world.balance(timer.fee_payer)))
+            return result
+
+    return _with_phase(RefundsAtAnotherPrice)
+
+
+def _tips_to_payer(counter: RunCounter) -> Parts:
+    class TipsToThePayer(TimerPhase):
+        def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
+            burned, tip = TimerPhase.settle(self, timer, candidate, meter, max_cost)
+            if tip:
+                counter.ran()
+                self.world.credit(timer.actor, tip)
+                self.use.tips -= tip
+            return burned, tip
+
+    return _with_phase(TipsToThePayer)
+
+
+def _burn_not_counted(counter: RunCounter) -> Parts:
+    class BurnNotCounted(TimerPhase):
+        def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
+            result = TimerPhase.settle(self, timer, candidate, meter, max_cost)
+            lane = meter.cycles_used * self.prices.lane_price
+            counter.runs += lane > 0
+            self.use.burned_lane -= lane
+            return result
+
+    return _with_phase(BurnNotCounted)
+
+
+# --- the index ------------------------------------------------------------------------------------------------------
+
+
+def _row_of_another_branch(counter: RunCounter) -> Parts:
+    class ConfusedBag(Bag):
+        __slots__ = ()
+
+        def add(self, packed: bytes, trigger: int, sequence: int) -> None:
+            """Takes a removed row with the same sequence number for the same timer."""
+            removed = self._removed.get(sequence)
+            counter.runs += removed is not None and removed != trigger
+            super().add(packed, trigger if removed is None else removed, sequence)
+
+    class ConfusedCalendar(Calendar):
+        def _bag_of(self, timer: Timer) -> Bag:
+            bag = super()._bag_of(timer)
+            if len(bag._data) == 0 and not isinstance(bag, ConfusedBag):
+                bag.__class__ = ConfusedBag
+            return bag
+
+    class ConfusedIndex(SchedulerIndex):
+        def __init__(self, genesis: Genesis) -> None:
+            super().__init__(genesis)
+            self.calendar = ConfusedCalendar(genesis.parameters)
+
+    return _with_index(ConfusedIndex)
+
+
+def _fires_not_taken_back(counter: RunCounter) -> Parts:
+    class ForgetsToUncount(SchedulerIndex):
+        def retreat(self, changes: Sequence[Change]) -> None:
+            """Leaves the fires of a block that it goes back from in the fairness counts."""
+            counted = [change.after for change in changes if isinstance(change.after, Fires)]
+            super().retreat(changes)
+            for fires in counted:
+                counter.ran()
+                self._count(fires, +1)
+
+    return _with_index(ForgetsToUncount)
+
+
+def _mutant(
+    name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
+) -> Mutant:
+    return Mutant(name, Area.SCHEDULER, description, caught_by, hunt, rule, parts=parts)
+
+
+MUTANTS = (
+    _mutant(
+        "fires-again-after-restart",
+        "the first timer that fires after a restart fires twice",
+        _fires_again_after_restart,
+        Hunt("restarts", ONE),
+        "timers",
+    ),
+    _mutant(
+        "carried-timer-lost",
+        "a carried timer stays filed under its old height and is never found again",
+        _carried_is_lost,
+        Hunt("crowd", ALL),
+        "timers",
+    ),
+    _mutant(
+        "passes-over-the-second",
+        "the second-best eligible timer of each block is left waiting",
+        _passed_over,
+        Hunt("calm", ALL),
+        "timers",
+    ),
+    _mutant(
+        "fires-expired",
+        "an expired timer is not destroyed and fires",
+        _fires_expired,
+        Hunt("deadlines", ALL),
+        "timers",
+    ),
+    _mutant(
+        "fires-early",
+        "a timer of the next height fires one block early",
+        _fires_early,
+        Hunt("calm", ALL),
+        "timers",
+    ),
+    _mutant(
+        "expiry-without-budget",
+        "expired timers are removed beyond the garbage collection's budget",
+        _gc_without_budget,
+        Hunt("deadlines", ALL),
+        "timers",
+    ),
+    _mutant(
+        "ties-by-insertion",
+        "ties go by age where the chain's rule is the timer id",
+        _ties_by_insertion,
+        Hunt("crowd-by-id", ONE),
+    ),
+    _mutant(
+        "median-of-competing",
+        "fairness weighs by the median of the competing actors' fires",
+        _median_of_competing,
+        Hunt("crowd", ONE, seeds=8),
+    ),
+    _mutant(
+        "p50-not-wired",
+        "the median tip of a block never reaches the next one",
+        _p50_not_wired,
+        Hunt("crowd", ONE),
+    ),
+    _mutant(
+        "no-fee-gate",
+        "a timer whose maximum fee is below the lane price fires",
+        _no_fee_gate,
+        Hunt("crowd", ALL, seeds=8),
+        "conservation",
+    ),
+    _mutant(
+        "refund-at-wrong-price",
+        "unused cells of a fire are refunded at the price of cycles",
+        _refund_at_wrong_price,
+        Hunt("calm", ALL),
+        "conservation",
+    ),
+    _mutant(
+        "tips-to-the-actor",
+        "a fire's tip goes to its actor, not to the proposer",
+        _tips_to_payer,
+        Hunt("calm", ALL),
+        "conservation",
+    ),
+    _mutant(
+        "burn-not-counted",
+        "what a fire pays for the lane is not counted as burned",
+        _burn_not_counted,
+        Hunt("calm", ONE),
+    ),
+    _mutant(
+        "row-of-another-branch",
+        "the calendar takes a timer of another branch with the same number for its own",
+        _row_of_another_branch,
+        Hunt("bad-links", ONE, seeds=12),
+    ),
+    _mutant(
+        "fires-not-taken-back",
+        "going back from a block leaves its fires in the fairness window",
+        _fires_not_taken_back,
+        Hunt("forks", ONE, seeds=12),
+    ),
+)

@@ -1,0 +1,76 @@
+"""Random scenarios: the same from the same seed everywhere, valid, of every kind, and withstood."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cluster.byzantine import BEHAVIOURS
+from cluster.faults import KIND_NAMES
+from cluster.simulation.driver import simulate
+from cluster.sweeps.generator import ED25519_EVERY, random_scenario
+from cluster.sweeps.outcome import judge
+from cluster.sweeps.tasks import FuzzTask
+
+ROOT = Path(__file__).resolve().parents[3]
+PROTOCOLS = ("simplex", "hotstuff")
+DRAWN = 600
+SEEDS_RUN = range(1, 41)
+"""Of each protocol; ``make soak`` runs 10,000."""
+FINGERPRINT = """
+from blake3 import blake3
+from cluster.simulation.driver import simulate
+from cluster.sweeps.generator import random_scenario
+print(blake3("".join(random_scenario(seed, "simplex").model_dump_json() for seed in range(50)).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
+    kinds: Counter[str] = Counter()
+    behaviours: set[str] = set()
+    plans = [random_scenario(seed, protocol) for seed in range(DRAWN)]
+    for seed, plan in enumerate(plans):
+        kinds.update({fault.kind for fault in plan.faults})
+        behaviours.update(name for node in plan.validators.nodes for name in node.byzantine)
+        assert plan.consensus.protocol == protocol
+        assert (plan.consensus.signatures == "ed25519") == (seed % ED25519_EVERY == 0)
+        assert len(plan.faults) >= 2
+    assert set(kinds) == set(KIND_NAMES)
+    assert all(DRAWN // 20 < count < DRAWN * 3 // 4 for count in kinds.values()), "none is drowned, none everywhere"
+    assert behaviours == set(BEHAVIOURS)
+    assert any(plan.validators.late for plan in plans)
+    assert any(plan.validators.epochs for plan in plans)
+
+
+def test_a_seed_gives_the_same_scenario_in_every_process() -> None:
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", FINGERPRINT],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1", "77")
+    }
+    assert len(found) == 1
+
+
+def test_a_fuzzed_seed_is_repeated_by_one_command() -> None:
+    task = FuzzTask("hotstuff")
+    assert task.command(9) == "stampede fuzz --protocol hotstuff --seeds 9:10"
+    assert task.scenario(9) == random_scenario(9, "hotstuff")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("seed", SEEDS_RUN)
+def test_random_scenarios_are_withstood(seed: int, protocol: str) -> None:
+    outcome, _ = judge(simulate(random_scenario(seed, protocol), seed), 0.0)
+    assert not outcome.failed, f"{outcome.why}; again with: {FuzzTask(protocol).command(seed)}"
