@@ -21,7 +21,6 @@ from consensus.messages import (
     TimeoutCertificate,
     Vote,
     VoteKind,
-    verify_vote,
     vote_signing_bytes,
 )
 from consensus.types import Digest, ValidatorIndex, View
@@ -35,7 +34,7 @@ _SLOTS: Final = max(VoteKind) + 1
 class VoteTally:
     """The votes of one view. Bounded by one vote of each kind a validator."""
 
-    __slots__ = ("_checked", "_groups", "_kept", "_namespace", "_validators", "view")
+    __slots__ = ("_checked", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
 
     def __init__(self, validators: ValidatorSet, namespace: bytes, view: View) -> None:
         self.view = view
@@ -44,10 +43,16 @@ class VoteTally:
         self._kept: tuple[dict[ValidatorIndex, Vote], ...] = tuple({} for _ in range(_SLOTS))
         self._groups: tuple[dict[Subject, dict[ValidatorIndex, Vote]], ...] = tuple({} for _ in range(_SLOTS))
         self._checked: tuple[set[ValidatorIndex], ...] = tuple(set() for _ in range(_SLOTS))
+        self._messages: dict[tuple[VoteKind, Subject], bytes] = {}
+        """What the signatures of equal votes cover; of what was asked for here."""
 
     def kept(self, kind: VoteKind, signer: ValidatorIndex) -> Vote | None:
         """The vote of this kind that counts for ``signer``."""
         return self._kept[kind].get(signer)
+
+    def votes_of(self, signer: ValidatorIndex) -> list[Vote]:
+        """The votes that count for ``signer``, by kind."""
+        return [kept[signer] for kept in self._kept if signer in kept]
 
     def add(self, vote: Vote, *, checked: bool = False) -> None:
         """Count ``vote``, its signer having no other of its kind. ``checked``: its signature is known to be good."""
@@ -61,7 +66,8 @@ class VoteTally:
         """Check the signature of a vote that is kept, unless that was done before; drop the vote if it is bad."""
         if vote.signer in self._checked[vote.kind]:
             return True
-        if verify_vote(vote, self._validators, self._namespace):
+        message = self._message(vote.kind, (vote.parent_view, vote.digest))
+        if self._validators.verify(vote.signer, message, vote.signature):
             self._checked[vote.kind].add(vote.signer)
             return True
         self._drop(vote)
@@ -97,9 +103,9 @@ class VoteTally:
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
         """The ascending signers of a quorum of good votes in ``group``, or none, and the signers found forged."""
         quorum = self._validators.committee(self.view).quorum
-        forgers: list[ValidatorIndex] = []
         if len(group) < quorum:
             return (), ()
+        forgers: list[ValidatorIndex] = []
         checked = self._checked[kind]
         good = sum(signer in checked for signer in group)
         for candidate in [member for signer, member in group.items() if signer not in checked]:
@@ -112,6 +118,14 @@ class VoteTally:
         if good < quorum:
             return (), tuple(forgers)
         return tuple(sorted(signer for signer in group if signer in checked)[:quorum]), tuple(forgers)
+
+    def _message(self, kind: VoteKind, subject: Subject) -> bytes:
+        """What the votes of this view sign, made once for all that say the same; no more than there are votes."""
+        message = self._messages.get((kind, subject))
+        if message is None:
+            message = vote_signing_bytes(self._namespace, kind, self.view, *subject)
+            self._messages[kind, subject] = message
+        return message
 
     def _drop(self, vote: Vote) -> None:
         del self._kept[vote.kind][vote.signer]

@@ -16,15 +16,17 @@ An answer may be late or may never come (no answer to :class:`Propose` means tha
 engine's timeouts cover that. The driver of the engine keeps block bodies and fetches missing ones; the engine only
 keeps digests, and passes on the body that a proposal carries.
 
-Messages cross the network as bytes made by :func:`consensus.messages.encode`; inside they are frozen structs.
+Messages cross the network as bytes made by :func:`consensus.messages.encode`; inside they are frozen structs, and so
+are events and effects: they are made by the million, a struct in a third of a dataclass's time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from consensus.types import Digest, Token, ValidatorIndex, View
 
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
     from consensus.messages import AnyCertificate, Certificate, Evidence, Message
 
 
-@dataclass(frozen=True, slots=True)
-class Parent:
+class Parent(msgspec.Struct, frozen=True):
     """The block that a proposal builds on, with the view in which it was notarized."""
 
     view: View
@@ -54,27 +55,23 @@ class TimerKind(Enum):
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Begin, after the journal was replayed into the engine's constructor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """A decoded message from a peer that proved its key; ``sender`` is the peer, not the signer."""
 
     sender: ValidatorIndex
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class TimerExpired:
+class TimerExpired(msgspec.Struct, frozen=True):
     kind: TimerKind
     view: View
 
 
-@dataclass(frozen=True, slots=True)
-class BlockProposed:
+class BlockProposed(msgspec.Struct, frozen=True):
     """The answer to :class:`Propose`: a block that executes on the parent named there."""
 
     view: View
@@ -83,8 +80,7 @@ class BlockProposed:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BlockVerified:
+class BlockVerified(msgspec.Struct, frozen=True):
     """The answer to :class:`Verify`."""
 
     view: View
@@ -92,8 +88,7 @@ class BlockVerified:
     valid: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Durable:
+class Durable(msgspec.Struct, frozen=True):
     """The answer to :class:`Persist`: everything up to and including ``token`` is on disk."""
 
     token: Token
@@ -105,21 +100,18 @@ Event = Start | Received | TimerExpired | BlockProposed | BlockVerified | Durabl
 # --- effects --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(msgspec.Struct, frozen=True):
     """Send to every other validator. The engine counts its own votes itself."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class SendTo:
+class SendTo(msgspec.Struct, frozen=True):
     recipient: ValidatorIndex
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class StartTimer:
+class StartTimer(msgspec.Struct, frozen=True):
     """Start, or restart, the timer ``(kind, view)``. Timers of earlier views need no cancelling: they are ignored."""
 
     kind: TimerKind
@@ -127,16 +119,14 @@ class StartTimer:
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(msgspec.Struct, frozen=True):
     """Build a block for ``view`` on ``parent``; answered by :class:`BlockProposed`."""
 
     view: View
     parent: Parent
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(msgspec.Struct, frozen=True):
     """Check that ``body`` has ``digest``, names ``view`` and ``parent``, and executes to its header."""
 
     view: View
@@ -146,8 +136,7 @@ class Verify:
     proposer: ValidatorIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(msgspec.Struct, frozen=True):
     """Append these journal records, in order, and make them durable; answered by :class:`Durable`.
 
     ``body`` is a block body that must be durable together with the records (or ``None``).
@@ -158,42 +147,36 @@ class Persist:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Notarized:
+class Notarized(msgspec.Struct, frozen=True):
     """A notarization certificate is known; ``digest`` may be built upon."""
 
     certificate: Certificate
 
 
-@dataclass(frozen=True, slots=True)
-class Nullified:
+class Nullified(msgspec.Struct, frozen=True):
     """A nullification (in HotStuff, a timeout certificate) is known for its view: it was given up by a quorum."""
 
     certificate: AnyCertificate
 
 
-@dataclass(frozen=True, slots=True)
-class Finalized:
+class Finalized(msgspec.Struct, frozen=True):
     """``certificate.digest`` and all its ancestors are final. Emitted once per certificate, views ascending."""
 
     certificate: Certificate
 
 
-@dataclass(frozen=True, slots=True)
-class ViewEntered:
+class ViewEntered(msgspec.Struct, frozen=True):
     view: View
     leader: ValidatorIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Proof of misbehaviour that a third party can verify."""
 
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """A message was dropped; ``reason`` is a short fixed word for counters, and ``sender`` may be scored for it."""
 
     sender: ValidatorIndex

@@ -7,7 +7,7 @@ simulations, where forging is modelled as a fault instead of being computed.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,8 +15,11 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from blake3 import blake3
+from nacl.bindings import crypto_sign_BYTES as SIGNATURE_BYTES
+from nacl.bindings import crypto_sign_open
+from nacl.bindings import crypto_sign_PUBLICKEYBYTES as PUBLIC_KEY_BYTES
 from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
+from nacl.signing import SigningKey
 
 from consensus.types import (
     GENESIS_VIEW,
@@ -74,9 +77,11 @@ class Ed25519Scheme:
         return _Ed25519Signer(SigningKey(seed))
 
     def verify(self, public_key: PublicKey, message: bytes, signature: Signature) -> bool:
+        if len(public_key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
+            return False
         try:
-            VerifyKey(public_key).verify(message, signature)
-        except (BadSignatureError, ValueError, TypeError):
+            crypto_sign_open(signature + message, public_key)
+        except BadSignatureError:
             return False
         return True
 
@@ -108,7 +113,7 @@ SCHEMES: Final[dict[str, type[Ed25519Scheme] | type[KeyedHashScheme]]] = {
 """Signature schemes by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Committee:
     """The validators that vote and lead in the views of one epoch."""
 
@@ -120,12 +125,19 @@ class Committee:
         return len(self.members)
 
     def __contains__(self, index: int) -> bool:
-        position = bisect_left(self.members, index)
-        return position < len(self.members) and self.members[position] == index
+        return index in self._members
+
+    @cached_property
+    def _members(self) -> frozenset[int]:
+        return frozenset(self.members)
 
     @property
     def quorum(self) -> int:
         """Votes that make a certificate."""
+        return self._quorum
+
+    @cached_property
+    def _quorum(self) -> int:
         return quorum(len(self.members))
 
     @property

@@ -555,9 +555,8 @@ class VotingEngine(ABC):
         round_ = self._rounds.get(vote.view)
         if round_ is None:
             return []
-        kept = (round_.tally.kept(kind, vote.signer) for kind in VoteKind)
-        others = [other for other in kept if other is not None and other is not vote]
-        return [other for other in others if conflict(vote, other) is not None]
+        kept = round_.tally.votes_of(vote.signer)
+        return [other for other in kept if other is not vote and conflict(vote, other) is not None]
 
     def _report(self, kept: Vote, other: Vote) -> None:
         """Report a contradiction, both signatures being checked; once per signer, view and kind of contradiction."""

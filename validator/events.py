@@ -11,14 +11,16 @@ executor can be modelled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from consensus.messages import AnyCertificate
 from validator.types import Hash, Height
 
 if TYPE_CHECKING:
     from validator.executor import Job, JobResult
+    from validator.messages import Reading
 
 
 class TimerName(NamedTuple):
@@ -33,41 +35,37 @@ class TimerName(NamedTuple):
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """The first event a node gets, after recovery from its disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """Bytes from a peer that proved its key when it connected."""
 
     sender: int
     payload: bytes
+    content: Reading | None = None
+    """What :func:`validator.messages.read_message` reads in the payload, where the driver has read it already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeout:
+class Timeout(msgspec.Struct, frozen=True):
     timer: TimerName
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(msgspec.Struct, frozen=True):
     """Signed transactions from a client; answered by :class:`Reply` with the same request number."""
 
     request: int
     transactions: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True):
     """The executor finished a job."""
 
     result: JobResult
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     """All journal appends up to and including ``token`` are durable."""
 
     token: int
@@ -79,34 +77,29 @@ Event = Started | Message | Timeout | Submit | Completed | Synced
 # --- effects --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Send to one peer, or to all of them where ``recipient`` is ``None``."""
 
     recipient: int | None
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(msgspec.Struct, frozen=True):
     timer: TimerName
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(msgspec.Struct, frozen=True):
     timer: TimerName
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Give a job to the executor."""
 
     job: Job
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """Append bytes to the journal file and make them durable; answered by :class:`Synced`.
 
     A driver may put several appends under one sync and answer with the highest token only.
@@ -116,36 +109,31 @@ class Append:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceJournal:
+class ReplaceJournal(msgspec.Struct, frozen=True):
     """Atomically replace the journal's content. Every append emitted before is covered; there is no answer."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitResult:
+class SubmitResult(msgspec.Struct, frozen=True):
     """What became of one submitted transaction: ``error`` is ``None`` where the mempool took it."""
 
     transaction_hash: Hash
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     request: int
     results: tuple[SubmitResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Certified:
+class Certified(msgspec.Struct, frozen=True):
     """For observers: a certificate is known here."""
 
     certificate: AnyCertificate
 
 
-@dataclass(frozen=True, slots=True)
-class BlockFinal:
+class BlockFinal(msgspec.Struct, frozen=True):
     """For observers: a block is final, executed and committed here."""
 
     height: Height
@@ -165,15 +153,13 @@ class BlockFinal:
     """Executed blocks of another branch that were given up for this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     """A snapshot was taken in whole; the data folder can be opened now."""
 
     height: Height
 
 
-@dataclass(frozen=True, slots=True)
-class Diverged:
+class Diverged(msgspec.Struct, frozen=True):
     """This validator's own execution of a final block gave another result than the header. It stops taking part.
 
     ``receipts`` is what its execution gave, encoded, as evidence (empty where execution failed).
@@ -187,16 +173,14 @@ class Diverged:
     receipts: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceFound:
+class EvidenceFound(msgspec.Struct, frozen=True):
     """Proof of a validator's misbehaviour, encoded."""
 
     kind: str
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PeerFault:
+class PeerFault(msgspec.Struct, frozen=True):
     """A peer sent something that was dropped; ``reason`` is a short fixed word for counters."""
 
     peer: int

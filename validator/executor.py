@@ -207,6 +207,8 @@ class Executor:
         self._archive = self.archive_class(disk)
         self._genesis_header = self._open_genesis(disk)
         self._executed: dict[Hash, _ExecutedBlock] = {}
+        self._accounts: dict[int, Address] = {}
+        """Accounts of validators that proposed, by their index."""
         self._invalid: dict[Hash, _InvalidBlock] = {}
         self._final_header = self._header_at(self._store.final.height)
         self._final = header_hash(self._final_header)
@@ -247,6 +249,11 @@ class Executor:
     def index(self) -> SchedulerIndex:
         """The scheduler's index, standing wherever the last job left it."""
         return self._index
+
+    def height_of(self, digest: Hash) -> int | None:
+        """Height of the last final block or of one that was executed above it; ``None`` of any other."""
+        is_known = digest == self._final or digest in self._executed
+        return self._header_of(digest).height if is_known else None
 
     def prove(self, key: bytes, height: int) -> bytes:
         """The encoded proof of what the state of a retained height says of a key (:meth:`LogStateStore.prove`)."""
@@ -394,8 +401,14 @@ class Executor:
     def _transition_on(self, parent: Hash, height: Height, proposer: int) -> Transition:
         self._move_index(parent)
         view = self._store.final if parent == self._final else self._executed[parent].outcome.view
-        account = address_of(self._genesis.validators[proposer])
+        account = self._account_of(proposer)
         return self._transition(view, self._index, BlockContext(height, account, self._genesis))
+
+    def _account_of(self, proposer: int) -> Address:
+        account = self._accounts.get(proposer)
+        if account is None:
+            account = self._accounts[proposer] = address_of(self._genesis.validators[proposer])
+        return account
 
     def _keep(self, digest: Hash, block: Block, outcome: Outcome) -> None:
         """Take an executed block into the tree; the index, begun for it, moves to it."""

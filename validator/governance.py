@@ -16,7 +16,7 @@ from typing import Any, Final
 from validator.errors import BadScript, Rejection
 from validator.params import GOVERNED, ParameterError, Parameters, parse_value
 from validator.pvm import script_json
-from validator.records import Timer
+from validator.records import Timer, storage_key
 from validator.types import SYSTEM_PARAMETERS_ADDRESS
 from validator.world import World
 
@@ -35,9 +35,13 @@ def storage_text(value: object) -> str:
     return str(value)
 
 
+_STORED_KEYS: Final = tuple(storage_key(SYSTEM_PARAMETERS_ADDRESS, storage_name(name)) for name in GOVERNED_NAMES)
+"""Where they lie; all names are short, so that what lies there is the text itself."""
+
+
 def parameters_in_force(world: World, genesis: Parameters) -> Parameters:
     """The genesis parameters with the governed ones as they stand in state."""
-    return _with_governed(genesis, tuple(_stored(world, name) for name in GOVERNED_NAMES))
+    return _with_governed(genesis, tuple([_stored(world, key) for key in _STORED_KEYS]))
 
 
 def update_config(world: World, genesis: Parameters, text: str) -> None:
@@ -74,8 +78,8 @@ def _parse(text: str) -> Mapping[str, Any]:
     return config
 
 
-def _stored(world: World, name: str) -> bytes:
-    stored = world.storage_get(SYSTEM_PARAMETERS_ADDRESS, storage_name(name))
+def _stored(world: World, key: bytes) -> bytes:
+    stored: bytes | None = world.get(key)
     assert stored is not None, "the genesis stores every governed parameter"
     return stored
 

@@ -9,6 +9,9 @@ from typing import Final
 
 import msgspec
 
+from consensus.messages import Message as EngineMessage
+from consensus.messages import MessageError
+from consensus.messages import decode as decode_consensus
 from validator.block import Header
 from validator.codec import CodecError, decode, encode
 
@@ -122,3 +125,18 @@ def decode_message(payload: bytes) -> PeerMessage:
     if len(payload) > MAX_MESSAGE_BYTES:
         raise CodecError(f"message of {len(payload)} bytes, expected at most {MAX_MESSAGE_BYTES}")
     return decode(payload, _Envelope).message
+
+
+Reading = PeerMessage | EngineMessage
+"""What a validator reads out of a payload: a message of the consensus engine stands without its envelope."""
+
+
+def read_message(payload: bytes) -> Reading:
+    """The message of a payload, out of every envelope. Raises :class:`~validator.codec.CodecError`."""
+    message = decode_message(payload)
+    if not isinstance(message, ConsensusMessage):
+        return message
+    try:
+        return decode_consensus(message.payload)
+    except MessageError as error:
+        raise CodecError(str(error)) from None

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from consensus import interface as engine_border
 from consensus.certificates import verify_certificate
@@ -26,6 +26,7 @@ from consensus.interface import TimerKind
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
 from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
+from consensus.messages import Message as EngineMessage
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.protocols import EngineType, VotingEngine
@@ -88,13 +89,14 @@ from validator.messages import (
     FinalBlocksRequest,
     FinalBlocksResponse,
     PeerMessage,
+    Reading,
     SnapshotOffer,
     SnapshotRequest,
     TransactionsMessage,
     ViewReport,
     ViewRequest,
-    decode_message,
     encode_message,
+    read_message,
 )
 from validator.transactions import transaction_hash
 from validator.types import Hash, Height
@@ -107,6 +109,8 @@ MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
 """Transaction bytes in one message to peers."""
 JOURNAL_REPLACED_EVERY: Final = 64
 """Final blocks between two replacements of the journal."""
+
+ENGINE_MESSAGES: Final = get_args(EngineMessage)
 
 FIRST_VIEW: Final = View(GENESIS_VIEW + 1)
 """The view that no certificate opened."""
@@ -245,8 +249,8 @@ class Node:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case Message(sender, payload):
-                self._on_message(sender, payload)
+            case Message(sender, payload, content):
+                self._on_message(sender, payload, content)
             case Completed(result):
                 self._on_completed(result)
             case Synced(token):
@@ -265,20 +269,22 @@ class Node:
         elif timer == PROPOSE_TIMER:
             self._proposal_ready = True
             self._try_build()
-        else:
+        elif timer.number == self._engine.view:  # those of views that were left are nothing to the engine
             self._consensus(engine_border.TimerExpired(TimerKind(timer.owner), View(timer.number)))
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _on_message(self, sender: int, payload: bytes) -> None:
-        try:
-            message = decode_message(payload)
-        except CodecError:
-            self._fault(sender, "undecodable")
+    def _on_message(self, sender: int, payload: bytes, message: Reading | None) -> None:
+        if message is None:
+            try:
+                message = read_message(payload)
+            except CodecError:
+                self._fault(sender, "undecodable")
+                return
+        if isinstance(message, ENGINE_MESSAGES):
+            self._consensus(engine_border.Received(ValidatorIndex(sender), message))
             return
         match message:
-            case ConsensusMessage(payload=encoded):
-                self._on_consensus_message(sender, encoded)
             case TransactionsMessage(transactions=transactions):
                 self._on_gossip(sender, transactions)
             case BlockRequest(digest=digest):
@@ -293,8 +299,8 @@ class Node:
                 self._on_final_blocks(sender, message)
             case SnapshotRequest() | ChunkRequest() | ViewRequest():
                 self._help_to_join(sender, message)
-            case SnapshotOffer() | ChunkResponse() | ViewReport():
-                pass  # late answers to what was asked before the node began
+            case ConsensusMessage() | SnapshotOffer() | ChunkResponse() | ViewReport():
+                pass  # read out of its envelope, or late answers to what was asked before the node began
 
     def _help_to_join(self, sender: int, request: SnapshotRequest | ChunkRequest | ViewRequest) -> None:
         """Give a validator that joins the state, and our view: the certificate that opened it proves it."""
@@ -306,14 +312,6 @@ class Node:
         opening = self._engine.certificate_for(View(self._engine.view - 1))
         if opening is not None or self._engine.view == FIRST_VIEW:
             self._send(sender, ViewReport(b"" if opening is None else encode_consensus(opening)))
-
-    def _on_consensus_message(self, sender: int, encoded: bytes) -> None:
-        try:
-            message = decode_consensus(encoded)
-        except MessageError:
-            self._fault(sender, "undecodable")
-            return
-        self._consensus(engine_border.Received(ValidatorIndex(sender), message))
 
     def _on_gossip(self, sender: int, transactions: tuple[bytes, ...]) -> None:
         if len(transactions) > MAX_GOSSIPED_TRANSACTIONS:
@@ -357,6 +355,9 @@ class Node:
 
     def _perform(self, effect: engine_border.Effect) -> None:
         match effect:
+            case engine_border.Rejected(sender, reason):
+                if reason not in HARMLESS_REASONS:
+                    self._fault(sender, reason)
             case engine_border.Broadcast(message):
                 self._send(None, ConsensusMessage(encode_consensus(message)))
             case engine_border.SendTo(recipient, message):
@@ -385,8 +386,6 @@ class Node:
                 kind = type(evidence).__name__
                 self._effects.append(EvidenceFound(kind, encode_evidence(evidence)))
                 self._fault(evidence.first.signer, f"evidence_{kind}")
-            case engine_border.Rejected(sender, reason) if reason not in HARMLESS_REASONS:
-                self._fault(sender, reason)
             case _:
                 pass
 

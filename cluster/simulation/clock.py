@@ -4,21 +4,21 @@ Time is counted in whole microseconds, so that no rounding of floats decides an 
 into a rolling digest with what it says of itself: equal digests mean equal runs, event by event. A message's bytes are
 hashed once, when it is sent; each delivery refers to them by the message's number.
 
-Messages are most of a run, so a message on its way is one flat tuple of numbers and bytes, which the garbage collector
-does not even look at, and the digest is fed in batches.
+Messages are most of a run. All deliveries of one message are one entry of the queue, which stands at the time of the
+next of them: the queue holds what is under way to everybody once, and moving on costs one step in a small heap. The
+digest is fed in batches.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from blake3 import blake3
 
 MICROSECONDS_A_MILLISECOND: Final = 1_000
-NO_SENDER: Final = -1
 DIGEST_BATCH_BYTES: Final = 1 << 16
 TRACE_DIGEST_BYTES: Final = 8
 
@@ -31,8 +31,21 @@ class _Call(NamedTuple):
     run: Callable[[], None]
 
 
-_Entry = tuple[int, int, int, int, int, bytes | _Call]
-"""When, the entry's number, sender and recipient of a message or :data:`NO_SENDER`, its number, its bytes or a call."""
+class _Deliveries:
+    """The deliveries of one message that are still to come, the next one last."""
+
+    __slots__ = ("message", "payload", "places", "sender")
+
+    def __init__(self, sender: int, message: int, payload: bytes, places: list[tuple[int, int, int]]) -> None:
+        self.sender = sender
+        self.message = message
+        self.payload = payload
+        self.places = places
+        """Of each: when, the number that orders it among what is at the same time, and the recipient."""
+
+
+_Entry = tuple[int, int, _Call | _Deliveries]
+"""When, the number that orders it among what is at the same time, and what it is."""
 
 
 class VirtualClock:
@@ -64,34 +77,34 @@ class VirtualClock:
 
     def after(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
         """Run ``call`` after a delay. ``label`` and ``content`` say what it is, for the digest."""
-        entry = (self.now_us + delay_us, self._number, NO_SENDER, 0, 0, _Call(label, content, call))
-        heapq.heappush(self._queue, entry)
+        heapq.heappush(self._queue, (self.now_us + delay_us, self._number, _Call(label, content, call)))
         self._number += 1
 
-    def take_message(self, payload: bytes) -> int:
-        """Hash a message that is sent now; returns its number."""
+    def send(self, sender: int, payload: bytes, arrivals: Sequence[tuple[int, int]]) -> None:
+        """Deliver a message to ``(recipient, time)`` each, at times that are not past."""
         self._messages += 1
         self._note(payload)
-        return self._messages
-
-    def deliver_at(self, at_us: int, sender: int, recipient: int, message: int, payload: bytes) -> None:
-        """Deliver a message, by its number, at a time that is not past."""
-        heapq.heappush(self._queue, (at_us, self._number, sender, recipient, message, payload))
-        self._number += 1
+        if not arrivals:
+            return
+        first = self._number
+        self._number += len(arrivals)
+        places = [(at_us, number, recipient) for number, (recipient, at_us) in enumerate(arrivals, first)]
+        if len(places) > 1:
+            places.sort(reverse=True)
+        at_us, number, _ = places[-1]
+        heapq.heappush(self._queue, (at_us, number, _Deliveries(sender, self._messages, payload, places)))
 
     def step(self) -> bool:
         """Run the next call or deliver the next message; ``False`` where there is none."""
         if not self._queue:
             return False
-        at_us, _, sender, recipient, message, what = heapq.heappop(self._queue)
+        at_us, _, what = self._queue[0]
         self.now_us = at_us
         self.events += 1
-        if isinstance(what, bytes):
-            self._undigested += _DELIVERY.pack(at_us, message, sender, recipient)
-            if self.keeps_labels:
-                self.last_label = f"message {message} {sender}>{recipient}, {len(what)} bytes"
-            self.deliver(sender, recipient, what)
+        if isinstance(what, _Deliveries):
+            self._deliver_next(what)
         else:
+            heapq.heappop(self._queue)
             self._note(f"{at_us} {what.label} ".encode())
             self._note(what.content)
             if self.keeps_labels:
@@ -100,6 +113,20 @@ class VirtualClock:
         if len(self._undigested) > DIGEST_BATCH_BYTES:
             self._flush()
         return True
+
+    def _deliver_next(self, what: _Deliveries) -> None:
+        """Deliver to the next recipient of the message at the head of the queue."""
+        places, sender, payload = what.places, what.sender, what.payload
+        at_us, _, recipient = places.pop()
+        if places:
+            next_at_us, number, _ = places[-1]
+            heapq.heapreplace(self._queue, (next_at_us, number, what))
+        else:
+            heapq.heappop(self._queue)
+        self._undigested += _DELIVERY.pack(at_us, what.message, sender, recipient)
+        if self.keeps_labels:
+            self.last_label = f"message {what.message} {sender}>{recipient}, {len(payload)} bytes"
+        self.deliver(sender, recipient, payload)
 
     def digest(self) -> str:
         """Hash over every event so far and all messages sent, as hex."""

@@ -28,11 +28,13 @@ from cluster.mutants.base import RunCounter
 from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.faults import Faults, Stage
 from cluster.simulation.links import Links
-from cluster.simulation.machine import Machine
+from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
+from cluster.simulation.reading import SharedReader
 from consensus.keys import SCHEMES, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
@@ -50,6 +52,7 @@ LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
 CHECKPOINT_DIGITS: Final = 16
 """Hex digits of the digest that are kept for each height."""
+NORMAL_PACE: Final = Pace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,17 @@ class Simulation:
         on_notice: Callable[[str], None] | None = None,
         scheme: SignatureScheme | None = None,
         checkpoint: Callable[[], None] | None = None,
+        pace: Pace = NORMAL_PACE,
     ) -> None:
+        """``pace`` is how long every machine's own work takes."""
         self.scenario = scenario
         """What applies: forks change it."""
         self._given = scenario
         self._forks_taken = 0
         self._fork_is_due = False
-        self._checkpoint = checkpoint or (lambda: None)
+        self._pace = pace
+        self._limit_us = _limit_us(scenario)
+        self._checkpoint = checkpoint
         self.on_event: Callable[[str], None] | None = None
         """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
@@ -86,6 +93,7 @@ class Simulation:
         self.links = self._make_links()
         self._on_sample, self._on_notice = on_sample, on_notice
         self._scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
+        self._reader = SharedReader()
         self._validators = validator_set(self._scheme, scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
@@ -127,17 +135,22 @@ class Simulation:
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
+        with collecting_rarely():
+            self._run()
+            self._collect()
+        return self.record
+
+    def _run(self) -> None:
         try:
             self.begin()
             self.clock.keeps_labels = self.on_event is not None
             while self.advance():
                 if self.on_event is not None:
                     self.on_event(self.clock.trace_line())
-                self._checkpoint()
+                if self._checkpoint is not None:
+                    self._checkpoint()
         except KeyboardInterrupt:
             self.record.interrupted = True
-        self._collect()
-        return self.record
 
     def begin(self) -> None:
         """Start everybody who is there from the genesis on."""
@@ -153,8 +166,7 @@ class Simulation:
 
     def advance(self) -> bool:
         """Perform the next event; ``False`` where the run is over."""
-        limit_us = self.scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
-        if self.clock.now_us >= limit_us or self._is_over():
+        if self.clock.now_us >= self._limit_us or (self._may_be_over and self._is_over()):
             return False
         has_stepped = self.clock.step()
         if self._fork_is_due:
@@ -171,6 +183,7 @@ class Simulation:
             raise BadInput(f"forks[{number}].changes: {error}") from None
         self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = after
+        self._limit_us = _limit_us(after)
         self.links.become(after.links)
         for machine in (*self.machines, *self._twins.values()):
             if machine.validator is not None:
@@ -220,6 +233,7 @@ class Simulation:
             self.faults.on_machine_failed(index, error)
 
         machine = self.machine_class(index, name, self.clock, boot, self._send, self._observe, failed=failed)
+        machine = Machine(index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace)
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
         machine.tally.mutant_runs = counter
@@ -247,6 +261,9 @@ class Simulation:
 
         machine.send = sender(0)
         twin = self.machine_class(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
+        twin = Machine(
+            machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore, pace=self._pace
+        )
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
         )
@@ -256,14 +273,15 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
-        message = self.clock.take_message(payload)
         self.faults.on_sent(sender, payload)
+        arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
         later_us = self.faults.leader_delay_us(sender)
-        for target, at_us in self.links.arrivals(sender, recipients, len(payload), self.clock.now_us):
-            self.clock.deliver_at(at_us + later_us, sender, target, message, payload)
+        if later_us:
+            arrivals = [(target, at_us + later_us) for target, at_us in arrivals]
+        self.clock.send(sender, payload, arrivals)
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
-        self.machines[recipient].receive(sender, payload)
+        self.machines[recipient].receive(sender, payload, self._reader.read(payload))
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
@@ -290,7 +308,7 @@ class Simulation:
             case Diverged():
                 self._may_be_over = True
             case Run(job=Build() | Execute() as job):
-                self._note_proposal(job)
+                self._note_proposal(index, job)
             case Reply(request, results):
                 submission = self._submissions.pop(request)
                 for wire, result in zip(submission.wires, results, strict=True):
@@ -309,9 +327,17 @@ class Simulation:
         if self.monitor.wants_proofs(height) and executor.final_header.height == height:
             self.monitor.check_proofs(machine.name, height, executor.prove)
 
-    def _note_proposal(self, job: Build | Execute) -> None:
+    def _note_proposal(self, index: int, job: Build | Execute) -> None:
         """A height's block was first seen anywhere: when building it began."""
-        height = job.block.header.height if isinstance(job, Execute) else self._best_height + 1
+        if isinstance(job, Execute):
+            height = job.block.header.height
+        else:
+            validator = self.machines[index].validator
+            assert validator is not None, "it asked for a block"
+            parent_height = validator.executor.height_of(job.parent)
+            if parent_height is None:
+                return  # it was overtaken
+            height = parent_height + 1
         self.record.proposals.setdefault(height, self.clock.now_ms)
 
     # --- heights and joins --------------------------------------------------------------------------------------------
@@ -400,9 +426,9 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
         goal = self.scenario.stop.height + self.scenario.stop.drain_blocks
-        if self._best_height < goal or not self._may_be_over:
-            return False
         self._may_be_over = False
+        if self._best_height < goal:
+            return False
         awaited = [machine for machine in self.machines if machine.byzantine is None]
         if any(not machine.is_up for machine in awaited) or not self.faults.are_over:
             return False
@@ -454,6 +480,11 @@ class Simulation:
 
 def _ignore(index: int, effect: Effect) -> None:
     """Nobody watches a twin."""
+
+
+def _limit_us(scenario: Scenario) -> int:
+    """When a run's time is up."""
+    return scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
 
 
 def _observation(validator: Validator, user: LoadUser) -> Observation:

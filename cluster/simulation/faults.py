@@ -42,7 +42,7 @@ from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import FaultPlan, MemoryDisk
 from cluster.simulation.links import Link, Links
-from cluster.simulation.machine import JOB_US, SYNC_US, Machine
+from cluster.simulation.machine import Machine
 from consensus.messages import MessageError, Proposal, Timeout, Vote, VoteKind
 from consensus.messages import decode as decode_consensus
 from consensus.types import fault_bound, quorum
@@ -339,8 +339,8 @@ class Faults:
             plans = [a.plan for a in self._active if not a.is_over and machine in a.machines]
             syncs = [plan.sync_ms for plan in plans if isinstance(plan, SlowDiskFault)]
             jobs = [plan.job_ms for plan in plans if isinstance(plan, SlowExecutionFault)]
-            machine.sync_us = max(syncs) * MICROSECONDS_A_MILLISECOND if syncs else SYNC_US
-            machine.job_us = max(jobs) * MICROSECONDS_A_MILLISECOND if jobs else JOB_US
+            machine.sync_us = max(syncs) * MICROSECONDS_A_MILLISECOND if syncs else machine.pace.sync_us
+            machine.job_us = max(jobs) * MICROSECONDS_A_MILLISECOND if jobs else machine.pace.job_us
             machine.clock_speed = 1.0
             for plan in plans:
                 if isinstance(plan, ClockSkewFault):

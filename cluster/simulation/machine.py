@@ -49,6 +49,7 @@ from validator.events import (
 from validator.executor import Build, Execute, Job
 from validator.joining import SnapshotJoin, has_joined
 from validator.journal import JOURNAL_FILE
+from validator.messages import Reading
 from validator.types import ValidatorError
 
 SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
@@ -57,6 +58,14 @@ JOB_US: Final = 1 * MICROSECONDS_A_MILLISECOND
 """How long an executor's job takes."""
 MAX_HELD_MESSAGES: Final = 10_000
 """Messages that wait for a paused machine; what comes then is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a machine's own work takes while no fault slows it down."""
+
+    sync_us: int = SYNC_US
+    job_us: int = JOB_US
 
 
 @dataclass(slots=True)
@@ -86,8 +95,9 @@ class Machine:
     """What is put around the validator where it breaks the protocol on purpose."""
     incarnation: int = 0
     is_paused: bool = False
-    sync_us: int = SYNC_US
-    job_us: int = JOB_US
+    pace: Pace = Pace()
+    sync_us: int = field(init=False)
+    job_us: int = field(init=False)
     clock_speed: float = 1.0
     """How fast its clock runs: at 2, timers expire after half the time."""
     impaired: int = 0
@@ -98,6 +108,9 @@ class Machine:
     _timers: dict[TimerName, int] = field(default_factory=dict)
     _timer_number: int = 0
     _jobs: deque[Job] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.sync_us, self.job_us = self.pace.sync_us, self.pace.job_us
 
     @property
     def is_up(self) -> bool:
@@ -201,9 +214,9 @@ class Machine:
         """A client's transactions arrive."""
         self.deliver(Submit(request, transactions))
 
-    def receive(self, sender: int, payload: bytes) -> None:
-        """A peer's message arrives."""
-        self.deliver(Message(sender, payload))
+    def receive(self, sender: int, payload: bytes, content: Reading | None = None) -> None:
+        """A peer's message arrives, with what it says where that was read already."""
+        self.deliver(Message(sender, payload, content))
 
     def status(self) -> dict[str, Any] | None:
         """The status page, or ``None`` while the machine is down."""
@@ -248,8 +261,10 @@ class Machine:
             if self.is_paused:
                 self._hold(run, False)
                 return
-            with self._stopping_where_the_disk_fails():
+            try:
                 call()
+            except ValidatorError as error:
+                self._fail(error)
 
         self.clock.after(delay_us, f"{self.index} {label}", content, run)
 
@@ -275,7 +290,7 @@ class Machine:
             self.disk.sync(JOURNAL_FILE)
             self.deliver(Synced(token))
 
-        self.impaired += self.sync_us != SYNC_US
+        self.impaired += self.sync_us != self.pace.sync_us
         self._later(self.sync_us, f"sync {token}", data, synced)
 
     def _enqueue(self, job: Job) -> None:
@@ -286,7 +301,7 @@ class Machine:
             self._schedule_job()
 
     def _schedule_job(self) -> None:
-        self.impaired += self.job_us != JOB_US
+        self.impaired += self.job_us != self.pace.job_us
         self._later(self.job_us, f"job {type(self._jobs[0]).__name__}", b"", self._run_job)
 
     def _run_job(self) -> None:

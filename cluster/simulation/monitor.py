@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
@@ -35,9 +35,9 @@ from blake3 import blake3
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord
 from consensus.certificates import verify_certificate, verify_timeout_certificate
-from consensus.keys import ValidatorSet
+from consensus.keys import SignatureScheme, Signer, ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
-from consensus.types import GENESIS_VIEW, Digest, View
+from consensus.types import GENESIS_VIEW, Digest, PublicKey, Signature, View
 from validator.archive import ArchivedBlock
 from validator.block import Block, Header, header_hash
 from validator.codec import CodecError, decode
@@ -80,11 +80,40 @@ RULES: Final = (
     PROOFS,
 )
 
+REMEMBERED_SIGNATURES: Final = 1 << 15
+
 Subject = tuple[View, Digest]
 """What a certificate of a block says beside its view: parent view and digest."""
 
 Prove = Callable[[bytes, int], bytes]
 """``prove(key, height)``: a validator's encoded proof."""
+
+
+class RememberingScheme:
+    """A signature scheme that does not check again what it found good lately. For observers alone: whoever takes part
+    in the protocol checks for itself."""
+
+    def __init__(self, scheme: SignatureScheme) -> None:
+        self.name = scheme.name
+        self._scheme = scheme
+        self._good: dict[tuple[PublicKey, bytes, Signature], None] = {}
+        """In the order in which they were checked."""
+
+    def signer(self, seed: bytes) -> Signer:
+        """The signer whose secret is ``seed`` (32 bytes)."""
+        return self._scheme.signer(seed)
+
+    def verify(self, public_key: PublicKey, message: bytes, signature: Signature) -> bool:
+        """Whether ``signature`` over ``message`` was made by ``public_key``."""
+        known = (public_key, message, signature)
+        if known in self._good:
+            return True
+        if not self._scheme.verify(public_key, message, signature):
+            return False
+        self._good[known] = None
+        if len(self._good) > REMEMBERED_SIGNATURES:
+            del self._good[next(iter(self._good))]
+        return True
 
 
 @dataclass(slots=True)
@@ -123,6 +152,11 @@ class SafetyMonitor:
     """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
     _newest_finalized: int = GENESIS_VIEW
     _ledger: Ledger | None = None
+    _checked: ValidatorSet = field(init=False)
+    """The validators, their good signatures being remembered: the same ones stand in everybody's certificates."""
+
+    def __post_init__(self) -> None:
+        self._checked = replace(self.validators, scheme=RememberingScheme(self.validators.scheme))
 
     def record(self) -> MonitorRecord:
         """What was watched, and what was seen."""
@@ -157,9 +191,9 @@ class SafetyMonitor:
 
     def _is_signed(self, certificate: AnyCertificate) -> bool:
         if isinstance(certificate, Certificate):
-            return verify_certificate(certificate, self.validators, self.namespace)
+            return verify_certificate(certificate, self._checked, self.namespace)
         known_final = certificate.high_view if certificate.high is None else GENESIS_VIEW
-        return verify_timeout_certificate(certificate, self.validators, self.namespace, known_final)
+        return verify_timeout_certificate(certificate, self._checked, self.namespace, known_final)
 
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)

@@ -171,9 +171,11 @@ def test_a_parser_without_its_checks_is_caught(monkeypatch: pytest.MonkeyPatch) 
             assert passing() - {"very deep"}
     with monkeypatch.context() as patched:
         patched.setattr(script_json, "_unique_keys", dict)
+        patched.setattr(script_json, "_DECODER", script_json._strict_decoder())
         assert passing()
     with monkeypatch.context() as patched:
         patched.setattr(script_json, "_refuse", lambda _text: 1)
+        patched.setattr(script_json, "_DECODER", script_json._strict_decoder())
         assert passing()
     assert not passing()
 

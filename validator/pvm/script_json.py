@@ -24,13 +24,7 @@ def parse(payload: bytes) -> Any:
         raise BadScript from None
     _check_nesting(text)
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_unique_keys,
-            parse_int=_integer,
-            parse_float=_refuse,
-            parse_constant=_refuse,
-        )
+        value = _DECODER.decode(text)
     except ValueError:
         raise BadScript from None
     if "\\u" in text:
@@ -40,6 +34,8 @@ def parse(payload: bytes) -> Any:
 
 def _check_nesting(text: str) -> None:
     """Bound the depth before the parser recurses; brackets inside strings do not count."""
+    if text.count("[") + text.count("{") <= MAX_NESTING:
+        return
     depth = 0
     in_string = escaped = False
     for character in text:
@@ -77,6 +73,16 @@ def _refuse(_text: str) -> NoReturn:
     raise BadScript
 
 
+def _strict_decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_unique_keys, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse
+    )
+
+
+_DECODER: Final = _strict_decoder()
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True)
+
+
 def _check_text(value: Any) -> None:
     """Only an escape can bring a lone surrogate in; UTF-8 decoding refuses raw ones."""
     if isinstance(value, str):
@@ -95,4 +101,4 @@ def _check_text(value: Any) -> None:
 
 def canonical_text(value: Any) -> str:
     """A list payload as text: separators ``,`` and ``:``, no spaces, ASCII escapes, keys in the order given."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
+    return _ENCODER.encode(value)

@@ -27,6 +27,9 @@ LEAST_DROPPED: Final = 64
 """Removed timers in a bag below which rewriting it is not worth it."""
 
 
+NO_ROWS: Final[Rows] = np.zeros(0, ROW)
+
+
 class Bag:
     """Rows in no order, in one packed buffer; they are counted out by height when they are first asked for by
     height."""
@@ -90,7 +93,7 @@ class Bag:
         starts, order = self._by_height
         bucket = height - int(self._first)
         if not 0 <= bucket < len(starts) - 1:
-            return np.zeros(0, ROW)
+            return NO_ROWS
         chosen = np.frombuffer(self._data, ROW)[order[starts[bucket] : starts[bucket + 1]]]
         return self._living(chosen[np.argsort(chosen["sequence"], kind="stable")])
 
@@ -171,12 +174,16 @@ class Calendar:
     def rows_at(self, height: int) -> Rows:
         """A copy of the rows with this trigger height, by sequence number."""
         epoch = height // self._parameters.epoch_length
-        parts = [bag.rows_at(height) for bag in (self._ring.get(height), self._epochs.get(epoch)) if bag is not None]
-        parts.append(self._overflow.rows_at(epoch, height))
+        bags = [bag for bag in (self._ring.get(height), self._epochs.get(epoch)) if bag is not None]
+        parts = [bag.rows_at(height) for bag in bags]
+        if self._overflow.has(epoch):
+            parts.append(self._overflow.rows_at(epoch, height))
         parts = [part for part in parts if len(part)]
+        if not parts:
+            return NO_ROWS
         if len(parts) == 1:
             return parts[0]
-        both: Rows = np.concatenate([np.zeros(0, ROW), *parts])
+        both: Rows = np.concatenate(parts)
         return both[np.argsort(both["sequence"], kind="stable")]
 
     def rows(self) -> Rows:

@@ -115,9 +115,10 @@ class SchedulerIndex:
         if height % self._genesis.parameters.epoch_length == 0:
             self.calendar.enter(height // self._genesis.parameters.epoch_length)
         rows = self.calendar.rows_at(height)
-        self.pool.append(rows)
-        for row in rows[_is_open_to_agents(rows)]:
-            self._note_open(self.numbers.address(int(row["actor"])), height, int(row["sequence"]))
+        if len(rows):
+            self.pool.append(rows)
+            for row in rows[_is_open_to_agents(rows)]:
+                self._note_open(self.numbers.address(int(row["actor"])), height, int(row["sequence"]))
         for fires in dropped:
             self._count(fires, -1)
         self._beginnings.append(_Beginning(len(rows), tuple(dropped)))
@@ -129,9 +130,10 @@ class SchedulerIndex:
             staged, self._staged = self._staged, None
             self._change_timers((after, before) for before, after in reversed(staged))
         beginning = self._beginnings.pop()
-        rows = self.pool.cut(beginning.appended)
-        for row in rows[_is_open_to_agents(rows)]:
-            self._forget_open(self.numbers.address(int(row["actor"])), self._height, int(row["sequence"]))
+        if beginning.appended:
+            rows = self.pool.cut(beginning.appended)
+            for row in rows[_is_open_to_agents(rows)]:
+                self._forget_open(self.numbers.address(int(row["actor"])), self._height, int(row["sequence"]))
         for actor in self._expected:
             self._remember(actor, self._memories.get(actor))
         self._expected = []

@@ -109,6 +109,8 @@ class TimerPhase:
     def expire(self) -> None:
         """Destroy what is past its expiry, within the garbage collection budget less step 6's share."""
         p, pool = self.parameters, self.index.pool
+        if not pool.live:
+            return
         room = (p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal) // p.gc_cycles_per_removal
         # Rows of what this block's transactions cancelled still stand, at most as many as they changed timers.
         cancelled = len(self.world.changes_under(TIMER))
@@ -130,7 +132,10 @@ class TimerPhase:
 
     def best_first(self) -> Iterator[Candidate]:
         """What clears the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
-        prices, pool = self._kernel_prices(), self.index.pool
+        pool = self.index.pool
+        if not pool.live:
+            return iter(())
+        prices = self._kernel_prices()
         found = pool.best_first(self.index.actors, prices)
         apart = self._priced_apart()
         if not apart:

@@ -127,6 +127,10 @@ class OverflowTree:
         """The parts that hold anything, ascending."""
         return sorted(part for part in self._roots if part is not None)
 
+    def has(self, part: int) -> bool:
+        """Whether a part holds anything."""
+        return part in self._roots
+
     def rows(self, part: int | None = None) -> Rows:
         """A copy of a part's rows, in order."""
         return self._rows_of(self._walk(self._root_of(part), leaves_only=True))

@@ -85,6 +85,8 @@ class WaitingPool:
 
         Not those whose actor's own agent has answered (``answered``, by actor number). Returns how many got it.
         """
+        if first == self.count:
+            return 0
         part = self.rows[first : self.count]
         flags = part["flags"]
         chosen = (flags & (OPEN_MAX | SUPPLIED | DEAD)) == OPEN_MAX

@@ -187,6 +187,9 @@ def append_leaves(first: int, frontier: Frontier, leaves: Sequence[bytes]) -> tu
 def entry_tree(leaves: Sequence[bytes]) -> list[list[bytes]]:
     """All levels of a twig's entry tree over its entry hashes, the 2,048 leaves first, the root last."""
     levels = [list(leaves) + [ABSENT] * (TWIG_ENTRIES - len(leaves))]
-    while len(levels[-1]) > 1:
-        levels.append(hash_pairs(ENTRY_NODE_KEY, levels[-1]))
+    used = len(leaves)
+    for above in range(1, TWIG_LEVELS + 1):
+        used = (used + 1) // 2
+        row = hash_pairs(ENTRY_NODE_KEY, levels[-1][: 2 * used])
+        levels.append(row + [ABSENT_ENTRY_NODES[above]] * ((TWIG_ENTRIES >> above) - used))
     return levels

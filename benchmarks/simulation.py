@@ -1,0 +1,147 @@
+"""The simulator: how much faster than the wall clock whole networks run in one thread.
+
+Every run is checked like any other, and figures of one that does not pass are not shown. What is timed is the run
+itself, the safety monitor included; the checks after it are part of ``fuzz_seeds_per_minute`` alone.
+
+- ``speedup_idle``, ``speedup_idle_fast``: simulated seconds a wall second of four validators that make a block a second
+  and nothing else, with Ed25519 and with the keyed hash that stands in for it.
+- ``speedup_200_fires``: the same with load: each block schedules 200 timers and fires 200.
+- ``seconds_for_500_validators``: 500 validators in one process finalise 20 heights.
+- ``fuzz_seeds_per_minute``: random scenarios with their faults, run and judged one after the other, as each process of
+  ``stampede fuzz`` does.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import Any
+
+from reporting import Metric, Size, run_benchmark
+
+from cluster.books import Books, keep_books
+from cluster.checks import Outcome, check_run
+from cluster.record import RunRecord
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from cluster.sweeps.generator import random_scenario
+from cluster.sweeps.outcome import judge
+
+SEED = 1
+COMMIT = "benchmark"
+BLOCK_MS = 1_000
+INTERVAL_MS = 955
+"""Between a leader's views and its proposals: with two delays of 20 ms and the machines' work, a block takes 1 s."""
+REBROADCAST_MS = 5_000
+"""Well above a block's time, so that nobody repeats what was not lost."""
+REPETITIONS = 3
+FIRES_A_BLOCK = 200
+FIRES_USERS: list[dict[str, Any]] = [
+    {
+        "workload": "flood",
+        "count": 5,
+        "interval_ms": BLOCK_MS,
+        "options": {"timers": 40, "spread_blocks": 8, "burn": 4_000},
+    }
+]
+RAMP_BLOCKS = 12
+"""Until as many timers fire as are scheduled."""
+CROWD = 500
+CROWD_HEIGHTS = 20
+PROTOCOLS = ("simplex", "hotstuff")
+
+
+def main() -> None:
+    run_benchmark(__doc__, measure)
+
+
+def measure(size: Size) -> list[Metric]:
+    """All metrics of this benchmark."""
+    idle_blocks = 300 if size.quick else 1_200
+    fires_blocks = 40 if size.quick else 120
+    validators = 100 if size.quick else CROWD
+    seeds = 6 if size.quick else 60
+    crowd = "seconds_for_500_validators"
+    return [
+        Metric("speedup_idle", _speedup("ed25519", idle_blocks), "virtual s/wall s, ed25519", goal=300),
+        Metric("speedup_idle_fast", _speedup("keyed-hash", idle_blocks), "virtual s/wall s, keyed hash", goal=700),
+        Metric("speedup_200_fires", _speedup_with_fires(fires_blocks), "virtual s/wall s, ed25519", goal=10),
+        Metric(crowd, _seconds_for(validators), f"s, {validators} validators", goal=300, at_least=False),
+        Metric("fuzz_seeds_per_minute", _fuzz_rate(seeds), "seeds/min, one core"),
+    ]
+
+
+def _speedup(signatures: str, blocks: int) -> float:
+    return median(_timed(_scenario(blocks, signatures))[0] for _ in range(REPETITIONS))
+
+
+def _speedup_with_fires(blocks: int) -> float:
+    scenario = _scenario(blocks, "ed25519", users=FIRES_USERS)
+    speed, books = _timed(scenario)
+    fires = books.ledger.fires / (books.common_height - RAMP_BLOCKS)
+    if fires < FIRES_A_BLOCK:
+        raise SystemExit(f"{fires:.0f} fires a block, expected at least {FIRES_A_BLOCK}")
+    return speed
+
+
+def _seconds_for(validators: int) -> float:
+    scenario = _scenario(CROWD_HEIGHTS, "ed25519", validators=validators)
+    began = time.perf_counter()
+    record = simulate(scenario, SEED, COMMIT)
+    seconds = time.perf_counter() - began
+    _check(record)
+    return seconds
+
+
+def _fuzz_rate(seeds: int) -> float:
+    """As many seeds of either protocol, one after the other."""
+    began = time.perf_counter()
+    for seed in range(seeds):
+        for protocol in PROTOCOLS:
+            outcome, _ = judge(simulate(random_scenario(seed, protocol), seed, COMMIT), 0.0)
+            if outcome.failed:
+                raise SystemExit(f"seed {seed} of {protocol} fails: {outcome.reason}")
+    return 60 * seeds * len(PROTOCOLS) / (time.perf_counter() - began)
+
+
+def _timed(scenario: Scenario) -> tuple[float, Books]:
+    """Simulated seconds a wall second, and what was seen."""
+    began = time.perf_counter()
+    record = simulate(scenario, SEED, COMMIT)
+    seconds = time.perf_counter() - began
+    return record.duration_ms / 1_000 / seconds, _check(record)
+
+
+def _check(record: RunRecord) -> Books:
+    """The books of a run. Ends the benchmark where it did not pass its checks, or its blocks did not take a second."""
+    books = keep_books(record)
+    verdict = check_run(record, books)
+    if verdict.outcome is not Outcome.PASS:
+        wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+        raise SystemExit("; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong))
+    return books
+
+
+def _scenario(height: int, signatures: str, validators: int = 4, users: list[dict[str, Any]] | None = None) -> Scenario:
+    return Scenario.model_validate(
+        {
+            "name": "benchmark",
+            "validators": validators,
+            "consensus": {
+                "signatures": signatures,
+                "block_interval_ms": INTERVAL_MS,
+                "rebroadcast_ms": REBROADCAST_MS,
+            },
+            "load": {"users": users or []},
+            "stop": {"height": height, "drain_blocks": 2, "timeout_s": 86_400},
+            "success": {
+                "heights_compared": min(height, 30),
+                "transactions": 50 if users else 0,
+                "fires": 50 if users else 0,
+            },
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()
