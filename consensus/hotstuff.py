@@ -187,7 +187,7 @@ class HotStuff(VotingEngine):
         """Certificates of late views that we broadcast when we made them."""
         self._replay(journal)
         notarizations = self._certificates[VoteKind.NOTARIZE]
-        self._high = self._block_of(max(notarizations, default=self._final.view)) or self._final
+        self._high = self._block_of(max((*notarizations, self._final.view))) or self._final
         """The block of the highest view that is known to be certified: what we build on, and what our timeouts name."""
         timed_out = (view for view, own in self._own.items() if VoteKind.TIMEOUT in own)
         self._timed_out = max(timed_out, default=self._root.view)

@@ -824,7 +824,7 @@ class VotingEngine(ABC):
             record = decode_record(encoded)
             if isinstance(record, Vote):
                 own.append(record)
-            elif record.view > self._root.view:
+            elif record.view > self._root.view or self._is_of_the_root(record):
                 self._restore_certificate(record)
                 newest = max(newest, record.view)
         finalizations = self._certificates[VoteKind.FINALIZE]
@@ -835,6 +835,14 @@ class VotingEngine(ABC):
         for vote in own:
             self._restore_vote(vote)
         self._prune()
+
+    def _is_of_the_root(self, certificate: AnyCertificate) -> bool:
+        """Whether it finalizes the root: it opened our first view, and others may need it to follow."""
+        return (
+            isinstance(certificate, Certificate)
+            and certificate.kind == VoteKind.FINALIZE
+            and (certificate.view, certificate.digest) == (self._root.view, self._root.digest)
+        )
 
     def _restore_certificate(self, certificate: AnyCertificate) -> None:
         if not isinstance(certificate, Certificate):

@@ -56,8 +56,14 @@ def open_validator(
     """
     executor = parts.executor(disk, genesis, parts.transition, parts.storage)
     header = executor.final_header
-    abstain_through = executor.archive.abstain_through
-    start = FinalPoint(executor.final_digest, Height(header.height), header.view, abstain_through)
+    archived = executor.archive.get(header.height)
+    start = FinalPoint(
+        digest=executor.final_digest,
+        height=Height(header.height),
+        view=header.view,
+        abstain_through=executor.archive.abstain_through,
+        certificate=b"" if archived is None else archived.certificate,
+    )
     identity = NodeIdentity(index, signer, validators, genesis.chain_id)
     try:
         node = parts.node(config, identity, start, open_journal(disk))

@@ -23,6 +23,7 @@ from typing import Final, get_args
 from consensus import interface as engine_border
 from consensus.certificates import verify_certificate
 from consensus.interface import TimerKind
+from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
 from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
@@ -154,6 +155,8 @@ class FinalPoint:
     view: int
     abstain_through: int = 0
     """The last view in which the validator must not vote, because it may have before it lost its journal."""
+    certificate: bytes = b""
+    """The block's finalization, encoded, where the archive has one: it opened the view in which the node begins."""
 
 
 class Node:
@@ -170,7 +173,7 @@ class Node:
             identity.signer,
             self._namespace,
             engine_border.Parent(View(start.view), Digest(start.digest)),
-            journal.records,
+            (*_root_records(start), *journal.records),
             ELECTIONS[config.election](identity.validators, self._namespace),
             abstain_through=View(start.abstain_through),
         )
@@ -714,6 +717,15 @@ class Node:
 
     def _fault(self, peer: int, reason: str) -> None:
         self._effects.append(PeerFault(peer, reason))
+
+
+def _root_records(start: FinalPoint) -> tuple[bytes, ...]:
+    """The finalization of the block that a chain begins with, as the journal would hold it."""
+    if not start.certificate:
+        return ()
+    certificate = decode_consensus(start.certificate)
+    assert isinstance(certificate, Certificate), "the archive holds certificates"
+    return (encode_record(certificate),)
 
 
 def _batches(transactions: list[bytes]) -> Iterator[tuple[bytes, ...]]:

@@ -1,0 +1,68 @@
+"""Two validators restart while a third one is behind and the fourth is gone: the two have to bring it level."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cluster.scenario import Scenario, load_scenario
+from cluster.simulation.driver import Simulation
+from consensus.keys import KeyedHashScheme
+
+SMOKE = Path(__file__).resolve().parents[3] / "scenarios" / "smoke.yaml"
+CUT_OFF, GONE = 2, 3
+HEALED_AFTER_MS = 60_000
+ENOUGH_MS = 60_000
+
+
+class CutOff(Simulation):
+    """One validator may hear nobody, and be heard by nobody."""
+
+    is_cut = False
+
+    def _deliver(self, *message: object) -> None:
+        if not (self.is_cut and CUT_OFF in message[:2]):
+            super()._deliver(*message)  # type: ignore[arg-type]
+
+
+def plan(protocol: str) -> Scenario:
+    whole = load_scenario(SMOKE)
+    stop = whole.stop.model_copy(update={"height": 400, "timeout_s": 3_000})
+    consensus = whole.consensus.model_copy(update={"protocol": protocol})
+    load = whole.load.model_copy(update={"users": []})
+    return whole.model_copy(update={"faults": [], "stop": stop, "consensus": consensus, "load": load})
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_network_goes_on(protocol: str, seed: int) -> None:
+    simulation = CutOff(plan(protocol), seed, "test", scheme=KeyedHashScheme())
+    machines = simulation.machines
+    simulation.begin()
+    advance_to_height(simulation, 10)
+    simulation.is_cut = True
+    advance_to_height(simulation, 14)
+    machines[GONE].crash(Random(1))
+    advance_by(simulation, HEALED_AFTER_MS)
+    for machine in machines[:CUT_OFF]:
+        machine.crash(Random(machine.index))
+        machine.start()
+    simulation.is_cut = False
+    before = simulation._best_height
+    advance_by(simulation, ENOUGH_MS)
+    heights = [machine.validator.node.height for machine in machines[:GONE] if machine.validator is not None]
+    assert len(heights) == 3
+    assert min(heights) > before + 10
+
+
+def advance_to_height(simulation: Simulation, height: int) -> None:
+    while simulation._best_height < height:
+        assert simulation.advance()
+
+
+def advance_by(simulation: Simulation, milliseconds: float) -> None:
+    end_ms = simulation.clock.now_ms + milliseconds
+    while simulation.clock.now_ms < end_ms and simulation.advance():
+        pass
