@@ -20,10 +20,10 @@ from consensus.certificates import verify_certificate, verify_timeout_certificat
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, MessageError, VoteKind
 from consensus.messages import decode as decode_consensus
-from consensus.types import GENESIS_VIEW
+from consensus.types import GENESIS_VIEW, View
 from validator.archive import ArchivedBlock, ArchiveStart, begin_archive
-from validator.block import header_hash
-from validator.codec import CodecError
+from validator.block import BlockReceipts, Header, header_hash, receipts_root
+from validator.codec import CodecError, decode
 from validator.disk import Disk
 from validator.events import Effect, Event, Joined, Message, PeerFault, Send, SetTimer, Started, Timeout, TimerName
 from validator.executor import decode_block
@@ -50,6 +50,14 @@ ROUNDS_WITHOUT_PROGRESS: Final = 8
 """Timeouts in a row without a new chunk after which another offer is asked for."""
 
 
+def _are_receipts_of(header: Header, encoded: bytes) -> bool:
+    """Whether encoded receipts are those that a header commits to."""
+    try:
+        return receipts_root(decode(encoded, BlockReceipts)) == header.receipts_root
+    except CodecError:
+        return False
+
+
 def has_joined(disk: Disk) -> bool:
     """Whether a join made this data folder one that can be opened."""
     return disk.size(f"{STATE_FOLDER}/{BASE_NAME}") > 0
@@ -60,7 +68,17 @@ class SnapshotJoin:
 
     intake_class: ClassVar[type[SnapshotIntake]] = SnapshotIntake
 
-    def __init__(self, disk: Disk, index: int, validators: ValidatorSet, chain_id: str, retry_ms: int = 250) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        index: int,
+        validators: ValidatorSet,
+        chain_id: str,
+        retry_ms: int = 250,
+        nonce: bytes = b"",
+    ) -> None:
+        """``nonce`` is another one for each join, of at most ``MAX_NONCE_BYTES``: views told to an earlier one, before
+        this validator lost its journal, must not count for this one."""
         self.is_done = False
         self.chunks: dict[int, int] = {}
         """How many chunks were taken from each peer."""
@@ -69,9 +87,13 @@ class SnapshotJoin:
         self._validators = validators
         self._namespace = chain_id.encode()
         self._retry_ms = retry_ms
+        self._nonce = nonce
         self._effects: list[Effect] = []
         self._intake: SnapshotIntake | None = None
         self._offer: SnapshotOffer | None = None
+        self._offered_by: int | None = None
+        self._asked_for_offers: set[int] = set()
+        """Peers that were asked since an offer was taken last; nobody else's is looked at."""
         self._asked: dict[int, int] = {}
         """Which chunk each peer was asked for."""
         self._views: dict[int, int] = {}
@@ -101,17 +123,25 @@ class SnapshotJoin:
         """Ask anew for whatever was not answered."""
         for peer in self._everybody:
             if peer not in self._views:
-                self._send(peer, ViewRequest())
+                self._send(peer, ViewRequest(self._nonce))
         self._idle_rounds += 1
         if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS and not (self._intake and self._intake.is_complete):
-            self._intake, self._idle_rounds = None, 0
+            self._give_offer_up()
         self._asked.clear()
         self._next_peer = self._peers()[0]  # another one each time: who does not answer must not be asked for ever
         if self._intake is None:
+            self._asked_for_offers.add(self._next_peer)
             self._send(self._next_peer, SnapshotRequest())
         else:
             self._ask_for_chunks()
         self._effects.append(SetTimer(JOIN_TIMER, self._retry_ms))
+
+    def _give_offer_up(self) -> None:
+        """Nobody has these chunks any more. Whoever offered them is asked last from now on: it may do so for ever."""
+        if self._offered_by is not None:
+            self._refused.add(self._offered_by)
+        self._intake = self._offered_by = None
+        self._idle_rounds = 0
 
     def _on_message(self, sender: int, payload: bytes) -> None:
         try:
@@ -119,11 +149,12 @@ class SnapshotJoin:
         except CodecError:
             self._refuse(sender, "undecodable")
             return
-        if isinstance(message, SnapshotOffer) and self._intake is None:
+        if isinstance(message, SnapshotOffer) and self._intake is None and sender in self._asked_for_offers:
+            self._asked_for_offers.discard(sender)
             self._on_offer(sender, message)
         elif isinstance(message, ChunkResponse) and self._intake is not None:
             self._on_chunk(sender, message, self._intake)
-        elif isinstance(message, ViewReport):
+        elif isinstance(message, ViewReport) and message.nonce == self._nonce and sender not in self._views:
             self._on_view(sender, message)
 
     def _on_view(self, sender: int, report: ViewReport) -> None:
@@ -131,7 +162,7 @@ class SnapshotJoin:
         if report.certificate and (opening is None or not self._ended_its_view(opening)):
             self._refuse(sender, "bad_view")
             return
-        self._views.setdefault(sender, opening.view + 1 if opening is not None else FIRST_VIEW)
+        self._views[sender] = opening.view + 1 if opening is not None else FIRST_VIEW
         if self._intake is not None:
             self._go_on(sender)
 
@@ -141,13 +172,17 @@ class SnapshotJoin:
             self._refuse(sender, "bad_offer")
             return
         header = block.header
+        if not _are_receipts_of(header, offer.receipts):
+            self._refuse(sender, "bad_offer")
+            return
         intake = self.intake_class(self._disk, STATE_FOLDER, Height(header.height), Hash(header.state_root))
         try:
             intake.take_manifest(offer.manifest)
         except SnapshotError:
             self._refuse(sender, "bad_manifest")
             return
-        self._intake, self._offer, self._idle_rounds = intake, offer, 0
+        self._intake, self._offer, self._offered_by, self._idle_rounds = intake, offer, sender, 0
+        self._asked_for_offers.clear()
         self._go_on(sender)
 
     def _on_chunk(self, sender: int, response: ChunkResponse, intake: SnapshotIntake) -> None:
@@ -205,12 +240,12 @@ class SnapshotJoin:
         )
 
     def _knows_where_it_voted(self) -> bool:
-        """Whether enough members of each committee that it can have voted in told their views."""
+        """Whether enough members of each committee told their views that can have let it vote above all views told."""
         highest = max(self._views.values(), default=0)
+        ruling = {self._validators.committee(View(view)) for view in (max(highest, FIRST_VIEW), highest + 1)}
         return all(
             sum(member in self._views for member in committee.members) > 2 * committee.faults_withstood
-            for committee in self._validators.committees
-            if committee.first_view <= highest + 1
+            for committee in ruling
         )
 
     def _ended_its_view(self, certificate: AnyCertificate) -> bool:

@@ -18,6 +18,7 @@ from validator.codec import CodecError, decode, encode
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_ASKED: Final = 64
+MAX_NONCE_BYTES: Final = 32
 MAX_LINKS: Final = 8_192
 """Headers between a range of final blocks and the finalization that proves it."""
 
@@ -88,10 +89,14 @@ class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
 class ViewRequest(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """Asks a peer for its current view."""
 
+    nonce: bytes
+    """Of this join, so that no answer to an earlier one counts."""
+
 
 class ViewReport(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """The certificate that opened the sender's current view; empty in the first view, which none opened."""
 
+    nonce: bytes
     certificate: bytes
 
 

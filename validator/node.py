@@ -82,6 +82,7 @@ from validator.messages import (
     MAX_GOSSIPED_TRANSACTIONS,
     MAX_LINKS,
     MAX_MESSAGE_BYTES,
+    MAX_NONCE_BYTES,
     BlockRequest,
     BlockResponse,
     ChunkRequest,
@@ -314,7 +315,8 @@ class Node:
             return
         opening = self._engine.certificate_for(View(self._engine.view - 1))
         if opening is not None or self._engine.view == FIRST_VIEW:
-            self._send(sender, ViewReport(b"" if opening is None else encode_consensus(opening)))
+            proof = b"" if opening is None else encode_consensus(opening)
+            self._send(sender, ViewReport(request.nonce[:MAX_NONCE_BYTES], proof))
 
     def _on_gossip(self, sender: int, transactions: tuple[bytes, ...]) -> None:
         if len(transactions) > MAX_GOSSIPED_TRANSACTIONS:

@@ -98,7 +98,7 @@ class Garbage(Behaviour):
                     FinalBlocksRequest(first, second),
                     SnapshotRequest(),
                     ChunkRequest(first, second),
-                    ViewRequest(),
+                    ViewRequest(_bytes(random)),
                 )
             ),
         )
@@ -113,7 +113,7 @@ class Garbage(Behaviour):
                     FinalBlocksResponse((_bytes(random),), (), _bytes(random)),
                     SnapshotOffer(_bytes(random), _bytes(random), _bytes(random), _bytes(random)),
                     ChunkResponse(first, second, _bytes(random)),
-                    ViewReport(_bytes(random)),
+                    ViewReport(_bytes(random), _bytes(random)),
                 )
             ),
         )

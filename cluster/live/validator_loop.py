@@ -71,6 +71,7 @@ MAX_READS_WAITING: Final = 64
 """Jobs that read blocks for peers; further ones are dropped, and the peers ask somebody else."""
 MAX_JOIN_EVENTS: Final = 256
 """Messages that wait for a join under way; it asks each peer for one thing at a time."""
+JOIN_NONCE_BYTES: Final = 16
 SUBMIT_TIMEOUT_S: Final = 5.0
 MILLISECONDS_A_SECOND: Final = 1_000
 
@@ -201,7 +202,8 @@ class ValidatorLoop:
     async def _join(self) -> bool:
         """Take a snapshot in; ``False`` where it was given up meanwhile."""
         setup = self.setup
-        joining = setup.parts.join(self._disk, setup.index, setup.validators, setup.genesis.chain_id)
+        nonce = os.urandom(JOIN_NONCE_BYTES)
+        joining = setup.parts.join(self._disk, setup.index, setup.validators, setup.genesis.chain_id, nonce=nonce)
         self.tally.chunks = joining.chunks
         events = self._join_events = asyncio.Queue()
         event: Event = Started()

@@ -48,6 +48,7 @@ CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
 MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
 """How much later than its validator a twin gets a message, at most."""
 SAMPLE_EVERY_MS: Final = 500
+JOIN_NONCE_BYTES: Final = 16
 LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
 CHECKPOINT_DIGITS: Final = 16
@@ -218,7 +219,8 @@ class Simulation:
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs)
-        return parts.join(disk, index, self._validators, self._genesis.chain_id)
+        nonce = self.random.randbytes(JOIN_NONCE_BYTES)
+        return parts.join(disk, index, self._validators, self._genesis.chain_id, nonce=nonce)
 
     def _machine(self, index: int, name: str) -> Machine:
         counter = RunCounter()
@@ -232,8 +234,9 @@ class Simulation:
         def failed(index: int, error: ValidatorError) -> None:
             self.faults.on_machine_failed(index, error)
 
-        machine = self.machine_class(index, name, self.clock, boot, self._send, self._observe, failed=failed)
-        machine = Machine(index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace)
+        machine = self.machine_class(
+            index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace
+        )
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
         machine.tally.mutant_runs = counter
@@ -260,8 +263,7 @@ class Simulation:
             return send
 
         machine.send = sender(0)
-        twin = self.machine_class(machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore)
-        twin = Machine(
+        twin = self.machine_class(
             machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore, pace=self._pace
         )
         twin.byzantine = byzantine_of(

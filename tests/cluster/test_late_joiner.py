@@ -22,7 +22,7 @@ from consensus.types import View
 from validator.archive import BlockArchive
 from validator.events import Append, Effect, Message, PeerFault, Send, Started, Timeout, TimerName
 from validator.executor import ReadSnapshot, SnapshotRead
-from validator.joining import JOIN_TIMER, SnapshotJoin
+from validator.joining import JOIN_TIMER, SnapshotJoin, has_joined
 from validator.messages import (
     ChunkRequest,
     ChunkResponse,
@@ -33,6 +33,7 @@ from validator.messages import (
     decode_message,
     encode_message,
 )
+from validator.types import Height
 
 Request = SnapshotRequest | ChunkRequest | ViewRequest
 Answer = SnapshotOffer | ChunkResponse | ViewReport
@@ -201,16 +202,19 @@ def tampered(answer: Answer, how: str) -> bytes:
     elif how == "view" and isinstance(answer, ViewReport):
         certificate = decode_consensus(answer.certificate)
         assert isinstance(certificate, Certificate)
-        answer = ViewReport(encode_consensus(msgspec.structs.replace(certificate, view=View(certificate.view + 1_000))))
+        forged = msgspec.structs.replace(certificate, view=View(certificate.view + 1_000))
+        answer = msgspec.structs.replace(answer, certificate=encode_consensus(forged))
+    elif how == "receipts" and isinstance(answer, SnapshotOffer):
+        answer = SnapshotOffer(answer.body, b"\xc1 rubbish", answer.certificate, answer.manifest)
     elif how == "noise":
         return b"noise"
     return encode_message(answer)
 
 
-def new_join(peers: Peers, disk: MemoryDisk) -> SnapshotJoin:
+def new_join(peers: Peers, disk: MemoryDisk, nonce: bytes = b"nonce") -> SnapshotJoin:
     plan, seed = peers.simulation.scenario, peers.simulation.record.seed
     validators = validator_set(Ed25519Scheme(), plan, seed)
-    return SnapshotJoin(disk, LATE, validators, chain_id(plan, seed))
+    return SnapshotJoin(disk, LATE, validators, chain_id(plan, seed), nonce=nonce)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +224,7 @@ def new_join(peers: Peers, disk: MemoryDisk) -> SnapshotJoin:
         ("manifest", "bad_manifest"),
         ("block", "bad_offer"),
         ("certificate", "bad_offer"),
+        ("receipts", "bad_offer"),
         ("view", "bad_view"),
         ("noise", "undecodable"),
         ("silent", None),
@@ -269,6 +274,57 @@ def test_who_joins_abstains_where_it_may_have_voted_before(peers: Peers) -> None
         assert not [effect for effect in effects if isinstance(effect, Append)], "it does not vote"
 
 
+def test_an_old_offer_that_nobody_asked_for_stops_nobody(peers: Peers) -> None:
+    """A genuine one, of a height whose chunks no honest peer has any more, pushed again and again."""
+    executor = peers.simulation.machines[0].validator
+    assert executor is not None
+    archived = executor.executor.archive.get(1)
+    assert archived is not None
+    manifest = executor.executor._store.manifest(Height(1)).encode()
+    old = encode_message(SnapshotOffer(archived.block, archived.receipts, archived.certificate, manifest))
+    join, rounds = new_join(peers, MemoryDisk()), 0
+    effects = join.handle(Message(0, old)) + join.handle(Started())
+    while not join.is_done and rounds < 200:
+        sent = [effect for effect in effects if isinstance(effect, Send)]
+        effects = join.handle(Message(0, old))
+        for effect in sent:
+            message = decode_message(effect.payload)
+            assert effect.recipient is not None and isinstance(message, Request)
+            pruned = isinstance(message, ChunkRequest) and message.height == 1
+            if effect.recipient == 0 and isinstance(message, SnapshotRequest):
+                effects += join.handle(Message(0, old))
+            elif effect.recipient != 0 and not pruned and (answer := peers.answer(effect.recipient, message)):
+                effects += join.handle(Message(effect.recipient, encode_message(answer)))
+        if not effects:
+            rounds += 1
+            effects = join.handle(Timeout(JOIN_TIMER))
+    assert join.is_done
+
+
+def test_views_told_to_an_earlier_join_do_not_count(peers: Peers) -> None:
+    earlier, later = new_join(peers, MemoryDisk(), b"earlier"), new_join(peers, MemoryDisk(), b"later")
+    for effect in earlier.handle(Started()):
+        if isinstance(effect, Send) and isinstance(request := decode_message(effect.payload), ViewRequest):
+            assert effect.recipient is not None
+            answer = peers.answer(effect.recipient, request)
+            assert answer is not None
+            later.handle(Message(effect.recipient, encode_message(answer)))
+            earlier.handle(Message(effect.recipient, encode_message(answer)))
+    assert earlier.abstain_through > 2
+    assert later.abstain_through == 1, "it knows of no view yet"
+
+
+def test_a_chunk_that_rotted_is_asked_for_again(peers: Peers) -> None:
+    disk = MemoryDisk()
+    drive(new_join(peers, disk), peers, {0: "view", 1: "view"}, most=20)  # it has the state, and too few views
+    chunks = [name for name in disk.names() if "chunk" in name]
+    assert chunks and not has_joined(disk)
+    disk.replace(chunks[0], b"rot" + disk.read(chunks[0])[3:])
+    join = new_join(peers, disk)
+    assert drive(join, peers, {}) == [], "nobody is blamed"
+    assert join.is_done
+
+
 def test_an_interrupted_join_goes_on(peers: Peers) -> None:
     disk = MemoryDisk()
     drive(new_join(peers, disk), peers, {}, most=1)
@@ -297,7 +353,7 @@ def test_a_fault_before_a_validator_joined_may_leave_no_quorum() -> None:
     judged = check_run(record).check("faults")
     assert judged.verdict is not Outcome.FAIL, judged.detail
     record.joins.clear()
-    assert "no height was finalised" in check_run(record).check("faults").detail
+    assert "no height finalised" in check_run(record).check("faults").detail
 
 
 def test_who_had_nothing_final_recovers_nothing() -> None:

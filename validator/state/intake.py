@@ -86,5 +86,14 @@ class SnapshotIntake:
             return
         for chunk in self.missing():
             content = self._disk.read(chunk_name(self._folder, chunk))
-            if content:
+            if content and self._is_sound(chunk, content):
                 self._missing.discard(chunk)
+
+    def _is_sound(self, chunk: int, content: bytes) -> bool:
+        """Whether a chunk that lies on the disk is what it was when it was checked."""
+        assert self.manifest is not None, "chunks belong to one"
+        try:
+            decode_chunk(self.manifest, chunk, content)
+        except SnapshotError:
+            return False
+        return True
