@@ -307,6 +307,9 @@ def check_joins(books: Books) -> Check:
     if not record.scenario.validators.late:
         return Check("joins", Outcome.PASS, "the scenario has none")
     results = [_check_join(books, join) for join in record.joins]
+    missing = len(record.scenario.validators.late) - len(record.joins)
+    if missing > 0:
+        results.append((Outcome.INCONCLUSIVE, f"{missing} of {len(record.scenario.validators.late)} joins never began"))
     outcome = worst(result for result, _ in results)
     return Check("joins", outcome, _examples([text for result, text in results if result is outcome]))
 

@@ -523,6 +523,10 @@ def no_snapshot(record: RunRecord) -> None:
     status_of(record, 3)["snapshot_height"] = 0
 
 
+def join_missing(record: RunRecord) -> None:
+    record.joins = []
+
+
 def join_never_began(record: RunRecord) -> None:
     record.joins[0].begun_ms = None
 
@@ -546,6 +550,7 @@ def executed_too_little(record: RunRecord) -> None:
 @pytest.mark.parametrize(
     ("plant", "verdict", "what"),
     [
+        (join_missing, INCONCLUSIVE, "1 of 1 joins never began"),
         (join_never_began, INCONCLUSIVE, "never began"),
         (join_never_ended, FAIL, "never had its snapshot"),
         (does_not_say_how, INCONCLUSIVE, "does not say how it began"),
