@@ -147,8 +147,9 @@ class LogStateStore:
         """Make ``view`` final and durable with one sync, with every view between it and the last final one.
 
         Raises :class:`StaleViewError` where it does not descend from the final view, :class:`ValueError` where it is
-        of another store, and :class:`~validator.disk.DiskError` where the disk failed: what is durable is unknown then,
-        every view stays as it was, and further commits are refused until the store is opened again.
+        of another store, and :class:`~validator.disk.DiskError` where the disk failed. After that further commits are
+        refused until the store is opened again. Either what is durable is unknown, and every view stays as it was; or,
+        where only removing what no retained height needs failed, ``view`` is final and durable: :attr:`final` says it.
         """
         if not isinstance(view, _StateView) or view.store is not self:
             raise ValueError("a store commits only its own views")

@@ -82,6 +82,26 @@ def test_pruning_leaves_the_roots_and_drops_the_files() -> None:
     assert verify(ROOTS[HEIGHTS - 1], b"height", again.prove(b"height", Height(HEIGHTS - 1))) == b"%d" % (HEIGHTS - 1)
 
 
+def test_a_commit_whose_pruning_fails_is_done_and_the_last_one_until_reopened() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    store.commit(store.final.derive(Height(1), batch_of(1)))
+    disk.plan = FaultPlan(0, verbs=frozenset({"remove"}))
+    second = store.final.derive(Height(2), batch_of(2))
+    with pytest.raises(DiskError, match="remove failed"):
+        store.commit(second)
+    reached = 2
+    assert (store.final, store.final.root, store.final.get(b"0")) == (second, ROOTS[reached], b"v")
+    following = store.final.derive(Height(reached + 1), batch_of(reached + 1))
+    with pytest.raises(DiskError, match="open the store again"):
+        store.commit(following)
+    disk.plan = None
+    again = open_store(disk)
+    assert (again.final.height, again.final.root) == (reached, ROOTS[reached])
+    again.commit(again.final.derive(Height(reached + 1), batch_of(reached + 1)))
+    assert again.final.root == ROOTS[reached + 1]
+
+
 def test_every_fault_at_every_operation_recovers_what_was_committed() -> None:
     clean = MemoryDisk()
     assert run(clean) == HEIGHTS
