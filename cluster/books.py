@@ -30,6 +30,8 @@ class Seal:
     block_hash: bytes
     header_root: bytes
     computed_root: bytes
+    view: int
+    """Of consensus, in which it was proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,11 @@ class Books:
         return min((self.seals[validator.name].tip for validator in self.judged), default=0)
 
     @property
+    def views(self) -> dict[int, int]:
+        """In which view of consensus each final block was proposed, by height."""
+        return {height: seal.view for validator in self.seen for height, seal in self.seals[validator.name].items()}
+
+    @property
     def judged(self) -> list[ValidatorRecord]:
         """The validators whose word counts: all but the byzantine ones."""
         return [validator for validator in self.record.validators if not validator.byzantine]
@@ -135,7 +142,7 @@ def keep_books(record: RunRecord) -> Books:
     """The books of a run. Reads the record only; never raises on what a validator served."""
     chain = longest_chain(record.validators)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
-    cache: dict[bytes, tuple[bytes, bytes] | None] = {}
+    cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
     for validator in record.validators:
         books.seals[validator.name] = _seals(validator, cache)
     if not chain:
@@ -199,7 +206,7 @@ def questions(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Questions:
 # --- building -------------------------------------------------------------------------------------------------------
 
 
-def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes] | None]) -> SealedChain:
+def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes, int] | None]) -> SealedChain:
     seals: list[Seal] = []
     for record in validator.blocks:
         if record.block not in cache:
@@ -207,16 +214,16 @@ def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes] | 
         identity = cache[record.block]
         if identity is None:
             break
-        seals.append(Seal(identity[0], identity[1], record.computed_root))
+        seals.append(Seal(identity[0], identity[1], record.computed_root, identity[2]))
     return SealedChain(validator.first_height, seals)
 
 
-def _identity(block: bytes) -> tuple[bytes, bytes] | None:
+def _identity(block: bytes) -> tuple[bytes, bytes, int] | None:
     try:
         header = decode(block, Block).header
     except CodecError:
         return None
-    return header_hash(header), header.state_root
+    return header_hash(header), header.state_root, header.view
 
 
 def _is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -43,6 +43,12 @@ SLOWING: Final = frozenset({"degrade", "leader_delay"})
 
 DRAWN_IN_A_ROW: Final = 3
 """Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
+
+VIEWS_UNTIL_FINAL: Final = 8
+"""So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
+
+VIEWS_AN_INTERVAL: Final = 2
+"""Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
 
 EXAMPLES_SHOWN: Final = 3
 """Findings named in a detail; the rest is counted."""
@@ -290,7 +296,7 @@ def check_recovery(books: Books) -> Check:
     healed_ms = last.ended_ms or 0.0
     first = first_finalizations(record.finalizations)
     healed_height = max((height for height, at in first.items() if at <= healed_ms), default=0)
-    recovered_ms = _quorum_above(record, healed_height)
+    recovered_ms = _quorum_above(books, healed_height)
     since = f"{last.kind} {last.target} was over at height {healed_height}"
     if recovered_ms is None:
         waited_ms = record.duration_ms - healed_ms
@@ -307,6 +313,9 @@ def check_joins(books: Books) -> Check:
     if not record.scenario.validators.late:
         return Check("joins", Outcome.PASS, "the scenario has none")
     results = [_check_join(books, join) for join in record.joins]
+    missing = len(record.scenario.validators.late) - len(record.joins)
+    if missing > 0:
+        results.append((Outcome.INCONCLUSIVE, f"{missing} of {len(record.scenario.validators.late)} joins never began"))
     outcome = worst(result for result, _ in results)
     return Check("joins", outcome, _examples([text for result, text in results if result is outcome]))
 
@@ -412,7 +421,7 @@ def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     if fault.ended_ms is None:
         verdict = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
         return verdict, f"{name}: the target never came back"
-    outcome, went_on = _went_on(record, fault)
+    outcome, went_on = _went_on(books, fault)
     if outcome is not Outcome.PASS:
         return outcome, f"{name}: {went_on}"
     words = [went_on]
@@ -458,21 +467,24 @@ def _check_join(books: Books, join: JoinRecord) -> tuple[Outcome, str]:
     )
 
 
-def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
+def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     """Whether heights became final while the fault lasted, as they must with a quorum and must not without one.
 
-    Faults that overlap are taken together, and so is who is byzantine or has not joined yet. Where a quorum is merely
+    The committees that ruled meanwhile count, and no others. Faults that overlap are taken together, and so is who is
+    byzantine or has not joined yet. Where a quorum is merely
     slow, or whatever is sent comes late or not, either may be. A fault too short for as many views as may fail in a row
     says nothing, and what a view change takes may become final after its beginning in any case.
     """
     assert fault.begun_ms is not None
     assert fault.ended_ms is not None
+    record = books.record
     length = fault.ended_ms - fault.begun_ms
     first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
     consensus, view_change_ms = record.scenario.consensus, record.view_change_ms
-    if fault.is_hard and all(_quorums_lost(record, [fault], set())):
+    committees = _ruling(record, _views_during(books, fault))
+    if fault.is_hard and all(_quorums_lost(committees, [fault], set())):
         late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
         if late:
             return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
@@ -480,7 +492,7 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     at_once = [other for other in record.faults if _overlap(fault, other)]
     if (
         during
-        or any(_quorums_lost(record, at_once, _never_there(record, fault)))
+        or any(_quorums_lost(committees, at_once, _never_there(record, fault)))
         or any(other.kind in SLOWING for other in at_once)
     ):
         return Outcome.PASS, text
@@ -494,10 +506,39 @@ def _went_on(record: RunRecord, fault: FaultRecord) -> tuple[Outcome, str]:
     return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
 
 
-def _quorums_lost(record: RunRecord, faults: Iterable[FaultRecord], others: set[str]) -> list[bool]:
+def _views_during(books: Books, fault: FaultRecord) -> tuple[int, int]:
+    """The first and the last view that may have been current while a fault lasted; rather too many than too few.
+
+    They begin with that of the newest block that was final before. They end with that of the first block that became
+    final afterwards, where there is one, and with as many as there can have been otherwise.
+    """
+    assert fault.begun_ms is not None
+    assert fault.ended_ms is not None
+    record, views = books.record, books.views
+    first = first_finalizations(record.judged_finalizations)
+    before = max((height for height, at in first.items() if at <= fault.begun_ms), default=0)
+    begun = max(views.get(before, 1), 1)
+    after = min((height for height, at in first.items() if at > fault.ended_ms and height in views), default=None)
+    if after is not None:
+        return begun, max(views[after], begun) + VIEWS_UNTIL_FINAL
+    newest = max((height for height in first if height in views), default=0)
+    sections = [scenario.consensus for scenario in (*record.former, record.scenario)]
+    interval_ms = max(min(section.block_interval_ms for section in sections), 1)
+    passed = math.ceil((fault.ended_ms - first.get(newest, 0.0)) / interval_ms)
+    return begun, views.get(newest, 1) + VIEWS_AN_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL
+
+
+def _ruling(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:
+    """The names in each committee that rules in any of these views, from the first to the last one."""
+    section = record.scenario.validators
+    names, committees = section.names, section.committees
+    first, last = views
+    ruling = max(start for start in committees if start <= first)
+    return [{names[index] for index in members} for start, members in committees.items() if ruling <= start <= last]
+
+
+def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
     """Of each committee, whether it has no quorum without whom these faults impair, and without some others."""
-    names = record.scenario.validators.names
-    committees = [{names[index] for index in members} for members in record.scenario.validators.committees.values()]
     return [
         len((others & members).union(*(_impaired_in(members, fault) for fault in faults))) > fault_bound(len(members))
         for members in committees
@@ -526,14 +567,20 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
     return late | broken
 
 
-def _quorum_above(record: RunRecord, height: int) -> float | None:
-    """When a quorum had finalised something above a height; ``None`` where it never did."""
-    moments: dict[int, float] = {}
+def _quorum_above(books: Books, height: int) -> float | None:
+    """When a quorum of a committee that ruled then had finalised something above a height; ``None`` where none did."""
+    record, views = books.record, books.views
+    moments: dict[str, float] = {}
     for seen in record.finalizations:
         if seen.height > height:
-            moments[seen.validator] = min(seen.at_ms, moments.get(seen.validator, seen.at_ms))
-    needed = quorum(record.scenario.validators.count)
-    return sorted(moments.values())[needed - 1] if len(moments) >= needed else None
+            name = _name(record, seen.validator)
+            moments[name] = min(seen.at_ms, moments.get(name, seen.at_ms))
+    above = [view for at, view in views.items() if at > height] or [max(views.get(height, 1), 1)]
+    reached = []
+    for members in _ruling(record, (min(above), max(above))):
+        seen_by = sorted(moments[name] for name in members if name in moments)
+        reached += seen_by[quorum(len(members)) - 1 :][:1]
+    return min(reached, default=None)
 
 
 def _overlap(one: FaultRecord, other: FaultRecord) -> bool:

@@ -151,13 +151,14 @@ class ValidatorsSection(Section):
                     f"nodes: {faulty} of {len(members)} validators are byzantine or mutants; at most"
                     f" {fault_bound(len(members))} may be, unless allow_more_faults is true"
                 )
+            late = len(self.late.keys() & set(members))
+            if late > fault_bound(len(members)):
+                raise ValueError(
+                    f"nodes: {late} of {len(members)} validators join late; at most {fault_bound(len(members))} may,"
+                    f" since the others must be a quorum"
+                )
         if taken := [name for name in names if name in KEYWORDS]:
             raise ValueError(f"nodes: no validator may be called {taken[0]!r}: as a fault's target it means another")
-        if len(self.late) > fault_bound(self.count):
-            raise ValueError(
-                f"nodes: {len(self.late)} of {self.count} validators join late; at most {fault_bound(self.count)} may,"
-                f" since the others must be a quorum"
-            )
         return self
 
     @property

@@ -35,6 +35,9 @@ def _offered(store: LogStateStore) -> range:
 
 
 def _chunk(store: LogStateStore, request: ChunkRequest) -> ChunkResponse | None:
+    """A chunk of what may have been offered, for as long as it is retained: each height costs something to look up."""
+    if not request.height or request.height % SNAPSHOT_INTERVAL:
+        return None
     try:
         return ChunkResponse(request.height, request.chunk, store.chunk(request.chunk, Height(request.height)))
     except (HistoryError, IndexError):

@@ -46,7 +46,7 @@ from validator.records import account_key, timer_key
 from validator.state import HistoryError
 from validator.state.proof import ProofError, verify
 from validator.transactions import address_of
-from validator.types import Hash
+from validator.types import Address, Hash
 
 MAX_VIOLATIONS: Final = 100
 TIMERS_LOOKED_AT: Final = 256
@@ -295,11 +295,16 @@ class SafetyMonitor:
     def check_proofs(self, name: str, height: int, prove: Prove) -> None:
         """Ask a validator whose final height this is for a key that is there, one that is not, and one of before."""
         drawn = blake3(height.to_bytes(8, "big")).digest()
-        present = account_key(address_of(self.genesis.validators[drawn[0] % len(self.genesis.validators)]))
-        somebody = account_key(next(iter(self.genesis.accounts), address_of(self.genesis.validators[0])))
-        asked = [(present, height), (somebody, height), (drawn, height), (somebody, height - HISTORY_HEIGHTS)]
-        timers = self._timers_at(height)
-        for key, at in [*asked, *((key, height) for key in timers)]:
+        proposer = address_of(self.genesis.validators[drawn[0] % len(self.genesis.validators)])
+        somebody = next(iter(self.genesis.accounts), proposer)
+        expected = {drawn: False, **self._timers_at(height)}
+        asked = [(key, height) for key in expected]
+        for address, at in ((proposer, height), (somebody, height), (somebody, height - HISTORY_HEIGHTS)):
+            key = account_key(address)
+            asked.append((key, at))
+            if (is_there := self._has_account(address)) is not None:
+                expected[key] = is_there
+        for key, at in dict.fromkeys(asked):
             known = self._final.get(at)
             if known is None:
                 continue
@@ -311,23 +316,28 @@ class SafetyMonitor:
             except ProofError as error:
                 self._look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
                 continue
-            is_wrong = (key == drawn and value is not None) or (key == somebody and self._had(key) and value is None)
-            is_wrong = is_wrong or timers.get(key, value is None) != (value is None)
+            is_wrong = expected.get(key, value is not None) != (value is not None)
             self._look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def _timers_at(self, height: int) -> dict[bytes, bool]:
-        """Keys of timers, and whether they are gone at a height: where something was removed, links had to change."""
+        """Keys of timers, and whether they are there at a height: where something was removed, links had to change."""
         lives = [] if self._ledger is None else list(islice(reversed(self._ledger.timers.values()), TIMERS_LOOKED_AT))
         gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
         kept = [life for life in lives if life.scheduled_at <= height < (life.ended_at or height + 1)]
         newest = sorted(gone, key=lambda life: life.ended_at or 0)[-TIMERS_ASKED:]
-        return {timer_key(life.timer_id): True for life in newest} | {
-            timer_key(life.timer_id): False for life in kept[:TIMERS_ASKED]
+        return {timer_key(life.timer_id): False for life in newest} | {
+            timer_key(life.timer_id): True for life in kept[:TIMERS_ASKED]
         }
 
-    def _had(self, key: bytes) -> bool:
-        """Whether the genesis has an account, which never goes."""
-        return any(account_key(address) == key for address in self.genesis.accounts)
+    def _has_account(self, address: Address) -> bool | None:
+        """Whether an account is there at all heights, or at none so far; ``None`` where it came up on the way.
+
+        The genesis's accounts never go, and one that the books do not know was never paid anything.
+        """
+        if address in self.genesis.accounts:
+            return True
+        ledger = self._ledger
+        return False if ledger is not None and not ledger.broken and address not in ledger.balances else None
 
     # --- words ------------------------------------------------------------------------------------------------------
 

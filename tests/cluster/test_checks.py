@@ -523,6 +523,10 @@ def no_snapshot(record: RunRecord) -> None:
     status_of(record, 3)["snapshot_height"] = 0
 
 
+def join_missing(record: RunRecord) -> None:
+    record.joins = []
+
+
 def join_never_began(record: RunRecord) -> None:
     record.joins[0].begun_ms = None
 
@@ -546,6 +550,7 @@ def executed_too_little(record: RunRecord) -> None:
 @pytest.mark.parametrize(
     ("plant", "verdict", "what"),
     [
+        (join_missing, INCONCLUSIVE, "1 of 1 joins never began"),
         (join_never_began, INCONCLUSIVE, "never began"),
         (join_never_ended, FAIL, "never had its snapshot"),
         (does_not_say_how, INCONCLUSIVE, "does not say how it began"),
@@ -671,3 +676,54 @@ def test_a_partition_is_judged_by_the_committees_on_its_sides() -> None:
     section = record.scenario.validators.model_copy(update={"epochs": epochs})
     small = replace(record, scenario=record.scenario.model_copy(update={"validators": section}))
     assert run_check(small, "faults").verdict is PASS, "one committee is whole on one side"
+
+
+def with_epochs(record: RunRecord, *epochs: EpochSection) -> RunRecord:
+    section = record.scenario.validators.model_copy(update={"epochs": list(epochs)})
+    return replace(record, scenario=record.scenario.model_copy(update={"validators": section}))
+
+
+@pytest.mark.parametrize(
+    ("from_view", "verdict"),
+    [(2, FAIL), (5, PASS), (7, PASS), (1_000, FAIL)],
+    ids=["over before", "when it begins", "until the first block after it", "long after"],
+)
+def test_a_fault_is_judged_by_the_committees_of_its_time(from_view: int, verdict: Outcome) -> None:
+    """A committee of three, which withstands nothing, excuses a standstill only where it rules."""
+    record = with_kill(make_record())
+    network_stood_still(record)
+    small = EpochSection(from_view=from_view, members=["validator-0", "validator-1", "validator-2"])
+    everybody = EpochSection(from_view=from_view + 2, members=[f"validator-{index}" for index in range(4)])
+    assert run_check(with_epochs(record, small, everybody), "faults").verdict is verdict
+
+
+def test_a_committee_far_off_excuses_no_standstill_to_the_end() -> None:
+    record = with_kill(make_record())
+    network_stood_still(record)
+    record.finalizations = [seen for seen in record.finalizations if seen.height < 6]
+    small = ["validator-0", "validator-1", "validator-2"]
+    assert run_check(with_epochs(record, EpochSection(from_view=1_000, members=small)), "faults").verdict is FAIL
+    assert run_check(with_epochs(record, EpochSection(from_view=40, members=small)), "faults").verdict is PASS
+
+
+def test_the_first_epoch_may_begin_with_the_chain() -> None:
+    """Nobody else ever votes then: that two others are down excuses nothing."""
+    record = with_kill(make_record())
+    network_stood_still(record)
+    record.faults[0].impaired = ("validator-1", "validator-2")
+    assert run_check(with_epochs(record), "faults").verdict is PASS
+    one = EpochSection(from_view=1, members=["validator-0"])
+    assert run_check(with_epochs(record, one), "faults").verdict is FAIL
+
+
+def test_recovery_takes_a_quorum_of_the_committee() -> None:
+    record = with_kill(make_record())
+    ended = record.faults[0].ended_ms
+    assert ended is not None
+    record.finalizations = [seen for seen in record.finalizations if seen.at_ms <= ended or seen.validator < 1]
+    record.duration_ms = 100_000
+    assert run_check(record, "recovery").verdict is FAIL
+    one = EpochSection(from_view=1, members=["validator-0"])
+    assert run_check(with_epochs(record, one), "recovery").verdict is PASS
+    other = EpochSection(from_view=1, members=["validator-1"])
+    assert run_check(with_epochs(record, other), "recovery").verdict is FAIL

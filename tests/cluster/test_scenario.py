@@ -227,6 +227,11 @@ WRONG = {
         "name: x\nvalidators: [{joins_at_height: 5}, {joins_at_height: 6}, {}, {}]",
         "validators.nodes: 2 of 4 validators join late; at most 1 may, since the others must be a quorum",
     ),
+    "two of a committee of four late": (
+        "name: x\nvalidators: {count: 7, nodes: [{joins_at_height: 5}, {joins_at_height: 6}],"
+        " epochs: [{from_view: 9, members: [validator-0, validator-1, validator-2, validator-3]}]}",
+        "validators.nodes: 2 of 4 validators join late; at most 1 may, since the others must be a quorum",
+    ),
     "too late": (
         "name: x\nvalidators: [{joins_at_height: 40}, {}, {}, {}]",
         "validators.nodes[0].joins_at_height: 40 is not below stop.height (40)",

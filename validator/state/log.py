@@ -393,8 +393,13 @@ class StateLog:
         return count
 
     def prune(self, count: int, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Remove the oldest segments, after writing down what stands for them. Raises :class:`DiskError`."""
+        """Remove the oldest segments, after writing down what stands for them.
+
+        Raises :class:`DiskError`. What was committed stays so, but some of the files may be gone: further commits are
+        refused until the log is opened again.
+        """
         self._require_usable()
+        self._usable = False
         base = Base(self._segments[count].number, first_twig, tuple(peaks))
         self.disk.replace(f"{self.folder}/{BASE_NAME}", base.encode())
         if self.base.snapshot != NO_SNAPSHOT:
@@ -403,6 +408,7 @@ class StateLog:
         for segment in self._segments[:count]:
             self.disk.remove(segment_name(self.folder, segment.number))
         del self._segments[:count]
+        self._usable = True
 
     def _first_position(self, index: int) -> int:
         """Position of the first entry of a segment, by its place in the list."""

@@ -114,7 +114,13 @@ class Prover:
             past = PastState(height, origin.root, origin.next_position, origin.live, origin.first_twig << TWIG_LEVELS)
         else:  # nothing was committed yet
             past = PastState(height, self._engine.root, 0, 0, 0)
-        for section in self._log.sections_above(height):
+        self.extend(past, height)
+        return past
+
+    def extend(self, past: PastState, known: Height) -> None:
+        """Take the blocks above a height into how a state differs from the final one; those up to it are in it already.
+        Costs as much as those blocks changed."""
+        for section in self._log.sections_above(known):
             for _, encoded in section.entries():
                 entry = decode_entry(encoded)
                 self._note(past, entry.key, None if entry.previous == NO_POSITION else entry.previous)
@@ -123,7 +129,6 @@ class Prover:
                 self._note(past, decode_entry(twig.entry(position & (TWIG_ENTRIES - 1))).key, position)
         past.upper = self._changed_upper(past)
         assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
-        return past
 
     def prove(self, key: bytes, past: PastState) -> Proof:
         """The proof of what a state says about a key."""
@@ -156,9 +161,10 @@ class Prover:
         return encode_twig(self._bits(index, past), count, twig.entry, twig.node)
 
     def _note(self, past: PastState, key: bytes, position: int | None) -> None:
-        """A block changed this key, which had its entry at ``position`` before. Called for newer blocks first."""
+        """A block changed this key, which had its entry at ``position`` before. In whichever order blocks are noted: an
+        entry of then is replaced once, and whose key had one was there, however often the key came and went later."""
         if position is None:
-            past.positions[key_hash(key)] = None
+            past.positions.setdefault(key_hash(key), None)
         elif position < past.next_position:
             past.positions[key_hash(key)] = position
             past.reactivated.setdefault(position >> TWIG_LEVELS, []).append(position)

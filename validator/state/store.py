@@ -17,7 +17,7 @@ One process and one thread use a store; the disk sees to it that no second proce
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -45,6 +45,9 @@ NEVER_CHECKED: Final = -1
 
 RETAINED_HEIGHTS: Final = 256
 """Heights below the final one that can be proved, and rewound to."""
+
+REMEMBERED_HEIGHTS: Final = 4
+"""Heights of which it is remembered how their states differ from the final one: as many can be asked for in turn."""
 
 PACKED_KEYS: Final = 8_192
 """Live keys from which on the packed engine is the better one: it takes a quarter of the memory by then, and blocks of
@@ -94,8 +97,8 @@ class LogStateStore:
         self.origin: Manifest | None = None
         """The snapshot with which the log begins."""
         self._prover: Prover | None = None
-        self._past: PastState | None = None
-        self._past_root = Hash(b"")
+        self._past: OrderedDict[Height, tuple[PastState, Height]] = OrderedDict()
+        """The states that were asked for last, each with the final height from which it was told apart."""
         self._floors: deque[tuple[Height, int]] = deque()
         self._replay()
         log.confirm(self._engine.root, self._engine.next_position)
@@ -147,8 +150,9 @@ class LogStateStore:
         """Make ``view`` final and durable with one sync, with every view between it and the last final one.
 
         Raises :class:`StaleViewError` where it does not descend from the final view, :class:`ValueError` where it is
-        of another store, and :class:`~validator.disk.DiskError` where the disk failed: what is durable is unknown then,
-        every view stays as it was, and further commits are refused until the store is opened again.
+        of another store, and :class:`~validator.disk.DiskError` where the disk failed. After that further commits are
+        refused until the store is opened again. Either what is durable is unknown, and every view stays as it was; or,
+        where only removing what no retained height needs failed, ``view`` is final and durable: :attr:`final` says it.
         """
         if not isinstance(view, _StateView) or view.store is not self:
             raise ValueError("a store commits only its own views")
@@ -161,6 +165,8 @@ class LogStateStore:
             self._stand_at(view)
         self._note_floors(branch)
         previous, self._final = self._final, view
+        if branch[0].height == previous.height:
+            self._past.clear()  # the height has another state from now on
         self._epoch += 1
         for layer in (previous, *branch[:-1]):
             layer.retire(f"height {view.height} became final")
@@ -226,11 +232,16 @@ class LogStateStore:
         self._require_retained(self._final.height if height is None else height)
         wanted = self._final.height if height is None else height
         engine = self.stand_at_final()
-        if self._past is None or self._past.height != wanted or self._past_root != self._final.root:
-            self._prover = self._prover or Prover(engine, self._log, self.origin)
-            self._past, self._past_root = self._prover.past(wanted), self._final.root
-        assert self._prover is not None, "it made the past state"
-        return self._prover, self._past
+        self._prover = self._prover or Prover(engine, self._log, self.origin)
+        past, known = self._past.pop(wanted, (None, wanted))
+        if past is None:
+            past = self._prover.past(wanted)
+        elif known != self._final.height:
+            self._prover.extend(past, known)
+        self._past[wanted] = past, self._final.height
+        if len(self._past) > REMEMBERED_HEIGHTS:
+            self._past.popitem(last=False)
+        return self._prover, past
 
     def root_at(self, height: Height) -> Hash:
         """The state root of a retained height. Raises :class:`HistoryError`."""
@@ -319,7 +330,8 @@ class LogStateStore:
         packed = _packed_engine(plain.slack)
         plain.copy_to(packed)
         assert packed.root == self._final.root, "both engines give the same root"
-        self._engine, self._prover, self._past = packed, None, None
+        self._engine, self._prover = packed, None
+        self._past.clear()
 
     # --- history and pruning ------------------------------------------------------------------------------------------
 

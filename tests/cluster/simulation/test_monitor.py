@@ -21,9 +21,10 @@ from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStu
 from validator.archive import ArchivedBlock
 from validator.block import Block, Header
 from validator.codec import decode, encode
-from validator.records import TIMER, timer_key
+from validator.records import TIMER, account_key, timer_key
 from validator.state import HistoryError
 from validator.state.proof import ProofError
+from validator.transactions import address_of
 
 SMOKE = Path(__file__).resolve().parents[3] / "scenarios" / "smoke.yaml"
 BENCH = HotStuffBench()
@@ -219,6 +220,31 @@ def test_proofs_are_asked_for_timers_that_are_there_and_that_are_gone(monkeypatc
     monkeypatch.setattr("cluster.simulation.monitor.verify", lambda *_: None)
     watching.check_proofs("alice", 2, prove)
     assert any(f"proof of {timer_key(kept.timer_id).hex()} says the contrary" in text for text in watching.violations)
+
+
+@pytest.mark.parametrize("is_funded", [True, False])
+def test_an_account_that_must_be_there_or_must_not_is_judged(monkeypatch: pytest.MonkeyPatch, is_funded: bool) -> None:
+    """Of a validator: of the genesis, or never paid anything."""
+    genesis = make_genesis()
+    accounts = [address_of(key) for key in genesis.validators]
+    if is_funded:
+        genesis = replace(genesis, accounts={**genesis.accounts, **dict.fromkeys(accounts, 5)})
+    maker = ChainMaker(genesis)
+    maker.seal()
+    there = {account_key(address) for address in genesis.accounts}
+    lie = False
+
+    def prove(key: bytes, _height: int) -> bytes:
+        is_validators = key in {account_key(address) for address in accounts}
+        return b"present" if (key in there) != (lie and is_validators) else b""
+
+    monkeypatch.setattr("cluster.simulation.monitor.verify", lambda _root, _key, proof: proof or None)
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    follow(maker, watching).check_proofs("alice", 1, prove)
+    assert watching.violations == []
+    lie = True
+    watching.check_proofs("alice", 1, prove)
+    assert ["says the contrary" in text for text in watching.violations] == [True]
 
 
 def test_a_height_that_is_promised_and_cannot_be_proved_is_named() -> None:

@@ -12,6 +12,7 @@ from validator.state import HistoryError, LogStateStore
 from validator.state.log import BASE_NAME, StateLog
 from validator.state.plain import PlainEngine
 from validator.state.proof import verify
+from validator.state.prover import PastState, Prover
 from validator.types import Hash, Height
 
 Batch = dict[bytes, bytes | None]
@@ -80,6 +81,26 @@ def test_pruning_leaves_the_roots_and_drops_the_files() -> None:
     assert again.final.root == store.final.root
     assert verify(again.final.root, b"a", again.prove(b"a")) == b"1"
     assert verify(ROOTS[HEIGHTS - 1], b"height", again.prove(b"height", Height(HEIGHTS - 1))) == b"%d" % (HEIGHTS - 1)
+
+
+def test_a_commit_whose_pruning_fails_is_done_and_the_last_one_until_reopened() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    store.commit(store.final.derive(Height(1), batch_of(1)))
+    disk.plan = FaultPlan(0, verbs=frozenset({"remove"}))
+    second = store.final.derive(Height(2), batch_of(2))
+    with pytest.raises(DiskError, match="remove failed"):
+        store.commit(second)
+    reached = 2
+    assert (store.final, store.final.root, store.final.get(b"0")) == (second, ROOTS[reached], b"v")
+    following = store.final.derive(Height(reached + 1), batch_of(reached + 1))
+    with pytest.raises(DiskError, match="open the store again"):
+        store.commit(following)
+    disk.plan = None
+    again = open_store(disk)
+    assert (again.final.height, again.final.root) == (reached, ROOTS[reached])
+    again.commit(again.final.derive(Height(reached + 1), batch_of(reached + 1)))
+    assert again.final.root == ROOTS[reached + 1]
 
 
 def test_every_fault_at_every_operation_recovers_what_was_committed() -> None:
@@ -213,3 +234,35 @@ def test_retained_heights_keep_their_segments_where_nothing_changes() -> None:
     oldest = store.first_height
     store.rewind(oldest)
     assert open_store(disk, retained=8).final.height == oldest
+
+
+def coming_and_going(height: int) -> Batch:
+    """Keys that are there every now and then, and some that stay."""
+    random = Random(height)
+    return {b"%d" % random.randrange(60): random.choice([None, b"%d" % height]) for _ in range(20)}
+
+
+def test_states_of_before_are_remembered_while_the_chain_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of a height stays the same, and is looked up in the whole log once."""
+    store = open_store(MemoryDisk(), retained=100)
+    fresh: list[int] = []
+    past = Prover.past
+
+    def counted(prover: Prover, height: Height) -> PastState:
+        fresh.append(height)
+        return past(prover, height)
+
+    keys = [b"%d" % key for key in range(60)]
+    asked = [Height(8), Height(13), Height(16)]
+    for height in range(1, 17):
+        store.commit(store.final.derive(Height(height), coming_and_going(height)))
+    expected = {at: ([store.prove(key, at) for key in keys], store.chunk(0, at), store.manifest(at)) for at in asked}
+    monkeypatch.setattr(Prover, "past", counted)
+    for height in range(17, 60):
+        store.commit(store.final.derive(Height(height), coming_and_going(height)))
+        for at in asked if height % 3 else asked[:1]:
+            told = [store.prove(key, at) for key in keys], store.chunk(0, at), store.manifest(at)
+            assert told == expected[at]
+    assert fresh == []
+    store.commit(store.final.derive(store.final.height, {b"1": b"again"}))
+    assert verify(store.final.root, b"1", store.prove(b"1")) == b"again", "the same height, and another state"
