@@ -484,6 +484,7 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
         ("stampede_transactions_total", "Transactions executed since the start.", tally.executed_transactions),
         ("stampede_messages_received_total", "Messages from peers.", counters.messages_received),
         ("stampede_messages_sent_total", "Messages to peers.", counters.messages_sent),
+        ("stampede_messages_oversized_total", "Messages that were too long to be sent.", counters.messages_oversized),
     ]
     faults: list[tuple[Mapping[str, str], int]] = [
         ({"reason": reason}, count) for reason, count in sorted(tally.faults.items())
