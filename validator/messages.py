@@ -16,6 +16,10 @@ from validator.block import Header
 from validator.codec import CodecError, decode, encode
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_PIECE_BYTES: Final = 4 * 1024 * 1024
+"""Of a snapshot's chunk, in one message."""
+MAX_CHUNK_BYTES: Final = 256 * 1024 * 1024
+"""A snapshot's chunk that is longer is neither given nor taken."""
 MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_ASKED: Final = 64
 MAX_LINKS: Final = 8_192
@@ -73,16 +77,23 @@ class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Asks for a chunk of the snapshot of a height."""
+    """Asks for a chunk of the snapshot of a height, from a byte on."""
 
     height: int
     chunk: int
+    offset: int = 0
 
 
 class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A piece of a chunk, as long as :data:`MAX_PIECE_BYTES` unless it is the last one (:mod:`validator.pieces`)."""
+
     height: int
     chunk: int
     data: bytes
+    offset: int
+    """Where in the chunk the piece begins."""
+    total: int
+    """Length of the whole chunk."""
 
 
 class ViewRequest(msgspec.Struct, frozen=True, array_like=True, tag=11):

@@ -14,6 +14,8 @@ from validator.messages import (
     MAX_MESSAGE_BYTES,
     BlockRequest,
     BlockResponse,
+    ChunkRequest,
+    ChunkResponse,
     ConsensusMessage,
     FinalBlocksRequest,
     FinalBlocksResponse,
@@ -30,6 +32,8 @@ MESSAGES: list[tuple[PeerMessage, list[object]]] = [
     (BlockResponse(b"body"), [4, b"body"]),
     (FinalBlocksRequest(2**64 - 1, 5), [5, 2**64 - 1, 5]),
     (FinalBlocksResponse((b"a", b"b"), (), b"certificate"), [6, [b"a", b"b"], [], b"certificate"]),
+    (ChunkRequest(8, 2, 5), [9, 8, 2, 5]),
+    (ChunkResponse(8, 2, b"data", 5, 9), [10, 8, 2, b"data", 5, 9]),
 ]
 
 
@@ -40,7 +44,7 @@ def test_a_message_is_an_array_of_its_tag_and_fields(message: PeerMessage, plain
 
 
 @pytest.mark.parametrize(
-    "plain", [[], [[]], [[0, b""]], [[7, b""]], [[1]], [[1, b"", b""]], [[1, "text"]], [1, b""], None]
+    "plain", [[], [[]], [[0, b""]], [[7, b""]], [[1]], [[1, b"", b""]], [[1, "text"]], [1, b""], [[9, 8, 2]], None]
 )
 def test_other_shapes_are_refused(plain: object) -> None:
     with pytest.raises(CodecError):
