@@ -126,6 +126,12 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True):
     message: PeerMessage
 
 
+_ENVELOPE_HEAD: Final = b"\x91"
+"""An array of one: the message, which begins with a byte for its length and one for its tag."""
+_JOIN_TAGS: Final = frozenset((b"\x08", b"\x0a", b"\x0c"))
+"""Of snapshot offers, chunk responses and view reports."""
+
+
 def encode_message(message: PeerMessage) -> bytes:
     """The wire form of a message."""
     return encode(_Envelope(message))
@@ -136,6 +142,11 @@ def decode_message(payload: bytes) -> PeerMessage:
     if len(payload) > MAX_MESSAGE_BYTES:
         raise CodecError(f"message of {len(payload)} bytes, expected at most {MAX_MESSAGE_BYTES}")
     return decode(payload, _Envelope).message
+
+
+def may_answer_join(payload: bytes) -> bool:
+    """Whether a payload begins like a message that a joining validator looks at. Nothing else of it is read."""
+    return payload[:1] == _ENVELOPE_HEAD and payload[2:3] in _JOIN_TAGS
 
 
 Reading = PeerMessage | EngineMessage

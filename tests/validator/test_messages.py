@@ -20,9 +20,14 @@ from validator.messages import (
     FinalBlocksRequest,
     FinalBlocksResponse,
     PeerMessage,
+    SnapshotOffer,
+    SnapshotRequest,
     TransactionsMessage,
+    ViewReport,
+    ViewRequest,
     decode_message,
     encode_message,
+    may_answer_join,
 )
 
 MESSAGES: list[tuple[PeerMessage, list[object]]] = [
@@ -49,6 +54,14 @@ def test_a_message_is_an_array_of_its_tag_and_fields(message: PeerMessage, plain
 def test_other_shapes_are_refused(plain: object) -> None:
     with pytest.raises(CodecError):
         decode_message(msgpack.packb(plain))
+
+
+def test_what_a_join_looks_at_is_told_by_its_beginning() -> None:
+    looked_at = [SnapshotOffer(b"a", b"b", b"c", b"d"), ChunkResponse(8, 2, b"", 0, 0), ViewReport(b"")]
+    assert all(may_answer_join(encode_message(message)) for message in looked_at)
+    others = [message for message, _ in MESSAGES if not isinstance(message, ChunkResponse)]
+    assert not any(may_answer_join(encode_message(message)) for message in (*others, SnapshotRequest(), ViewRequest()))
+    assert not any(may_answer_join(noise) for noise in (b"", b"\x91", b"\x91\x92", b"noise"))
 
 
 def test_size_is_bounded() -> None:
