@@ -28,7 +28,6 @@ from validator.disk import Disk
 from validator.events import Effect, Event, Joined, Message, PeerFault, Send, SetTimer, Started, Timeout, TimerName
 from validator.executor import decode_block
 from validator.messages import (
-    ChunkRequest,
     ChunkResponse,
     PeerMessage,
     SnapshotOffer,
@@ -38,6 +37,7 @@ from validator.messages import (
     decode_message,
     encode_message,
 )
+from validator.pieces import ChunkPieces
 from validator.state.intake import SnapshotIntake
 from validator.state.log import BASE_NAME
 from validator.state.snapshot import SnapshotError
@@ -94,8 +94,10 @@ class SnapshotJoin:
         self._offered_by: int | None = None
         self._asked_for_offers: set[int] = set()
         """Peers that were asked since an offer was taken last; nobody else's is looked at."""
-        self._asked: dict[int, int] = {}
-        """Which chunk each peer was asked for."""
+        self._asked: dict[int, ChunkPieces] = {}
+        """The chunk that each peer was asked for, as far as it has come."""
+        self._sending: set[int] = set()
+        """Peers that sent a piece since the last round; what they were asked for goes on."""
         self._views: dict[int, int] = {}
         """The view that each peer was in at least, when it was asked."""
         self._refused: set[int] = set()
@@ -127,7 +129,8 @@ class SnapshotJoin:
         self._idle_rounds += 1
         if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS and not (self._intake and self._intake.is_complete):
             self._give_offer_up()
-        self._asked.clear()
+        self._asked = {peer: pieces for peer, pieces in self._asked.items() if peer in self._sending}
+        self._sending.clear()
         self._next_peer = self._peers()[0]  # another one each time: who does not answer must not be asked for ever
         if self._intake is None:
             self._asked_for_offers.add(self._next_peer)
@@ -142,6 +145,7 @@ class SnapshotJoin:
             self._refused.add(self._offered_by)
         self._intake = self._offered_by = None
         self._idle_rounds = 0
+        self._sending.clear()
 
     def _on_message(self, sender: int, payload: bytes) -> None:
         try:
@@ -186,16 +190,28 @@ class SnapshotJoin:
         self._go_on(sender)
 
     def _on_chunk(self, sender: int, response: ChunkResponse, intake: SnapshotIntake) -> None:
-        if response.height != intake.height or self._asked.pop(sender, None) != response.chunk:
+        pieces = self._asked.get(sender)
+        if pieces is None:
             return
+        asked = pieces.request
         try:
-            intake.take_chunk(response.chunk, response.data)
+            whole = pieces.take(response)
+            if whole is not None:
+                intake.take_chunk(pieces.chunk, whole)
         except SnapshotError:
+            del self._asked[sender]
             self._refuse(sender, "bad_chunk")
-        else:
+            self._go_on(sender)
+            return
+        if whole is not None:
+            del self._asked[sender]
             self._idle_rounds = 0
             self.chunks[sender] = self.chunks.get(sender, 0) + 1
-        self._go_on(sender)
+            self._go_on(sender)
+        elif pieces.request != asked:
+            self._idle_rounds = 0
+            self._sending.add(sender)
+            self._send(sender, pieces.request)
 
     def _go_on(self, sender: int) -> None:
         """Ask for what is missing, or make the folder ready."""
@@ -223,12 +239,12 @@ class SnapshotJoin:
 
     def _ask_for_chunks(self) -> None:
         assert self._intake is not None, "an offer was taken"
-        asked = set(self._asked.values())
+        asked = {pieces.chunk for pieces in self._asked.values()}
         waiting = [chunk for chunk in self._intake.missing() if chunk not in asked]
         for peer in self._peers():
             if waiting and peer not in self._asked:
-                self._asked[peer] = waiting.pop(0)
-                self._send(peer, ChunkRequest(self._intake.height, self._asked[peer]))
+                self._asked[peer] = ChunkPieces(self._intake.height, waiting.pop(0))
+                self._send(peer, self._asked[peer].request)
 
     def _is_final(self, digest: Hash, encoded: bytes) -> bool:
         certificate = self._decoded(encoded)

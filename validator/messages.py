@@ -16,6 +16,10 @@ from validator.block import Header
 from validator.codec import CodecError, decode, encode
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_PIECE_BYTES: Final = 4 * 1024 * 1024
+"""Of a snapshot's chunk, in one message."""
+MAX_CHUNK_BYTES: Final = 256 * 1024 * 1024
+"""A snapshot's chunk that is longer is neither given nor taken."""
 MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_ASKED: Final = 64
 MAX_NONCE_BYTES: Final = 32
@@ -74,16 +78,23 @@ class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Asks for a chunk of the snapshot of a height."""
+    """Asks for a chunk of the snapshot of a height, from a byte on."""
 
     height: int
     chunk: int
+    offset: int = 0
 
 
 class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A piece of a chunk, as long as :data:`MAX_PIECE_BYTES` unless it is the last one (:mod:`validator.pieces`)."""
+
     height: int
     chunk: int
     data: bytes
+    offset: int
+    """Where in the chunk the piece begins."""
+    total: int
+    """Length of the whole chunk."""
 
 
 class ViewRequest(msgspec.Struct, frozen=True, array_like=True, tag=11):
@@ -120,6 +131,12 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True):
     message: PeerMessage
 
 
+_ENVELOPE_HEAD: Final = b"\x91"
+"""An array of one: the message, which begins with a byte for its length and one for its tag."""
+_JOIN_TAGS: Final = frozenset((b"\x08", b"\x0a", b"\x0c"))
+"""Of snapshot offers, chunk responses and view reports."""
+
+
 def encode_message(message: PeerMessage) -> bytes:
     """The wire form of a message."""
     return encode(_Envelope(message))
@@ -130,6 +147,11 @@ def decode_message(payload: bytes) -> PeerMessage:
     if len(payload) > MAX_MESSAGE_BYTES:
         raise CodecError(f"message of {len(payload)} bytes, expected at most {MAX_MESSAGE_BYTES}")
     return decode(payload, _Envelope).message
+
+
+def may_answer_join(payload: bytes) -> bool:
+    """Whether a payload begins like a message that a joining validator looks at. Nothing else of it is read."""
+    return payload[:1] == _ENVELOPE_HEAD and payload[2:3] in _JOIN_TAGS
 
 
 Reading = PeerMessage | EngineMessage

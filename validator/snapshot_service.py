@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from validator.archive import BlockArchive
-from validator.messages import ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
+from validator.messages import (
+    MAX_CHUNK_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_PIECE_BYTES,
+    ChunkRequest,
+    ChunkResponse,
+    SnapshotOffer,
+    SnapshotRequest,
+)
 from validator.state import HistoryError, LogStateStore
 from validator.types import Height
 
 SNAPSHOT_INTERVAL: Final = 8
 """Snapshots are offered of heights that are multiples of this, so that many peers have the same one."""
+MAX_OFFER_BYTES: Final = MAX_MESSAGE_BYTES - 64
+"""All that an offer carries; the rest is for what stands around it."""
 
 
 def read_snapshot(
@@ -21,8 +31,13 @@ def read_snapshot(
         return _chunk(store, request)
     for height in _offered(store):
         archived = archive.get(height)
-        if archived is not None and archived.certificate:
-            manifest = store.manifest(Height(height)).encode()
+        if archived is None or not archived.certificate:
+            continue
+        room = MAX_OFFER_BYTES - len(archived.block) - len(archived.receipts) - len(archived.certificate)
+        if room < 0:
+            continue  # the receipts of another block may be shorter
+        manifest = store.manifest(Height(height)).encode()
+        if len(manifest) <= room:
             return SnapshotOffer(archived.block, archived.receipts, archived.certificate, manifest)
     return None
 
@@ -35,10 +50,17 @@ def _offered(store: LogStateStore) -> range:
 
 
 def _chunk(store: LogStateStore, request: ChunkRequest) -> ChunkResponse | None:
-    """A chunk of what may have been offered, for as long as it is retained: each height costs something to look up."""
+    """The piece of a chunk that begins where the request says.
+
+    Only of heights that may have been offered: each height costs something to look up.
+    """
     if not request.height or request.height % SNAPSHOT_INTERVAL:
         return None
     try:
-        return ChunkResponse(request.height, request.chunk, store.chunk(request.chunk, Height(request.height)))
+        whole = store.chunk(request.chunk, Height(request.height))
     except (HistoryError, IndexError):
         return None
+    total, offset = len(whole), request.offset
+    if not 0 <= offset < total <= MAX_CHUNK_BYTES:
+        return None
+    return ChunkResponse(request.height, request.chunk, whole[offset : offset + MAX_PIECE_BYTES], offset, total)

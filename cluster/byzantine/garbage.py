@@ -97,7 +97,7 @@ class Garbage(Behaviour):
                     BlockRequest(_bytes(random)),
                     FinalBlocksRequest(first, second),
                     SnapshotRequest(),
-                    ChunkRequest(first, second),
+                    ChunkRequest(first, second, first),
                     ViewRequest(_bytes(random)),
                 )
             ),
@@ -112,7 +112,7 @@ class Garbage(Behaviour):
                     BlockResponse(_bytes(random)),
                     FinalBlocksResponse((_bytes(random),), (), _bytes(random)),
                     SnapshotOffer(_bytes(random), _bytes(random), _bytes(random), _bytes(random)),
-                    ChunkResponse(first, second, _bytes(random)),
+                    ChunkResponse(first, second, _bytes(random), first, second),
                     ViewReport(_bytes(random), _bytes(random)),
                 )
             ),

@@ -34,6 +34,8 @@ SAMPLE_EVERY_MS: Final = 500.0
 START_TIMEOUT_S: Final = 90.0
 FREEZE_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 5.0
+LOOKS_AT_THE_END: Final = 2
+"""A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
 MILLISECONDS_A_SECOND: Final = 1_000
 
 
@@ -364,17 +366,19 @@ class _LiveRun:
         failed = hosts.ask_each("freeze", FREEZE_TIMEOUT_S, checkpoint)
         for host, reason in failed:
             self.record.problems.append(f"host {host.number} did not come to rest: {reason}")
-        hosts.look(self._watch.height)
+        for _ in range(LOOKS_AT_THE_END):
+            hosts.look(self._watch.height, starts=False)
         self.record.duration_ms = self._now_ms
         self._note_totals(hosts)
-        at_rest = [host for host in hosts.all if host.phase is Phase.UP and host not in [host for host, _ in failed]]
+        at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
-            if host.phase is not Phase.UP and self._watch.height:
-                names = ", ".join(self._names_on(host))
+            if host.phase is not Phase.UP and host.not_ready and self._watch.height:
+                names = ", ".join(self._scenario.validators.names[index] for index in host.not_ready)
                 self.record.problems.append(
                     f"{names} did not answer at the end: host {host.number} is {host.phase.value}"
                 )
-        urls = {address.index: address.url for host in at_rest for address in host.addresses}
+        addresses = [(host, address) for host in at_rest for address in host.addresses]
+        urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint)
 

@@ -127,8 +127,9 @@ class ValidatorHost:
         return self._call(self._observe())
 
     def freeze(self) -> None:
-        """Bring every validator to rest; pages are still served."""
-        self._call(self._each(lambda running: running.validator.freeze()))
+        """Bring every validator to rest; pages are still served. One that recovers does so first; one that joins by a
+        snapshot gives that up."""
+        self._call(self._each(_RunningValidator.freeze))
 
     def stop(self) -> None:
         """Stop every validator, its files closed, and its endpoint."""
@@ -214,6 +215,11 @@ class _RunningValidator:
     server: HttpServer
     address: ValidatorAddress
     recovery: asyncio.Task[None]
+
+    async def freeze(self) -> None:
+        self.validator.give_up_join()
+        await self.recovery
+        await self.validator.freeze()
 
     async def close(self) -> None:
         self.validator.give_up_join()

@@ -66,6 +66,18 @@ class Host:
         """Sent by incarnations that are gone, as far as it was told."""
         self.bytes_before = 0
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is a process that carries validators, or is about to."""
+        return self.phase in (Phase.STARTING, Phase.UP)
+
+    @property
+    def not_ready(self) -> list[int]:
+        """Those of its validators that have no state to be asked for: down, or not recovered or joined yet."""
+        if not self.is_running:
+            return self.validators
+        return [index for index in self.validators if index not in self.states or not self.states[index].ready]
+
     def height(self, index: int) -> int | None:
         """A validator's final height, ``None`` where it is not up or did not answer of late."""
         state = self.states.get(index)
@@ -150,12 +162,15 @@ class Hosts:
 
     # --- what is done -------------------------------------------------------------------------------------------------
 
-    def look(self, height: int = 0) -> None:
-        """One round at a final height: ask who has no question open, take the answers that come, act on them."""
+    def look(self, height: int = 0, starts: bool = True) -> None:
+        """One round at a final height: ask who has no question open, take the answers that come, act on them.
+
+        Without ``starts`` no validator is started any more.
+        """
         self._height = height
         for host in self.all:
             if host.question is None and host.phase is not Phase.DEAD:
-                host.question = self._next_question(host)
+                host.question = self._next_question(host, starts)
         questions = {host.question: host for host in self.all if host.question is not None}
         if not questions:
             return
@@ -177,8 +192,11 @@ class Hosts:
         return processes.find(host.pid_before) is None
 
     def ask_each(self, method: str, timeout_s: float, checkpoint: Callable[[], None]) -> list[tuple[Host, str]]:
-        """Call a method of every host that is up, side by side. Returns who did not do it, and why."""
-        asked = {getattr(host.actor, method).remote(): host for host in self.all if host.phase is Phase.UP}
+        """Call a method of every host that runs, side by side. Returns who did not do it, and why.
+
+        Hosts whose validators recover or join are asked too: what already runs there must come to rest with the others.
+        """
+        asked = {getattr(host.actor, method).remote(): host for host in self.all if host.is_running}
         left, deadline = list(asked), time.monotonic() + timeout_s
         failed: list[tuple[Host, str]] = []
         while left and time.monotonic() < deadline:
@@ -193,8 +211,8 @@ class Hosts:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _next_question(self, host: Host) -> Any:
-        if host.phase in (Phase.STARTING, Phase.UP) and not host.is_started(self._height):
+    def _next_question(self, host: Host, starts: bool) -> Any:
+        if starts and host.is_running and not host.is_started(self._height):
             return host.actor.start.remote(self._height)
         return host.actor.observe.remote()
 
@@ -203,7 +221,7 @@ class Hosts:
         try:
             answer = self._session.ray.get(question)
         except errors.ActorUnavailableError as error:
-            if host.phase in (Phase.UP, Phase.STARTING):
+            if host.is_running:
                 self._lose(host, one_line(error))
         except errors.RayError as error:
             host.phase, host.why_dead = Phase.DEAD, one_line(error)
@@ -246,7 +264,7 @@ class Hosts:
         """Tell every started host where all validators listen."""
         peers = {address.index: PeerAddress(*address.peers) for address in self.addresses}
         for host in self.all:
-            if host.phase in (Phase.STARTING, Phase.UP):
+            if host.is_running:
                 host.actor.set_peers.remote(peers)
 
 

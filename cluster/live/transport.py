@@ -7,6 +7,7 @@ the older one.
 
 - Peers prove their key first (:mod:`cluster.live.handshake`); what is refused is counted by its reason.
 - A frame is four bytes of length, big-endian, and that many bytes of message, at most :data:`MAX_FRAME_BYTES`.
+  A longer message is never sent, but counted.
 - Each peer has an outgoing queue, bounded in messages and bytes. It fills while the peer is away or slow; then the
   oldest messages go first, counted: consensus copes with loss, and newer messages say more. Order is kept in every
   case.
@@ -81,6 +82,8 @@ class TransportCounters:
     bytes_received: int = 0
     messages_dropped: int = 0
     """From full queues."""
+    messages_oversized: int = 0
+    """Not sent, since no peer takes a frame of their size."""
     connections: int = 0
     """Streams opened or taken, after the handshake."""
 
@@ -155,8 +158,13 @@ class Transport:
                 self._peers[index].set_address(address)
 
     def send(self, recipient: int | None, payload: bytes) -> None:
-        """Queue a message for one peer, or for all where ``recipient`` is ``None``. Never blocks."""
-        assert len(payload) <= MAX_FRAME_BYTES, f"message of {len(payload)} bytes"
+        """Queue a message for one peer, or for all where ``recipient`` is ``None``. Never blocks.
+
+        One of more than :data:`MAX_FRAME_BYTES` is dropped and counted: its size may be a peer's or client's doing.
+        """
+        if len(payload) > MAX_FRAME_BYTES:
+            self.counters.messages_oversized += 1
+            return
         frame = len(payload).to_bytes(LENGTH_BYTES, "big") + payload
         peers = self._peers.values() if recipient is None else [self._peers[recipient]]
         for peer in peers:

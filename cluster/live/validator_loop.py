@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -59,18 +59,29 @@ from validator.events import (
     Timeout,
     TimerName,
 )
-from validator.executor import Build, Built, Execute, Job, JobResult, ReadBlocks
+from validator.executor import (
+    BlocksRead,
+    Build,
+    Built,
+    Execute,
+    Job,
+    JobResult,
+    ReadBlocks,
+    ReadSnapshot,
+    SnapshotRead,
+)
 from validator.genesis import Genesis
 from validator.joining import JOIN_TIMER, has_joined
+from validator.messages import may_answer_join
 from validator.node import NodeConfig
 from validator.types import Address, Hash, Height, TimerId
 
 MAX_OBSERVATIONS: Final = 100_000
 """Observations kept for whoever watches; the oldest go first."""
 MAX_READS_WAITING: Final = 64
-"""Jobs that read blocks for peers; further ones are dropped, and the peers ask somebody else."""
-MAX_JOIN_EVENTS: Final = 256
-"""Messages that wait for a join under way; it asks each peer for one thing at a time."""
+"""Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
+MAX_JOIN_MESSAGES: Final = 4
+"""Messages of one peer that wait for a join under way; it asks each for its view and one other thing at a time."""
 JOIN_NONCE_BYTES: Final = 16
 SUBMIT_TIMEOUT_S: Final = 5.0
 MILLISECONDS_A_SECOND: Final = 1_000
@@ -159,6 +170,9 @@ class ValidatorLoop:
         self._frozen = False
         self._join_events: asyncio.Queue[Event] | None = None
         """What a join has not taken yet; ``None`` when there is none under way."""
+        self._join_messages: Counter[int] = Counter()
+        """How many of them are messages, by their sender."""
+        self._join_given_up = False
         self._at_rest = asyncio.Event()
         self._observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
         self._build_began_ms: dict[int, float] = {}
@@ -207,12 +221,14 @@ class ValidatorLoop:
         self.tally.chunks = joining.chunks
         events = self._join_events = asyncio.Queue()
         event: Event = Started()
-        while not self._frozen:
+        while not self._join_given_up:
             for effect in await self._on_executor_thread(partial(joining.handle, event)):
                 self._perform(effect)
             if joining.is_done:
                 break
             event = await events.get()
+            if isinstance(event, Message):
+                self._join_messages[event.sender] -= 1
         self._join_events = None
         self._cancel_timer(JOIN_TIMER)
         return joining.is_done
@@ -223,9 +239,9 @@ class ValidatorLoop:
         return self._join_events is not None
 
     def give_up_join(self) -> None:
-        """End a join that is under way; what has arrived stays on the disk."""
+        """End a join that is under way or about to begin; what has arrived stays on the disk."""
+        self._join_given_up = True
         if self._join_events is not None:
-            self._frozen = True
             self._join_events.put_nowait(Started())  # wakes it
 
     def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
@@ -233,11 +249,11 @@ class ValidatorLoop:
         self.transport.set_addresses(addresses)
 
     async def freeze(self) -> None:
-        """Come to rest: nothing comes in any more, what is under way is finished. Pages are still served.
+        """Come to rest, once :meth:`recover` has ended: nothing comes in any more, what is under way is finished. Pages
+        are still served.
 
         Afterwards the final state does not change, so that pages read one by one belong together.
         """
-        self.give_up_join()
         self._frozen = True
         for timer in self._timers.values():
             timer.cancel()
@@ -292,9 +308,13 @@ class ValidatorLoop:
 
     def _deliver_to_join(self, event: Event) -> None:
         """While joining: what does not fit is lost, as on the way here, and asked for again."""
-        events = self._join_events
-        if events is not None and (isinstance(event, Timeout) or events.qsize() < MAX_JOIN_EVENTS):
-            events.put_nowait(event)
+        if self._join_events is None:
+            return
+        if isinstance(event, Message):
+            if self._join_messages[event.sender] >= MAX_JOIN_MESSAGES or not may_answer_join(event.payload):
+                return
+            self._join_messages[event.sender] += 1
+        self._join_events.put_nowait(event)
 
     # --- effects out --------------------------------------------------------------------------------------------------
 
@@ -351,8 +371,11 @@ class ValidatorLoop:
                 self._build_began_ms[view] = _epoch_ms()
             case Execute(block=block):
                 self._note_seen(block.header.height, _epoch_ms())
-            case ReadBlocks():
+            case ReadBlocks() | ReadSnapshot():
                 if self._frozen or self._reads_waiting >= MAX_READS_WAITING:
+                    # answered all the same, or the node would never read for that peer again; later, since the
+                    # effects that came with the job are to be performed first
+                    asyncio.get_running_loop().call_soon(self._deliver, Completed(_nothing_read(job)))
                     return
                 self._reads_waiting += 1
             case _:
@@ -369,7 +392,7 @@ class ValidatorLoop:
             self._on_crash(error)
             return
         self._jobs_running -= 1
-        if isinstance(job, ReadBlocks):
+        if isinstance(job, ReadBlocks | ReadSnapshot):
             self._reads_waiting -= 1
         result = done.result()
         if isinstance(result, Built):
@@ -486,6 +509,7 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
         ("stampede_transactions_total", "Transactions executed since the start.", tally.executed_transactions),
         ("stampede_messages_received_total", "Messages from peers.", counters.messages_received),
         ("stampede_messages_sent_total", "Messages to peers.", counters.messages_sent),
+        ("stampede_messages_oversized_total", "Messages that were too long to be sent.", counters.messages_oversized),
     ]
     faults: list[tuple[Mapping[str, str], int]] = [
         ({"reason": reason}, count) for reason, count in sorted(tally.faults.items())
@@ -496,6 +520,12 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
         render_metric("stampede_peer_faults_total", "counter", "What peers sent that was dropped, by reason.", faults)
     )
     return "".join(lines)
+
+
+def _nothing_read(job: ReadBlocks | ReadSnapshot) -> BlocksRead | SnapshotRead:
+    if isinstance(job, ReadBlocks):
+        return BlocksRead(job.peer, (), (), b"")
+    return SnapshotRead(job.peer, None)
 
 
 def _epoch_ms() -> float:

@@ -313,8 +313,9 @@ def _other(message: PeerMessage) -> tuple[str, str]:
             return "request", f"for final blocks from height {first} on, at most {most}"
         case SnapshotRequest():
             return "request", "for a snapshot"
-        case ChunkRequest(height, chunk):
-            return "request", f"for chunk {chunk} of the snapshot of height {height}"
+        case ChunkRequest(height, chunk, offset):
+            start = f" from byte {offset:,} on" if offset else ""
+            return "request", f"for chunk {chunk} of the snapshot of height {height}{start}"
         case ViewRequest():
             return "request", "for the current view"
         case BlockResponse(body):
@@ -323,8 +324,9 @@ def _other(message: PeerMessage) -> tuple[str, str]:
             return "block", f"{_count(len(bodies), 'final block')}, {_count(len(links), 'header')} up to a finalization"
         case SnapshotOffer(manifest=manifest):
             return "snapshot", f"offer with a manifest of {len(manifest):,} bytes"
-        case ChunkResponse(height, chunk, data):
-            return "snapshot", f"chunk {chunk} of height {height}, {len(data):,} bytes"
+        case ChunkResponse(height, chunk, data, total=total):
+            whole = f" of {total:,}" if total != len(data) else ""
+            return "snapshot", f"chunk {chunk} of height {height}, {len(data):,}{whole} bytes"
         case ViewReport():
             return "snapshot", "the current view"
         case _:

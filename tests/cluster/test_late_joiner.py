@@ -191,7 +191,7 @@ def drive(join: SnapshotJoin, peers: Peers, liars: dict[int, str], most: int = 1
 def tampered(answer: Answer, how: str) -> bytes:
     """An answer as a lying peer would send it."""
     if how == "chunk" and isinstance(answer, ChunkResponse):
-        answer = ChunkResponse(answer.height, answer.chunk, answer.data[:-1] + bytes([answer.data[-1] ^ 1]))
+        answer = msgspec.structs.replace(answer, data=answer.data[:-1] + bytes([answer.data[-1] ^ 1]))
     elif how == "manifest" and isinstance(answer, SnapshotOffer):
         manifest = answer.manifest[:-1] + bytes([answer.manifest[-1] ^ 1])
         answer = SnapshotOffer(answer.body, answer.receipts, answer.certificate, manifest)

@@ -14,13 +14,20 @@ from validator.messages import (
     MAX_MESSAGE_BYTES,
     BlockRequest,
     BlockResponse,
+    ChunkRequest,
+    ChunkResponse,
     ConsensusMessage,
     FinalBlocksRequest,
     FinalBlocksResponse,
     PeerMessage,
+    SnapshotOffer,
+    SnapshotRequest,
     TransactionsMessage,
+    ViewReport,
+    ViewRequest,
     decode_message,
     encode_message,
+    may_answer_join,
 )
 
 MESSAGES: list[tuple[PeerMessage, list[object]]] = [
@@ -30,6 +37,8 @@ MESSAGES: list[tuple[PeerMessage, list[object]]] = [
     (BlockResponse(b"body"), [4, b"body"]),
     (FinalBlocksRequest(2**64 - 1, 5), [5, 2**64 - 1, 5]),
     (FinalBlocksResponse((b"a", b"b"), (), b"certificate"), [6, [b"a", b"b"], [], b"certificate"]),
+    (ChunkRequest(8, 2, 5), [9, 8, 2, 5]),
+    (ChunkResponse(8, 2, b"data", 5, 9), [10, 8, 2, b"data", 5, 9]),
 ]
 
 
@@ -40,11 +49,19 @@ def test_a_message_is_an_array_of_its_tag_and_fields(message: PeerMessage, plain
 
 
 @pytest.mark.parametrize(
-    "plain", [[], [[]], [[0, b""]], [[7, b""]], [[1]], [[1, b"", b""]], [[1, "text"]], [1, b""], None]
+    "plain", [[], [[]], [[0, b""]], [[7, b""]], [[1]], [[1, b"", b""]], [[1, "text"]], [1, b""], [[9, 8, 2]], None]
 )
 def test_other_shapes_are_refused(plain: object) -> None:
     with pytest.raises(CodecError):
         decode_message(msgpack.packb(plain))
+
+
+def test_what_a_join_looks_at_is_told_by_its_beginning() -> None:
+    looked_at = [SnapshotOffer(b"a", b"b", b"c", b"d"), ChunkResponse(8, 2, b"", 0, 0), ViewReport(b"")]
+    assert all(may_answer_join(encode_message(message)) for message in looked_at)
+    others = [message for message, _ in MESSAGES if not isinstance(message, ChunkResponse)]
+    assert not any(may_answer_join(encode_message(message)) for message in (*others, SnapshotRequest(), ViewRequest()))
+    assert not any(may_answer_join(noise) for noise in (b"", b"\x91", b"\x91\x92", b"noise"))
 
 
 def test_size_is_bounded() -> None:

@@ -103,6 +103,8 @@ class Prover:
         self._log = log
         self._origin = origin
         self._twigs: OrderedDict[tuple[int, int], _Twig | _SnapshotTwig] = OrderedDict()
+        self._last_chunk: tuple[Hash | None, int, bytes] = (None, 0, b"")
+        """State root, number and content of the chunk that was asked for last: it may be given piece by piece."""
 
     def past(self, height: Height) -> PastState:
         """The state of a retained height. Costs as much as the blocks above it changed."""
@@ -149,10 +151,14 @@ class Prover:
 
     def chunk(self, number: int, past: PastState) -> bytes:
         """One chunk of the snapshot of a state. Raises :class:`IndexError` where there is none."""
+        if self._last_chunk[:2] == (past.root, number):
+            return self._last_chunk[2]
         manifest = self.manifest(past)
         if not 0 <= number < manifest.chunks:
             raise IndexError(f"chunk {number} of {manifest.chunks}")
-        return b"".join(self.encoded_twig(index, past) for index in manifest.twigs_of(number))
+        data = b"".join(self.encoded_twig(index, past) for index in manifest.twigs_of(number))
+        self._last_chunk = (past.root, number, data)
+        return data
 
     def encoded_twig(self, index: int, past: PastState) -> bytes:
         """One twig as part of a chunk."""

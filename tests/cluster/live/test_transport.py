@@ -229,6 +229,21 @@ def test_a_queue_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
     run(test)
 
 
+def test_a_message_that_no_peer_takes_is_dropped_and_counted() -> None:
+    async def test() -> None:
+        sender, receiver = Node(identity(0)), Node(identity(1))
+        await sender.start()
+        sender.transport.set_addresses({1: await receiver.start()})
+        for size in (transport_module.MAX_FRAME_BYTES + 1, transport_module.MAX_FRAME_BYTES):
+            sender.transport.send(None, bytes(size))
+        assert sender.transport.counters.messages_oversized == 1
+        assert len((await receiver.next())[1]) == transport_module.MAX_FRAME_BYTES
+        await sender.transport.close()
+        await receiver.transport.close()
+
+    run(test)
+
+
 def test_a_restarted_peer_is_found_at_its_new_address() -> None:
     async def test() -> None:
         sender, receiver = Node(identity(0)), Node(identity(1))

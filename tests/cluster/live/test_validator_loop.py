@@ -14,16 +14,26 @@ import pytest
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.chain import build_genesis, node_config, validator_set, validator_signer
+from cluster.live import validator_loop
 from cluster.live.disk import DirectoryDisk
 from cluster.live.http import NotReady
 from cluster.live.transport import PeerAddress
-from cluster.live.validator_loop import FinalSeen, FirstSeen, ValidatorLoop, ValidatorSetup
+from cluster.live.validator_loop import MAX_JOIN_MESSAGES, FinalSeen, FirstSeen, ValidatorLoop, ValidatorSetup
 from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario
 from cluster.status import Tally
 from consensus.keys import Ed25519Scheme
 from loadgen.workloads import LoadUser, Observation
-from validator.events import BlockFinal
+from validator.events import BlockFinal, Effect, Event, Message
+from validator.joining import SnapshotJoin
+from validator.messages import (
+    ChunkRequest,
+    FinalBlocksRequest,
+    SnapshotRequest,
+    TransactionsMessage,
+    ViewReport,
+    encode_message,
+)
 from validator.types import Hash, Height
 
 WAIT_S = 60.0
@@ -300,6 +310,80 @@ def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch:
         assert not alone.loop.state().ready
         await alone.close()
         assert alone.crashes == []
+
+    run(test)
+
+
+def test_a_join_can_be_given_up_before_it_begins(tmp_path: Path) -> None:
+    async def test() -> None:
+        alone = Member(tmp_path, 3, joins=True)
+        await alone.loop.listen("127.0.0.1")
+        recovery = asyncio.create_task(alone.loop.recover())
+        alone.loop.give_up_join()
+        await recovery
+        assert not alone.loop.state().ready
+        await alone.close()
+        assert alone.crashes == []
+
+    run(test)
+
+
+def test_no_peer_crowds_out_what_others_answer_to_a_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        alone = Member(tmp_path, 3, joins=True)
+        await alone.loop.listen("127.0.0.1")
+        taken: list[Message] = []
+        has_asked, has_taken = asyncio.Event(), asyncio.Event()
+        main = asyncio.get_running_loop()
+
+        def handle(join: SnapshotJoin, event: Event) -> list[Effect]:
+            if isinstance(event, Message):
+                taken.append(event)
+            main.call_soon_threadsafe((has_taken if taken and taken[-1].sender == 1 else has_asked).set)
+            return []
+
+        monkeypatch.setattr(SnapshotJoin, "handle", handle)
+        recovery = asyncio.create_task(alone.loop.recover())
+        await has_asked.wait()
+        answer, gossip = encode_message(ViewReport(b"")), encode_message(TransactionsMessage((b"one",)))
+        for _ in range(1_000):
+            alone.loop.transport._on_message(0, answer)
+        for payload in (gossip, answer):
+            alone.loop.transport._on_message(1, payload)
+        await has_taken.wait()
+        assert taken == [Message(0, answer)] * MAX_JOIN_MESSAGES + [Message(1, answer)]
+        alone.loop.transport._on_message(0, answer)
+        while len(taken) == MAX_JOIN_MESSAGES + 1:
+            await asyncio.sleep(0)
+        alone.loop.give_up_join()
+        await recovery
+        await alone.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [FinalBlocksRequest(1, 1), SnapshotRequest(), ChunkRequest(8, 0)],
+    ids=["blocks", "offer", "chunk"],
+)
+def test_a_read_that_is_dropped_is_not_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: FinalBlocksRequest | SnapshotRequest | ChunkRequest
+) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(9)
+            loop, peer = members[0].loop, 1
+            assert loop._validator is not None
+            reading = loop._validator.node._reading_for
+            while reading:
+                await asyncio.sleep(0)
+            with monkeypatch.context() as patch:
+                patch.setattr(validator_loop, "MAX_READS_WAITING", 0)
+                loop.transport._on_message(peer, encode_message(question))
+                assert reading == {peer}
+                await asyncio.sleep(0)
+                assert reading == set()
 
     run(test)
 
