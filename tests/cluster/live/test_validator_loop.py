@@ -345,7 +345,7 @@ def test_no_peer_crowds_out_what_others_answer_to_a_join(tmp_path: Path, monkeyp
         monkeypatch.setattr(SnapshotJoin, "handle", handle)
         recovery = asyncio.create_task(alone.loop.recover())
         await has_asked.wait()
-        answer, gossip = encode_message(ViewReport(b"")), encode_message(TransactionsMessage((b"one",)))
+        answer, gossip = encode_message(ViewReport(b"", b"")), encode_message(TransactionsMessage((b"one",)))
         for _ in range(1_000):
             alone.loop.transport._on_message(0, answer)
         for payload in (gossip, answer):
