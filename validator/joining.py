@@ -46,6 +46,8 @@ from validator.types import Hash, Height
 STATE_FOLDER: Final = "state"
 FIRST_VIEW: Final = GENESIS_VIEW + 1
 JOIN_TIMER: Final = TimerName("join")
+MAX_CHUNKS_AT_ONCE: Final = 8
+"""Chunks under way from different peers; each may take ``MAX_CHUNK_BYTES`` until it is checked."""
 ROUNDS_WITHOUT_PROGRESS: Final = 8
 """Timeouts in a row without a new chunk after which another offer is asked for."""
 
@@ -242,7 +244,7 @@ class SnapshotJoin:
         asked = {pieces.chunk for pieces in self._asked.values()}
         waiting = [chunk for chunk in self._intake.missing() if chunk not in asked]
         for peer in self._peers():
-            if waiting and peer not in self._asked:
+            if waiting and peer not in self._asked and len(self._asked) < MAX_CHUNKS_AT_ONCE:
                 self._asked[peer] = ChunkPieces(self._intake.height, waiting.pop(0))
                 self._send(peer, self._asked[peer].request)
 

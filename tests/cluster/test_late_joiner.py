@@ -19,6 +19,7 @@ from consensus.messages import Certificate
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.types import View
+from validator import pieces, snapshot_service
 from validator.archive import BlockArchive
 from validator.events import Append, Effect, Message, PeerFault, Send, Started, Timeout, TimerName
 from validator.executor import ReadSnapshot, SnapshotRead
@@ -323,6 +324,18 @@ def test_a_chunk_that_rotted_is_asked_for_again(peers: Peers) -> None:
     join = new_join(peers, disk)
     assert drive(join, peers, {}) == [], "nobody is blamed"
     assert join.is_done
+
+
+def test_a_chunk_longer_than_a_message_comes_in_pieces(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (pieces, snapshot_service):
+        monkeypatch.setattr(module, "MAX_PIECE_BYTES", 3_000)
+    join = new_join(peers, MemoryDisk())
+    assert drive(join, peers, {}) == []
+    assert join.is_done
+    cut = new_join(peers, MemoryDisk())
+    faults = drive(cut, peers, {LATE + 1: "chunk"})
+    assert cut.is_done
+    assert {(fault.peer, fault.reason) for fault in faults} <= {(LATE + 1, "bad_chunk")}
 
 
 def test_an_interrupted_join_goes_on(peers: Peers) -> None:
