@@ -155,7 +155,7 @@ def test_the_record_is_whole(live_run: LiveRun) -> None:
         assert len(validator.balances) > 4
         assert validator.pending_timers
     assert {"startup_seconds", "messages_sent", "bytes_sent"} <= record.metrics.keys()
-    assert all(value > 0 for value in record.metrics.values())
+    assert all(value > 0 for name, value in record.metrics.items() if name != "deepest_reorg")
 
 
 def test_a_validator_that_joins_late_takes_a_snapshot(late_run: RunRecord) -> None:
