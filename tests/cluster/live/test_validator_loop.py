@@ -137,6 +137,13 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
+async def turn() -> None:
+    """Let the loop go round once."""
+    gone_round = asyncio.Event()
+    asyncio.get_running_loop().call_soon(gone_round.set)
+    await gone_round.wait()
+
+
 def users() -> list[LoadUser]:
     return SCENARIO.load.build_users(SEED, GENESIS.chain_id, GENESIS.parameters)
 
@@ -354,7 +361,7 @@ def test_no_peer_crowds_out_what_others_answer_to_a_join(tmp_path: Path, monkeyp
         assert taken == [Message(0, answer)] * MAX_JOIN_MESSAGES + [Message(1, answer)]
         alone.loop.transport._on_message(0, answer)
         while len(taken) == MAX_JOIN_MESSAGES + 1:
-            await asyncio.sleep(0)
+            await turn()
         alone.loop.give_up_join()
         await recovery
         await alone.close()
@@ -377,12 +384,12 @@ def test_a_read_that_is_dropped_is_not_the_last_one(
             assert loop._validator is not None
             reading = loop._validator.node._reading_for
             while reading:
-                await asyncio.sleep(0)
+                await turn()
             with monkeypatch.context() as patch:
                 patch.setattr(validator_loop, "MAX_READS_WAITING", 0)
                 loop.transport._on_message(peer, encode_message(question))
                 assert reading == {peer}
-                await asyncio.sleep(0)
+                await turn()
                 assert reading == set()
 
     run(test)
