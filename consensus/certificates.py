@@ -17,13 +17,16 @@ from typing import Final
 from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (
     NO_DIGEST,
+    AnyCertificate,
     Certificate,
+    MessageError,
     TimeoutCertificate,
     Vote,
     VoteKind,
+    decode,
     vote_signing_bytes,
 )
-from consensus.types import Digest, ValidatorIndex, View
+from consensus.types import GENESIS_VIEW, Digest, ValidatorIndex, View
 
 Subject = tuple[View, Digest]
 """What votes of one kind and view can differ in: parent view and digest."""
@@ -181,6 +184,32 @@ def verify_timeout_certificate(
         for signer, high_view, signature in certificate.signatures
     )
     return votes_are_good and (high is None or verify_certificate(high, validators, namespace))
+
+
+def verify_signed(certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes) -> bool:
+    """Whether a quorum signed what a certificate of any kind says.
+
+    The high view of a timeout certificate that certifies no block of it is taken at its word: for whoever cannot know
+    what is final.
+    """
+    if isinstance(certificate, Certificate):
+        return verify_certificate(certificate, validators, namespace)
+    known_final = certificate.high_view if certificate.high is None else GENESIS_VIEW
+    return verify_timeout_certificate(certificate, validators, namespace, known_final)
+
+
+def verify_finalization(encoded: bytes, digest: Digest, validators: ValidatorSet, namespace: bytes) -> bool:
+    """Whether ``encoded`` is a good finalization of the block with this digest."""
+    try:
+        certificate = decode(encoded)
+    except MessageError:
+        return False
+    return (
+        isinstance(certificate, Certificate)
+        and certificate.kind == VoteKind.FINALIZE
+        and certificate.digest == digest
+        and verify_certificate(certificate, validators, namespace)
+    )
 
 
 _OF_BLOCKS: Final = (VoteKind.NOTARIZE, VoteKind.FINALIZE)

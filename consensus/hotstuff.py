@@ -195,10 +195,6 @@ class HotStuff(VotingEngine):
 
     # --- proposing and verifying ------------------------------------------------------------------------------------
 
-    def _is_to_propose(self, round_: Round) -> bool:
-        leads = self._me == round_.leader and self._may_vote(round_.view)
-        return leads and round_.building_on is None and not round_.own
-
     def _best_parent(self, view: View) -> Ancestry:
         """Our high block: what opened the view justifies building on it."""
         return Ancestry(self._high)
@@ -216,19 +212,6 @@ class HotStuff(VotingEngine):
         if parent_view < before and (timeouts is None or timeouts.high_view > parent_view):
             missing.append(before)
         return Ancestry(missing=tuple(missing)) if missing else Ancestry(parent)
-
-    def _on_block_verified(self, view: View, digest: Digest, valid: bool) -> None:
-        round_ = self._rounds.get(view)
-        if round_ is None or view != self._view or not round_.verifying:
-            return
-        proposal = round_.proposal
-        if proposal is None or proposal.digest != digest:
-            return
-        if not valid:
-            self._give_up(round_)
-        elif self._may_vote(view) and not round_.own:
-            vote = self._sign(VoteKind.NOTARIZE, view, proposal.parent_view, digest)
-            self._cast(round_, vote, vote, proposal.body)
 
     # --- own votes --------------------------------------------------------------------------------------------------
 

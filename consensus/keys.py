@@ -22,6 +22,7 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey
 
 from consensus.types import (
+    FIRST_VIEW,
     GENESIS_VIEW,
     ConsensusError,
     PublicKey,
@@ -168,7 +169,7 @@ class ValidatorSet:
     @cached_property
     def committees(self) -> tuple[Committee, ...]:
         """All committees, the first one being that of view 1."""
-        everybody = Committee(View(GENESIS_VIEW + 1), tuple(self.indices()))
+        everybody = Committee(FIRST_VIEW, tuple(self.indices()))
         is_scheduled = bool(self.epochs) and self.epochs[0].first_view == everybody.first_view
         return self.epochs if is_scheduled else (everybody, *self.epochs)
 

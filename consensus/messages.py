@@ -228,11 +228,6 @@ def encode(message: Message) -> bytes:
     return _ENCODER.encode(message)
 
 
-def encode_checked(message: Message) -> bytes:
-    """The encoding of a message whose fields :func:`check` has seen, be it that it was decoded."""
-    return _ENCODER.encode(message)
-
-
 def decode(encoded: bytes) -> Message:
     """The message that :func:`encode` made ``encoded`` of; raises :class:`MessageError` for any other bytes."""
     if len(encoded) > MAX_MESSAGE_BYTES:

@@ -170,25 +170,6 @@ class Simplex(VotingEngine):
         self._last_heard: list[View] = [GENESIS_VIEW] * len(validators)
         self._replay(journal)
 
-    # --- proposing and verifying --------------------------------------------------------------------------------
-
-    def _is_to_propose(self, round_: Round) -> bool:
-        leads = self._me == round_.leader and self._may_vote(round_.view)
-        return leads and round_.building_on is None and not round_.own
-
-    def _on_block_verified(self, view: View, digest: Digest, valid: bool) -> None:
-        round_ = self._rounds.get(view)
-        if round_ is None or view != self._view or not round_.verifying:
-            return
-        proposal = round_.proposal
-        if proposal is None or proposal.digest != digest:
-            return
-        if not valid:
-            self._nullify(round_)
-        elif self._may_vote(view) and not round_.own:
-            vote = self._sign(VoteKind.NOTARIZE, view, proposal.parent_view, digest)
-            self._cast(round_, vote, vote, proposal.body)
-
     # --- ancestry -----------------------------------------------------------------------------------------------
 
     def _best_parent(self, view: View) -> Ancestry:

@@ -27,6 +27,8 @@ Token = NewType("Token", int)
 
 DIGEST_BYTES: Final = 32
 GENESIS_VIEW: Final = View(0)
+FIRST_VIEW: Final = View(GENESIS_VIEW + 1)
+"""The view that no certificate opens."""
 
 
 class ConsensusError(Exception):

@@ -234,14 +234,6 @@ class VotingEngine(ABC):
         """Whether our certificates justify the proposal's parent."""
 
     @abstractmethod
-    def _is_to_propose(self, round_: Round) -> bool:
-        """Whether it is for us to propose in the view, and not done."""
-
-    @abstractmethod
-    def _on_block_verified(self, view: View, digest: Digest, valid: bool) -> None:
-        """Vote on the proposal of the view."""
-
-    @abstractmethod
     def _give_up(self, round_: Round) -> None:
         """Cast the vote that gives up the view, if that is still allowed."""
 
@@ -410,6 +402,11 @@ class VotingEngine(ABC):
         round_.building_on = ancestry.parent
         self._effects.append(Propose(round_.view, ancestry.parent))
 
+    def _is_to_propose(self, round_: Round) -> bool:
+        """Whether it is for us to propose in the view, and not done."""
+        leads = self._me == round_.leader and self._may_vote(round_.view)
+        return leads and round_.building_on is None and not round_.own
+
     def _on_block_proposed(self, block: BlockProposed) -> None:
         round_ = self._rounds.get(block.view)
         if round_ is None or block.view != self._view or round_.building_on != block.parent or round_.own:
@@ -478,6 +475,20 @@ class VotingEngine(ABC):
     def _is_to_verify(self, round_: Round) -> bool:
         waits = round_.proposal is not None and not round_.verifying
         return waits and round_.leader != self._me and not round_.own
+
+    def _on_block_verified(self, view: View, digest: Digest, valid: bool) -> None:
+        """Vote for the proposal of the view, or give the view up."""
+        round_ = self._rounds.get(view)
+        if round_ is None or view != self._view or not round_.verifying:
+            return
+        proposal = round_.proposal
+        if proposal is None or proposal.digest != digest:
+            return
+        if not valid:
+            self._give_up(round_)
+        elif self._may_vote(view) and not round_.own:
+            vote = self._sign(VoteKind.NOTARIZE, view, proposal.parent_view, digest)
+            self._cast(round_, vote, vote, proposal.body)
 
     def _block_of(self, view: View) -> Parent | None:
         """The block of ``view`` that may be built upon."""

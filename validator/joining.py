@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from consensus.certificates import verify_certificate, verify_timeout_certificate
+from consensus.certificates import verify_finalization, verify_signed
 from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, Certificate, MessageError, VoteKind
+from consensus.messages import AnyCertificate, MessageError
 from consensus.messages import decode as decode_consensus
-from consensus.types import GENESIS_VIEW, View
+from consensus.types import FIRST_VIEW, Digest, View
 from validator.archive import ArchivedBlock, ArchiveStart, begin_archive
 from validator.block import BlockReceipts, Header, header_hash, receipts_root
 from validator.codec import CodecError, decode
@@ -44,8 +44,8 @@ from validator.state.snapshot import SnapshotError
 from validator.types import Hash, Height
 
 STATE_FOLDER: Final = "state"
-FIRST_VIEW: Final = GENESIS_VIEW + 1
 JOIN_TIMER: Final = TimerName("join")
+JOIN_NONCE_BYTES: Final = 16
 MAX_CHUNKS_AT_ONCE: Final = 8
 """Chunks under way from different peers; each may take ``MAX_CHUNK_BYTES`` until it is checked."""
 ROUNDS_WITHOUT_PROGRESS: Final = 8
@@ -164,8 +164,8 @@ class SnapshotJoin:
             self._on_view(sender, message)
 
     def _on_view(self, sender: int, report: ViewReport) -> None:
-        opening = self._decoded(report.certificate) if report.certificate else None
-        if report.certificate and (opening is None or not self._ended_its_view(opening)):
+        opening = self._proved(report.certificate) if report.certificate else None
+        if report.certificate and opening is None:
             self._refuse(sender, "bad_view")
             return
         self._views[sender] = opening.view + 1 if opening is not None else FIRST_VIEW
@@ -174,7 +174,9 @@ class SnapshotJoin:
 
     def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
         block = decode_block(offer.body)
-        if block is None or not self._is_final(header_hash(block.header), offer.certificate):
+        if block is None or not verify_finalization(
+            offer.certificate, Digest(header_hash(block.header)), self._validators, self._namespace
+        ):
             self._refuse(sender, "bad_offer")
             return
         header = block.header
@@ -248,15 +250,6 @@ class SnapshotJoin:
                 self._asked[peer] = ChunkPieces(self._intake.height, waiting.pop(0))
                 self._send(peer, self._asked[peer].request)
 
-    def _is_final(self, digest: Hash, encoded: bytes) -> bool:
-        certificate = self._decoded(encoded)
-        return (
-            isinstance(certificate, Certificate)
-            and certificate.kind == VoteKind.FINALIZE
-            and Hash(certificate.digest) == digest
-            and verify_certificate(certificate, self._validators, self._namespace)
-        )
-
     def _knows_where_it_voted(self) -> bool:
         """Whether enough members of each committee told their views that can have let it vote above all views told."""
         highest = max(self._views.values(), default=0)
@@ -266,19 +259,15 @@ class SnapshotJoin:
             for committee in ruling
         )
 
-    def _ended_its_view(self, certificate: AnyCertificate) -> bool:
-        """Whether a certificate is good. What a timeout certificate says of older views is not looked at."""
-        if isinstance(certificate, Certificate):
-            return verify_certificate(certificate, self._validators, self._namespace)
-        known_final = certificate.high_view if certificate.high is None else GENESIS_VIEW
-        return verify_timeout_certificate(certificate, self._validators, self._namespace, known_final)
-
-    def _decoded(self, encoded: bytes) -> AnyCertificate | None:
+    def _proved(self, encoded: bytes) -> AnyCertificate | None:
+        """The certificate that these bytes are, if it is good."""
         try:
             message = decode_consensus(encoded)
         except MessageError:
             return None
-        return message if isinstance(message, AnyCertificate) else None
+        if not isinstance(message, AnyCertificate) or not verify_signed(message, self._validators, self._namespace):
+            return None
+        return message
 
     def _peers(self) -> list[int]:
         """Whom to ask, beginning behind the last one asked; everybody again where all have sent something wrong."""

@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from consensus import interface as engine_border
-from consensus.certificates import verify_certificate
+from consensus.certificates import verify_finalization
 from consensus.interface import TimerKind
 from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import Certificate, MessageError, VoteKind, encode_evidence
+from consensus.messages import Certificate, encode_evidence
 from consensus.messages import Message as EngineMessage
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.protocols import EngineType, VotingEngine
 from consensus.simplex import Simplex, SimplexConfig
-from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
+from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import HARMLESS_REASONS
 from validator.block import Header, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
@@ -113,9 +113,6 @@ JOURNAL_REPLACED_EVERY: Final = 64
 """Final blocks between two replacements of the journal."""
 
 ENGINE_MESSAGES: Final = get_args(EngineMessage)
-
-FIRST_VIEW: Final = View(GENESIS_VIEW + 1)
-"""The view that no certificate opened."""
 
 SYNC_TIMER: Final = TimerName("sync")
 PROPOSE_TIMER: Final = TimerName("propose")
@@ -690,17 +687,10 @@ class Node:
 
     def _are_proved(self, headers: list[Header], encoded: bytes) -> bool:
         """Whether headers hang together, and a certificate finalises the last of them."""
-        try:
-            certificate = decode_consensus(encoded)
-        except MessageError:
-            return False
         digests = [header_hash(header) for header in headers]
-        return (
-            all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
-            and isinstance(certificate, Certificate)
-            and certificate.kind == VoteKind.FINALIZE
-            and Hash(certificate.digest) == digests[-1]
-            and verify_certificate(certificate, self._identity.validators, self._namespace)
+        hang_together = all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
+        return hang_together and verify_finalization(
+            encoded, Digest(digests[-1]), self._identity.validators, self._namespace
         )
 
     def _resume_after_blocks(self) -> None:

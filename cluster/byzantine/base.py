@@ -22,10 +22,8 @@ from consensus.keys import Signer, ValidatorSet
 from consensus.messages import (
     SIGNATURE_BYTES,
     Message,
-    MessageError,
     Vote,
     VoteKind,
-    decode,
     encode,
     vote_signing_bytes,
 )
@@ -33,7 +31,7 @@ from consensus.types import DIGEST_BYTES, Digest, Signature, ValidatorIndex, Vie
 from validator import events
 from validator.codec import CodecError
 from validator.events import Effect, Event, Send
-from validator.messages import ConsensusMessage, PeerMessage, decode_message, encode_message
+from validator.messages import ConsensusMessage, PeerMessage, encode_message, read_message
 
 VIEWS_REMEMBERED: Final = 32
 """Views of which a behaviour keeps anything."""
@@ -137,23 +135,24 @@ class Behaviour:
 
 def consensus_message(effect: Effect) -> Message | None:
     """The consensus message that an effect sends, or ``None``."""
-    return _consensus_content(effect.payload) if isinstance(effect, Send) else None
+    return consensus_content(effect.payload) if isinstance(effect, Send) else None
 
 
 def heard_in(event: Event) -> Heard | None:
     """The consensus message in an event, or ``None``."""
     if not isinstance(event, events.Message):
         return None
-    message = _consensus_content(event.payload)
+    message = consensus_content(event.payload)
     return None if message is None else Heard(event.sender, message, event.payload)
 
 
-def _consensus_content(payload: bytes) -> Message | None:
+def consensus_content(payload: bytes) -> Message | None:
+    """The consensus message in a payload, or ``None``."""
     try:
-        envelope = decode_message(payload)
-        return decode(envelope.payload) if isinstance(envelope, ConsensusMessage) else None
-    except (CodecError, MessageError):
+        message = read_message(payload)
+    except CodecError:
         return None
+    return message if isinstance(message, Message) else None
 
 
 def tell(recipient: int | None, message: Message) -> Send:

@@ -71,7 +71,7 @@ from validator.executor import (
     SnapshotRead,
 )
 from validator.genesis import Genesis
-from validator.joining import JOIN_TIMER, has_joined
+from validator.joining import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
 from validator.messages import may_answer_join
 from validator.node import NodeConfig
 from validator.types import Address, Hash, Height, TimerId
@@ -82,7 +82,6 @@ MAX_READS_WAITING: Final = 64
 """Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
 MAX_JOIN_MESSAGES: Final = 4
 """Messages of one peer that wait for a join under way; it asks each for its view and one other thing at a time."""
-JOIN_NONCE_BYTES: Final = 16
 SUBMIT_TIMEOUT_S: Final = 5.0
 MILLISECONDS_A_SECOND: Final = 1_000
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cluster.options import add_change_options, parse_seed
 
+DEFAULT_RUNS: Final = 300
 MAX_RUNS: Final = 1_000_000
 MAX_HEIGHT: Final = 10_000
 
@@ -19,7 +20,9 @@ def add_commands(commands: Any) -> None:
     shrink.add_argument("given", type=Path, metavar="RUN|SCENARIO", help="a simulated run's folder, or a scenario file")
     shrink.add_argument("--seed", type=parse_seed, metavar="N", help="another seed than the run's or the scenario's")
     shrink.add_argument("--out", type=Path, metavar="FILE", help="for the result (default: beside what is given)")
-    shrink.add_argument("--runs", type=_runs, metavar="N", default=300, help="try at most so many (default 300)")
+    shrink.add_argument(
+        "--runs", type=_runs, metavar="N", default=DEFAULT_RUNS, help="try at most so many (default %(default)s)"
+    )
     shrink.add_argument("--check", metavar="NAME", help="the check that must go on failing (default: the first)")
     shrink.add_argument("--saying", metavar="TEXT", default="", help="what the check's detail must go on saying")
     shrink.set_defaults(command=_shrink)

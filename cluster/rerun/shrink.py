@@ -29,7 +29,6 @@ from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.settings import differences
 from cluster.simulation.driver import simulate
 
-DEFAULT_RUNS: Final = 300
 HEAD_CHARACTERS: Final = 60
 """Of an exception's message; numbers in it do not count."""
 SHRUNK: Final = "shrunk.yaml"

@@ -40,7 +40,7 @@ from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
 from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
 from validator.executor import Build, Execute
-from validator.joining import SnapshotJoin
+from validator.joining import JOIN_NONCE_BYTES, SnapshotJoin
 from validator.types import ValidatorError, parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
@@ -48,7 +48,6 @@ CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
 MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
 """How much later than its validator a twin gets a message, at most."""
 SAMPLE_EVERY_MS: Final = 500
-JOIN_NONCE_BYTES: Final = 16
 LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
 CHECKPOINT_DIGITS: Final = 16

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from cluster.byzantine.base import consensus_content, vote_of
 from cluster.faults import (
     AS_MANY_AS_WITHSTOOD,
     KEYWORDS,
@@ -43,13 +44,10 @@ from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import FaultPlan, MemoryDisk
 from cluster.simulation.links import Link, Links
 from cluster.simulation.machine import Machine
-from consensus.messages import MessageError, Proposal, Timeout, Vote, VoteKind
-from consensus.messages import decode as decode_consensus
+from consensus.messages import Vote, VoteKind
 from consensus.types import fault_bound, quorum
 from validator.archive import ARCHIVE_FILE
-from validator.codec import CodecError
 from validator.joining import SnapshotJoin
-from validator.messages import ConsensusMessage, decode_message
 from validator.state.log import FRAMES_OFFSET
 from validator.types import ValidatorError
 
@@ -499,14 +497,8 @@ VOTES: Final = {
 
 def _vote_in(payload: bytes) -> Vote | None:
     """The vote that a payload carries, if it is one."""
-    try:
-        envelope = decode_message(payload)
-        message = decode_consensus(envelope.payload) if isinstance(envelope, ConsensusMessage) else None
-    except (CodecError, MessageError):
-        return None
-    if isinstance(message, Timeout | Proposal):
-        return message.vote
-    return message if isinstance(message, Vote) else None
+    message = consensus_content(payload)
+    return None if message is None else vote_of(message)
 
 
 def _impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:

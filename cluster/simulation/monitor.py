@@ -34,7 +34,7 @@ from blake3 import blake3
 
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord
-from consensus.certificates import verify_certificate, verify_timeout_certificate
+from consensus.certificates import verify_signed
 from consensus.keys import SignatureScheme, Signer, ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
 from consensus.types import GENESIS_VIEW, Digest, PublicKey, Signature, View
@@ -190,10 +190,7 @@ class SafetyMonitor:
             self._on_finalization(name, certificate, view)
 
     def _is_signed(self, certificate: AnyCertificate) -> bool:
-        if isinstance(certificate, Certificate):
-            return verify_certificate(certificate, self._checked, self.namespace)
-        known_final = certificate.high_view if certificate.high is None else GENESIS_VIEW
-        return verify_timeout_certificate(certificate, self._checked, self.namespace, known_final)
+        return verify_signed(certificate, self._checked, self.namespace)
 
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)

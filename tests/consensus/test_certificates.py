@@ -7,10 +7,16 @@ from collections import Counter
 import msgspec
 import pytest
 
-from consensus.certificates import VoteTally, verify_certificate, verify_timeout_certificate
+from consensus.certificates import (
+    VoteTally,
+    verify_certificate,
+    verify_finalization,
+    verify_signed,
+    verify_timeout_certificate,
+)
 from consensus.keys import Committee, Ed25519Scheme, ValidatorSet
 from consensus.leader import ELECTIONS, PseudoRandom, RoundRobin
-from consensus.messages import TimeoutCertificate
+from consensus.messages import TimeoutCertificate, encode
 from consensus.types import ConsensusError, ValidatorIndex, View
 from tests.consensus.bench import (
     FINALIZE,
@@ -275,3 +281,30 @@ def test_signatures_of_timeouts_that_were_found_good_are_not_checked_again() -> 
     before = checks(bench)
     assert verify_timeout_certificate(bench.timeouts(5), bench.validators, NAMESPACE, View(0), tally)
     assert checks(bench) == before
+
+
+def test_what_only_says_who_signed_takes_the_high_view_at_its_word() -> None:
+    bench = HotStuffBench()
+    bare = msgspec.structs.replace(bench.timeouts(5, 1, 3), high=None)
+    assert not verify_timeout_certificate(bare, bench.validators, NAMESPACE, View(0))
+    assert verify_signed(bare, bench.validators, NAMESPACE)
+    assert verify_signed(bench.certificate(NULLIFY, 3), bench.validators, NAMESPACE)
+    for certificate in (bare, bench.certificate(NULLIFY, 3), msgspec.structs.replace(bare, high=bench.high(2))):
+        too_few = msgspec.structs.replace(certificate, signatures=certificate.signatures[:2])
+        assert not verify_signed(too_few, bench.validators, NAMESPACE)
+    assert not verify_signed(msgspec.structs.replace(bare, high=bench.high(2)), bench.validators, NAMESPACE)
+
+
+def test_a_finalization_is_of_the_block_that_is_asked_about() -> None:
+    bench = Bench()
+    good = bench.certificate(FINALIZE, 3, "x")
+    assert verify_finalization(encode(good), block("x"), bench.validators, NAMESPACE)
+    refused = {
+        "another block": (encode(good), "y"),
+        "notarized only": (encode(bench.certificate(NOTARIZE, 3, "x")), "x"),
+        "a vote": (encode(bench.vote(1, FINALIZE, 3, "x")), "x"),
+        "too few": (encode(msgspec.structs.replace(good, signatures=good.signatures[:2])), "x"),
+        "no message": (b"\xc1", "x"),
+    }
+    for name, (encoded, of) in refused.items():
+        assert not verify_finalization(encoded, block(of), bench.validators, NAMESPACE), name
