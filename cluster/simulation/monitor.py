@@ -53,7 +53,7 @@ TIMERS_LOOKED_AT: Final = 256
 """Of those scheduled last, for some to ask proofs about."""
 TIMERS_ASKED: Final = 2
 """Proofs of absence and of presence asked for at a time."""
-PROOFS_EVERY_HEIGHTS: Final = 8
+PROOFS_EVERY_HEIGHTS: Final = 16
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
 

@@ -136,11 +136,14 @@ class _Drawing:
         return fields
 
     def load(self) -> Fields:
-        flood = {"timers": self.random.randint(3, 12), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
-        users: list[Fields] = [{"workload": "flood", "count": 2, "interval_ms": 400, "options": flood}]
+        """Little in most seeds, so that they are many: what goes wrong seldom takes more than a few timers."""
+        is_heavy = self.maybe(0.25)
+        most, count, pause_ms = (12, 2, 400) if is_heavy else (5, 1, 800)
+        flood = {"timers": self.random.randint(3, most), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
+        users: list[Fields] = [{"workload": "flood", "count": count, "interval_ms": pause_ms, "options": flood}]
         others = [workload for workload in ("heartbeat", "churn", "transfer") if self.maybe()]
-        interval_ms = self.random.choice([300, 700])
-        users += [{"workload": workload, "count": 2, "interval_ms": interval_ms} for workload in others]
+        interval_ms = pause_ms + self.random.choice([-100, 300])
+        users += [{"workload": workload, "count": count, "interval_ms": interval_ms} for workload in others]
         return {"users": users}
 
     # --- what breaks ------------------------------------------------------------------------------------------------
