@@ -1,4 +1,8 @@
-"""What honest validators can prove of others' misbehaviour, judged as a third party would: by keys and chain alone."""
+"""What honest validators can prove of others' misbehaviour, judged as a third party would: by keys and chain alone.
+
+Two votes that contradict each other convict by keys. A vote for an invalid block convicts where the block does not
+execute on the run's own final blocks: these are executed anew, once, as far as the evidence of a run builds on them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.books import longest_chain
 from cluster.record import RunRecord, ValidatorRecord
+from cluster.simulation.disk import MemoryDisk
 from consensus.keys import ValidatorSet
 from consensus.messages import Evidence, MessageError, decode_evidence, verify_evidence
 from consensus.types import PublicKey
+from validator.block import header_hash
+from validator.codec import CodecError
+from validator.executor import Executor, Finalize, decode_block, execution_error
+from validator.misconduct import INVALID_BLOCK, InvalidBlock, base_height, decode_misconduct, verify_misconduct
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +35,89 @@ class Proof:
     """Whether a third party must believe it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    finder: str
+    kind: str
+    evidence: Evidence | InvalidBlock | None
+    """``None`` where it cannot be read."""
+
+    @property
+    def builds_on(self) -> int:
+        """The height whose state it takes to judge: 0 where keys do."""
+        height = base_height(self.evidence) if isinstance(self.evidence, InvalidBlock) else None
+        return 0 if height is None else height
+
+
 def proofs(record: RunRecord) -> list[Proof]:
     """Every proof that a validator shows whose word counts; nothing that a byzantine one shows."""
-    keys = tuple(PublicKey(key) for key in record.genesis.validators)
-    validators = ValidatorSet(keys, record.scheme)
-    namespace = record.genesis.chain_id.encode()
     honest = [validator for validator in record.validators if not validator.byzantine]
-    return [_judge(validator, shown, validators, namespace) for validator in honest for shown in _shown(validator)]
+    shown = [each for validator in honest for each in _shown_by(validator)]
+    judge = _Judge(record)
+    return [judge.judge(each) for each in sorted(shown, key=lambda each: each.builds_on)]
 
 
-def _shown(validator: ValidatorRecord) -> Iterator[dict[str, Any]]:
-    shown = (validator.status or {}).get("evidence")
-    yield from (each for each in shown if isinstance(each, dict)) if isinstance(shown, list) else ()
+def _shown_by(validator: ValidatorRecord) -> Iterator[_Shown]:
+    page = (validator.status or {}).get("evidence")
+    for each in page if isinstance(page, list) else ():
+        if isinstance(each, dict):
+            yield _Shown(validator.name, str(each.get("kind", "")), _read(each))
 
 
-def _judge(finder: ValidatorRecord, shown: dict[str, Any], validators: ValidatorSet, namespace: bytes) -> Proof:
+def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
     try:
-        evidence: Evidence = decode_evidence(bytes.fromhex(str(shown.get("data", ""))))
-    except (MessageError, ValueError):
-        return Proof(finder.name, str(shown.get("kind", "")), None, 0, holds=False)
-    holds = verify_evidence(evidence, validators, namespace)
-    return Proof(finder.name, type(evidence).__name__, evidence.first.signer, evidence.first.view, holds)
+        data = bytes.fromhex(str(shown.get("data", "")))
+        return decode_misconduct(data) if shown.get("kind") == INVALID_BLOCK else decode_evidence(data)
+    except (MessageError, CodecError, ValueError):
+        return None
+
+
+class _Judge:
+    """Judges proofs, those of invalid blocks in the order of the heights that they build on."""
+
+    def __init__(self, record: RunRecord) -> None:
+        keys = tuple(PublicKey(key) for key in record.genesis.validators)
+        self._validators = ValidatorSet(keys, record.scheme)
+        self._namespace = record.genesis.chain_id.encode()
+        self._record = record
+        self._chain: _Chain | None = None
+
+    def judge(self, shown: _Shown) -> Proof:
+        match shown.evidence:
+            case None:
+                return Proof(shown.finder, shown.kind, None, 0, holds=False)
+            case InvalidBlock(vote):
+                holds = self._is_invalid(shown.evidence)
+            case _:
+                vote = shown.evidence.first
+                holds = verify_evidence(shown.evidence, self._validators, self._namespace)
+        return Proof(shown.finder, type(shown.evidence).__name__, vote.signer, vote.view, holds)
+
+    def _is_invalid(self, evidence: InvalidBlock) -> bool:
+        height = base_height(evidence)
+        if self._chain is None:
+            self._chain = _Chain(self._record)
+        executor = None if height is None else self._chain.at(height)
+        return executor is not None and verify_misconduct(evidence, executor, self._validators, self._namespace)
+
+
+class _Chain:
+    """The run's final blocks on an executor of their own."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._executor = Executor(MemoryDisk(), record.genesis)
+        self._blocks = longest_chain(record.validators)
+
+    def at(self, height: int) -> Executor | None:
+        """The executor with this height final, where the run got there; heights may be asked for ascending only."""
+        final = self._executor
+        while final.final_header.height < height:
+            if final.final_header.height >= len(self._blocks):
+                return None
+            block = decode_block(self._blocks[final.final_header.height].block)
+            if block is None:
+                return None
+            if execution_error(final, block) is not None:
+                return None
+            final.run(Finalize(header_hash(block.header), b""))
+        return final if final.final_header.height == height else None

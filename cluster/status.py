@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
-from consensus.messages import decode_evidence
 from validator.assembly import Validator
 from validator.events import BlockFinal, Diverged, EvidenceFound, PeerFault
 
@@ -57,7 +56,7 @@ class Tally:
         self.faults[reason] = self.faults.get(reason, 0) + 1
 
     def note_evidence(self, evidence: EvidenceFound) -> None:
-        crime = (evidence.kind, decode_evidence(evidence.data).first.signer)
+        crime = (evidence.kind, evidence.culprit)
         self.crimes[crime] += 1
         if self.crimes[crime] <= MAX_EVIDENCE_OF_A_KIND and len(self.evidence) < MAX_EVIDENCE:
             self.evidence.append(evidence)

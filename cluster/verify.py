@@ -21,7 +21,7 @@ from cluster.results import RESULT_FILE, ArchivedRun, read_run
 from cluster.simulation.disk import MemoryDisk
 from validator.block import Block, header_hash
 from validator.codec import CodecError, decode
-from validator.executor import Execute, Executed, Executor, Finalize
+from validator.executor import Executor, Finalize, execution_error
 from validator.types import ValidatorError
 
 HASH_SEED: Final = "4242"
@@ -113,10 +113,9 @@ def _execute(executor: Executor, record: BlockRecord) -> str | None:
     except CodecError as error:
         return f"the block cannot be read: {error}"
     digest = header_hash(block.header)
-    executed = executor.run(Execute(digest, block, {}))
-    assert isinstance(executed, Executed)
-    if executed.error is not None:
-        return f"the block does not execute to its header: {executed.error}"
+    reason = execution_error(executor, block)
+    if reason is not None:
+        return f"the block does not execute to its header: {reason}"
     executor.run(Finalize(digest, b""))
     archived = executor.archive.get(block.header.height)
     assert archived is not None

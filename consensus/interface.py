@@ -31,7 +31,7 @@ import msgspec
 from consensus.types import Digest, Token, ValidatorIndex, View
 
 if TYPE_CHECKING:
-    from consensus.messages import AnyCertificate, Certificate, Evidence, Message
+    from consensus.messages import AnyCertificate, Certificate, Evidence, Message, Vote
 
 
 class Parent(msgspec.Struct, frozen=True):
@@ -127,13 +127,21 @@ class Propose(msgspec.Struct, frozen=True):
 
 
 class Verify(msgspec.Struct, frozen=True):
-    """Check that ``body`` has ``digest``, names ``view`` and ``parent``, and executes to its header."""
+    """Check that ``body`` has ``digest``, names ``view`` and ``parent``, and executes to its header.
+
+    ``vote`` is the leader's, with a good signature: it answers for the block.
+    """
 
     view: View
     parent: Parent
     digest: Digest
     body: bytes
-    proposer: ValidatorIndex
+    vote: Vote
+
+    @property
+    def proposer(self) -> ValidatorIndex:
+        """The leader."""
+        return self.vote.signer
 
 
 class Persist(msgspec.Struct, frozen=True):

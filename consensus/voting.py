@@ -470,7 +470,7 @@ class VotingEngine(ABC):
         else:
             round_.verifying = True
             parent, digest, body = ancestry.parent, proposal.digest, proposal.body
-            self._effects.append(Verify(round_.view, parent, digest, body, round_.leader))
+            self._effects.append(Verify(round_.view, parent, digest, body, proposal.vote))
 
     def _is_to_verify(self, round_: Round) -> bool:
         waits = round_.proposal is not None and not round_.verifying

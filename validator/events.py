@@ -174,9 +174,10 @@ class Diverged(msgspec.Struct, frozen=True):
 
 
 class EvidenceFound(msgspec.Struct, frozen=True):
-    """Proof of a validator's misbehaviour, encoded."""
+    """Proof of a validator's misbehaviour, encoded: two votes, or a vote for an invalid block."""
 
     kind: str
+    culprit: int
     data: bytes
 
 

@@ -561,6 +561,13 @@ def _within(candidates: tuple[PreparedTransaction, ...], most_bytes: int) -> lis
     return fitting
 
 
+def execution_error(executor: Executor, block: Block) -> str | None:
+    """Why a block is invalid on its parent, which ``executor`` has executed; ``None`` where it is valid."""
+    result = executor.run(Execute(header_hash(block.header), block, {}))
+    assert isinstance(result, Executed)
+    return result.error
+
+
 def decode_block(body: bytes) -> Block | None:
     """The block of a body, or ``None`` where it is none: too large, malformed, not canonical, or of other transactions.
 

@@ -100,6 +100,7 @@ from validator.messages import (
     encode_message,
     read_message,
 )
+from validator.misconduct import INVALID_BLOCK, InvalidBlock, encode_misconduct
 from validator.transactions import transaction_hash
 from validator.types import Hash, Height
 
@@ -386,8 +387,7 @@ class Node:
                 self._effects.append(Certified(certificate))
             case engine_border.Report(evidence):
                 kind = type(evidence).__name__
-                self._effects.append(EvidenceFound(kind, encode_evidence(evidence)))
-                self._fault(evidence.first.signer, f"evidence_{kind}")
+                self._blame(kind, evidence.first.signer, encode_evidence(evidence))
             case _:
                 pass
 
@@ -492,6 +492,7 @@ class Node:
         if held is None:
             return  # another branch became final meanwhile
         if result.error is not None:
+            self._accuse(held)
             self._reject(held)
         else:
             held.state = BlockState.VALID
@@ -500,6 +501,18 @@ class Node:
                 self._execute_if_ready(child)
         self._try_finalize()
         self._try_build()
+
+    def _accuse(self, held: HeldBlock) -> None:
+        """A block does not execute: its leader answers for it, provably so to whoever holds the chain."""
+        bodies = tuple(block.body for block in self._tree.line(held.digest))
+        for request in self._verifying.get(held.digest, ()):
+            proof = encode_misconduct(InvalidBlock(request.vote, bodies))
+            if proof is not None:
+                self._blame(INVALID_BLOCK, request.vote.signer, proof)
+
+    def _blame(self, kind: str, culprit: int, proof: bytes) -> None:
+        self._effects.append(EvidenceFound(kind, culprit, proof))
+        self._fault(culprit, f"evidence_{kind}")
 
     def _reject(self, held: HeldBlock) -> None:
         """A block is invalid, and so is whatever builds on it."""

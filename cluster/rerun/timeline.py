@@ -183,8 +183,8 @@ class WatchedMachine(Machine):
                 self.say("machine", f"diverged at height {height}: {reason}")
             case Joined(height):
                 self.say("machine", f"has the snapshot of height {height}")
-            case EvidenceFound(kind):
-                self.say("evidence", f"proves {kind}")
+            case EvidenceFound(kind, culprit):
+                self.say("evidence", f"proves {kind} of validator {culprit}")
             case PeerFault(peer, reason):
                 self.say("drop", f"drops what validator {peer} sent: {reason}")
             case _:

@@ -160,7 +160,7 @@ def test_a_proposal_is_notarized_to_the_next_leader_once_durable() -> None:
     bench = HotStuffBench(me=3)
     effects = bench.receive(1, bench.proposal(1, "b1"))
     parent = Parent(GENESIS_VIEW, GENESIS)
-    assert of(Verify, effects) == [Verify(View(1), parent, block("b1"), b"b1", peer(1))]
+    assert of(Verify, effects) == [Verify(View(1), parent, block("b1"), b"b1", bench.vote(1, NOTARIZE, 1, "b1"))]
     (persist,) = bench.feed(BlockVerified(View(1), block("b1"), True))
     assert isinstance(persist, Persist)
     assert persist.body == b"b1"

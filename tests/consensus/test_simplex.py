@@ -177,7 +177,7 @@ def test_a_proposal_is_verified_and_then_notarized_once_durable() -> None:
     bench = Bench()
     effects = bench.receive(1, bench.proposal(1, "b1"))
     parent = Parent(GENESIS_VIEW, GENESIS)
-    assert of(Verify, effects) == [Verify(View(1), parent, block("b1"), b"b1", ValidatorIndex(1))]
+    assert of(Verify, effects) == [Verify(View(1), parent, block("b1"), b"b1", bench.vote(1, NOTARIZE, 1, "b1"))]
     (persist,) = bench.feed(BlockVerified(View(1), block("b1"), True))
     assert isinstance(persist, Persist)
     assert persist.body == b"b1"

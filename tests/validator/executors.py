@@ -9,8 +9,8 @@ import msgspec
 
 from cluster.simulation.disk import MemoryDisk
 from tests.validator.chain import ACTOR, CHAIN_ID, KEYS, USERS, make_genesis, schedule, script
-from validator.block import Block, header_hash, transactions_root
-from validator.executor import Build, Built, Execute, Executed, Executor, Finalize, Finalized, FinalizedInvalid
+from validator.block import Block, transactions_root
+from validator.executor import Build, Built, Executor, Finalize, Finalized, FinalizedInvalid, execution_error
 from validator.genesis import Genesis
 from validator.scheduler.index import SchedulerIndex
 from validator.state import View
@@ -64,7 +64,7 @@ class Author:
 
     def execute(self, block: Block) -> str | None:
         """Why a block is invalid; ``None`` where it is valid."""
-        return execute(self.executor, block)
+        return execution_error(self.executor, block)
 
     def finalize(self, digest: Hash, certificate: bytes = b"") -> Finalized | FinalizedInvalid:
         result = self.executor.run(Finalize(digest, certificate))
@@ -80,12 +80,6 @@ class Author:
         """The index, moved to a block, is what a rebuild from that block's state gives."""
         self.executor._move_index(digest)
         assert self.executor.index.contents() == SchedulerIndex.rebuild(self.genesis, self.view_of(digest)).contents()
-
-
-def execute(executor: Executor, block: Block) -> str | None:
-    result = executor.run(Execute(header_hash(block.header), block, {}))
-    assert isinstance(result, Executed)
-    return result.error
 
 
 def chain_of(count: int, genesis: Genesis | None = None) -> list[Built]:

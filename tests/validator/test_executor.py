@@ -13,7 +13,7 @@ import pytest
 
 from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.chain import ACTOR, ALICE, BOB, USERS, make_genesis, schedule
-from tests.validator.executors import Author, chain_of, execute, wire, with_transactions
+from tests.validator.executors import Author, chain_of, wire, with_transactions
 from tests.validator.test_block import changed
 from validator.block import Block, Header, header_hash
 from validator.codec import decode, encode
@@ -27,6 +27,7 @@ from validator.executor import (
     ReadBlocks,
     RecoveryError,
     decode_block,
+    execution_error,
 )
 from validator.genesis import Genesis, GenesisAgent, Policy
 from validator.scheduler.index import SchedulerIndex
@@ -313,7 +314,7 @@ def apply_line(disk: MemoryDisk) -> int:
         height = executor.final_header.height
         assert executor.final_view.root == ROOTS[height]
         for built in LINE[height:]:
-            assert execute(executor, built.block) is None
+            assert execution_error(executor, built.block) is None
             result = executor.run(Finalize(built.digest, b"certificate"))
             assert isinstance(result, Finalized)
             height += 1
@@ -402,7 +403,7 @@ def test_a_foreign_genesis_is_refused(change: Callable[[Genesis], Genesis], heig
     disk = MemoryDisk()
     executor = Executor(disk, make_genesis())
     for built in LINE[:height]:
-        execute(executor, built.block)
+        execution_error(executor, built.block)
         executor.run(Finalize(built.digest, b""))
     with pytest.raises(RecoveryError, match="another genesis"):
         Executor(disk, change(make_genesis()))

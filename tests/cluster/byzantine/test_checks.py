@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from cluster.books import keep_books, longest_chain
+from cluster.chain import validator_signer
 from cluster.checks import Check, Outcome, check_run
+from cluster.evidence import proofs
 from cluster.record import Finalization, RunRecord
 from cluster.status import Tally
 from consensus.keys import KeyedHashScheme
@@ -17,7 +19,10 @@ from consensus.messages import Evidence, Vote, VoteKind, conflict, encode_eviden
 from consensus.types import Digest, Signature, ValidatorIndex, View
 from tests.cluster.byzantine.runs import run_with, scenario
 from tests.cluster.records import make_chain, make_record, make_scenario
+from validator.block import Block, header_hash
+from validator.codec import decode, encode
 from validator.events import EvidenceFound
+from validator.misconduct import INVALID_BLOCK, InvalidBlock
 
 FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
 SIGNERS = [KeyedHashScheme().signer(bytes([index]) * 32) for index in range(4)]
@@ -169,6 +174,29 @@ def test_twins_are_refused_on_the_live_testnet_in_one_line() -> None:
     assert scenario(4, {2: ["garbage", "equivocating-leader"]}).live_problem is None
 
 
+def test_a_proof_of_an_invalid_block_is_judged_on_the_runs_own_chain() -> None:
+    record = run_with("invalid-block-bad-root")
+    shown = [proof for proof in proofs(record) if proof.kind == INVALID_BLOCK]
+    assert len(shown) > 3
+    assert {(proof.culprit, proof.holds) for proof in shown} == {(3, True)}
+
+    # an honest leader's block, said to be invalid
+    chain = longest_chain(record.validators)
+    body, above = chain[9].block, chain[10].block
+    header = decode(body, Block).header
+    subject = (View(header.view), View(header.view - 1), Digest(header_hash(header)))
+    signed = vote_signing_bytes(record.genesis.chain_id.encode(), VoteKind.NOTARIZE, *subject)
+    signature = validator_signer(record.scheme, record.seed, 0).sign(signed)
+    vote = Vote(VoteKind.NOTARIZE, *subject, ValidatorIndex(0), signature)
+    for bodies in ((body,), (body, above), (chain[8].block, body)):
+        false = replace(record, validators=[replace(validator) for validator in record.validators])
+        finder = false.validators[1]
+        data = encode(InvalidBlock(vote, bodies)).hex()
+        finder.status = {**status_of(record, 1), "evidence": [{"kind": INVALID_BLOCK, "data": data}]}
+        assert found(false, "evidence").verdict is FAIL
+        assert found(false, "evidence").detail == "validator-1 shows InvalidBlock, which does not hold"
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -186,7 +214,7 @@ def test_one_who_is_proved_guilty_often_does_not_hide_another() -> None:
     record = byzantine_record()
     tally = Tally()
     for view in range(1, 200):
-        tally.note_evidence(EvidenceFound("ConflictingNotarize", encode_evidence(evidence_of(record, 3, view))))
-    tally.note_evidence(EvidenceFound("ConflictingNotarize", encode_evidence(evidence_of(record, 2))))
+        tally.note_evidence(EvidenceFound("ConflictingNotarize", 3, encode_evidence(evidence_of(record, 3, view))))
+    tally.note_evidence(EvidenceFound("ConflictingNotarize", 2, encode_evidence(evidence_of(record, 2))))
     assert len(tally.evidence) == 5
     assert tally.crimes == {("ConflictingNotarize", 3): 199, ("ConflictingNotarize", 2): 1}
