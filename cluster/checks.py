@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
+from cluster.byzantine import Twins
 from cluster.errors import ExitCode
 from cluster.evidence import proofs
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
@@ -40,9 +41,6 @@ RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
 
 SLOWING: Final = frozenset({"degrade", "leader_delay"})
 """Kinds of faults during which progress cannot be expected, however many validators are up."""
-
-DRAWN_IN_A_ROW: Final = 3
-"""Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
 
 VIEWS_UNTIL_FINAL: Final = 8
 """So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
@@ -482,9 +480,9 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
-    consensus, view_change_ms = record.scenario.consensus, record.view_change_ms
+    view_change_ms = record.view_change_ms
     committees = _ruling(record, _views_during(books, fault))
-    if fault.is_hard and all(_quorums_lost(committees, [fault], set())):
+    if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
         late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
         if late:
             return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
@@ -496,7 +494,7 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
         or any(other.kind in SLOWING for other in at_once)
     ):
         return Outcome.PASS, text
-    needed_ms = record.recovery_ms * (DRAWN_IN_A_ROW if consensus.leader_election == "random" else 1)
+    needed_ms = record.recovery_ms
     if length < needed_ms:
         return (
             Outcome.INCONCLUSIVE,
@@ -543,6 +541,13 @@ def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord],
         len((others & members).union(*(_impaired_in(members, fault) for fault in faults))) > fault_bound(len(members))
         for members in committees
     ]
+
+
+def _without_twins(record: RunRecord, fault: FaultRecord) -> FaultRecord:
+    """The fault as far as it takes keys away: a twin goes on where its validator does not, but a cut cuts both off."""
+    section = record.scenario.validators
+    doubled = {name for index, name in enumerate(section.names) if Twins.name in section.node(index).byzantine}
+    return replace(fault, impaired=tuple(name for name in fault.impaired if name not in doubled))
 
 
 def _impaired_in(members: set[str], fault: FaultRecord) -> set[str]:

@@ -394,12 +394,17 @@ class Scenario(Section):
         """How soon after the last fault a quorum must have finalised a new block.
 
         By default as long as it takes where, after everything was said anew, ``f + 1`` leaders in a row are missed and
-        one more view is needed: ``rebroadcast_ms + (f + 2) × (advance_timeout_ms + block_interval_ms)``.
+        one more view is needed: ``rebroadcast_ms + (f + 2) × (advance_timeout_ms + block_interval_ms)``. Drawn leaders
+        may be missed three times as often in a row (:data:`DRAWN_IN_A_ROW`).
         """
         if self.success.recovery_ms is not None:
             return self.success.recovery_ms
-        view_ms = self.consensus.advance_timeout_ms + self.consensus.block_interval_ms
-        return self.consensus.rebroadcast_ms + (fault_bound(self.validators.count) + 2) * view_ms
+        consensus = self.consensus
+        view_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
+        views = fault_bound(self.validators.count) + 2
+        if consensus.leader_election == "random":
+            views *= DRAWN_IN_A_ROW
+        return consensus.rebroadcast_ms + views * view_ms
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -465,6 +470,9 @@ def _without_kinds(location: tuple[int | str, ...]) -> Iterator[int | str]:
         if not (position == 2 and location[0] == "faults" and part in KIND_NAMES):
             yield part
 
+
+DRAWN_IN_A_ROW: Final = 3
+"""Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]]+): (.*)", re.DOTALL)
 """Our own checks of several fields begin with the path of the one that they are about."""

@@ -657,6 +657,20 @@ def test_drawn_leaders_may_fail_for_longer() -> None:
     assert run_check(drawn, "faults").verdict is INCONCLUSIVE
 
 
+def test_the_twin_of_one_that_is_killed_votes_on() -> None:
+    record = with_kill(make_record())
+    fault = record.faults[0]
+    fault.is_hard, fault.targets, fault.impaired = True, ("validator-1", "validator-3"), ("validator-1", "validator-3")
+    fault.ended_ms = (fault.begun_ms or 0) + 30_000
+    record.finalizations = [replace(f, at_ms=f.at_ms + 9_000) if f.height > 6 else f for f in record.finalizations]
+    record.duration_ms += 40_000
+    assert "finalised without a quorum" in run_check(record, "faults").detail
+    nodes = [*(NodeSection() for _ in range(3)), NodeSection(byzantine=["twins"])]
+    validators = record.scenario.validators.model_copy(update={"nodes": nodes})
+    record.scenario = record.scenario.model_copy(update={"validators": validators})
+    assert "finalised without a quorum" not in run_check(record, "faults").detail
+
+
 def test_a_partition_is_judged_by_the_committees_on_its_sides() -> None:
     """Two against two is no quorum of four; of a committee of two on one side it is one."""
     record = with_kill(make_record())

@@ -293,6 +293,8 @@ def test_what_comes_for_a_paused_machine_is_bounded(monkeypatch: pytest.MonkeyPa
 def test_recovery_has_a_bound_that_follows_from_the_timeouts() -> None:
     assert make_scenario().recovery_ms == 300 + 3 * 700
     assert make_scenario(count=7).recovery_ms == 300 + 4 * 700
+    consensus = make_scenario().consensus.model_copy(update={"leader_election": "random"})
+    assert make_scenario().model_copy(update={"consensus": consensus}).recovery_ms == 300 + 9 * 700
     assert make_scenario(success={"recovery_ms": 9}).recovery_ms == 9
 
 
