@@ -36,6 +36,8 @@ class HandlerContext:
     """How many more messages and jobs the run may still hold (SPEC §2)."""
     cycles_reserved: int = 0
     """Reserved so far for the messages that the run queued."""
+    value: int = 0
+    """What the transaction pays to the actor."""
     movements: list[Movement] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
     timer_changes: list[Cancelled | Extended] = field(default_factory=list)

@@ -1,0 +1,129 @@
+"""What a program's straight-line pieces cost: sums over the syntax tree, by the weights' table.
+
+A block is cut behind every statement that holds other blocks. Each piece is charged whole before it runs: its plain
+statements, and the head of the compound statement that ends it. The first piece of a loop's body is charged together
+with the turn itself and, of ``while``, the next test; so is what a comprehension does for each element. Both arms of a
+conditional expression, and all parts of ``and`` and ``or``, belong to their piece.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from validator.costs import READ_CONTEXT_CYCLES
+from validator.pvm.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
+from validator.pvm.weights import (
+    BUILTIN,
+    DISPLAY_ELEMENT,
+    HOST_CALL,
+    ITERATION,
+    NODES,
+    TASK,
+    TASK_TURN,
+)
+
+Comprehension = ast.ListComp | ast.DictComp
+Compound = ast.If | ast.While | ast.For
+
+Piece = list[ast.stmt]
+
+
+def pieces(block: list[ast.stmt]) -> Iterator[Piece]:
+    """A block's straight-line pieces, in order; only the last statement of each may be compound."""
+    piece: Piece = []
+    for statement in block:
+        piece.append(statement)
+        if isinstance(statement, Compound):
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+def statement_cost(statement: ast.stmt) -> int:
+    """A plain statement, or the head of a compound one."""
+    own = NODES[type(statement)]
+    match statement:
+        case ast.If(test=test) | ast.While(test=test):
+            return own + cost(test)
+        case ast.For(iter=iterated):
+            return own + cost(iterated)
+        case ast.Assign(targets=targets, value=value):
+            return own + cost(value) + sum(map(_target_cost, targets))
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            return own + cost(value) + _target_cost(target)
+        case ast.AugAssign(target=target, value=value):
+            return own + cost(value) + 2 * _target_cost(target)
+        case ast.Delete(targets=targets):
+            return own * len(targets) + sum(map(_target_cost, targets))
+        case ast.Raise(exc=ast.Call(args=arguments)):
+            return own + sum(map(cost, arguments))
+        case ast.Assert(test=test, msg=message):
+            return own + cost(test) + (0 if message is None else cost(message))
+        case ast.Return(value=ast.expr() as value) | ast.Expr(value=value):
+            return own + cost(value)
+        case _:
+            return own
+
+
+def turn_cost(loop: ast.While | ast.For) -> int:
+    """What each turn of a loop costs besides its body."""
+    if isinstance(loop, ast.While):
+        return ITERATION + cost(loop.test)
+    return ITERATION + _target_cost(loop.target)
+
+
+def element_cost(node: Comprehension) -> int:
+    """What a comprehension costs for each element that it looks at."""
+    (generator,) = node.generators
+    made = [node.elt] if isinstance(node, ast.ListComp) else [node.key, node.value]
+    return ITERATION + _target_cost(generator.target) + sum(map(cost, (*generator.ifs, *made)))
+
+
+def _target_cost(target: ast.expr) -> int:
+    match target:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return DISPLAY_ELEMENT * len(parts)
+        case ast.Subscript(value=value, slice=index):
+            return NODES[ast.Subscript] + cost(value) + cost(index)
+    return 0
+
+
+def cost(node: ast.expr) -> int:
+    """An expression, without what a comprehension does for each element."""
+    own = NODES[type(node)]
+    match node:
+        case ast.ListComp(generators=[generator]) | ast.DictComp(generators=[generator]):
+            return own + cost(generator.iter)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return own + DISPLAY_ELEMENT * len(parts) + sum(map(cost, parts))
+        case ast.Dict(keys=keys, values=values):
+            return (
+                own
+                + 2 * DISPLAY_ELEMENT * len(values)
+                + sum(cost(part) for part in (*keys, *values) if part is not None)
+            )
+        case ast.Call():
+            return own + _call_cost(node)
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return own + (READ_CONTEXT_CYCLES if name in HOST_READS else 0)
+        case ast.Slice(lower=lower, upper=upper):
+            return own + sum(cost(part) for part in (lower, upper) if part is not None)
+        case ast.Compare(left=left, ops=operators, comparators=others):
+            return own * len(operators) + cost(left) + sum(map(cost, others))
+    return own + sum(cost(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+
+
+def _call_cost(node: ast.Call) -> int:
+    passed = sum(map(cost, (*node.args, *(keyword.value for keyword in node.keywords))))
+    match node.func:
+        case ast.Name(id=name) if name in BUILTINS:
+            return passed + BUILTIN
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return passed + {"spawn": TASK, "pause": TASK_TURN}.get(name, HOST_CALL if name in HOST_CALLS else 0)
+        case ast.Attribute(value=ast.Name(id=kind), attr=name) if (kind, name) in STATIC_METHODS:
+            return passed + BUILTIN
+        case ast.Attribute(value=value, attr=name) if name in METHODS:
+            return passed + BUILTIN + cost(value)
+    return passed

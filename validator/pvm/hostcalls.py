@@ -1,0 +1,175 @@
+"""What programs call and read on ``self``: each checks what it gets and hands it to the host, which charges and acts.
+
+Names and parameters stand in :mod:`validator.pvm.api`. Values go to the host as canonical MessagePack
+(:mod:`validator.pvm.values`), and come back as that.
+"""
+
+from __future__ import annotations
+
+from validator.host import HandlerContext
+from validator.pvm.operations import Value, fault, is_number
+from validator.pvm.values import pack, unpack
+from validator.records import DEFAULT_HANDLER
+from validator.scheduler.scheduling import TIERS, ScheduleRequest
+from validator.types import ADDRESS_BYTES, Address
+
+MAX_KEY_CHARACTERS = 1_024
+"""Of a storage key; handlers' and events' names are bounded like it."""
+
+
+class HostCalls:
+    """The host of whatever handler runs."""
+
+    def __init__(self) -> None:
+        self.context: HandlerContext | None = None
+
+    @property
+    def _host(self) -> HandlerContext:
+        assert self.context is not None, "a handler runs"
+        return self.context
+
+    def _charge(self, cycles: int) -> None:
+        """What packing and unpacking costs; while a host call lasts, the host keeps the meter."""
+        self._host.meter.charge(cycles)
+
+    # --- arguments ----------------------------------------------------------------------------------------------------
+
+    def _text(self, value: Value) -> str:
+        if value.__class__ is not str:
+            fault("TypeError")
+        if len(value) > MAX_KEY_CHARACTERS:
+            fault("ValueTooLarge")
+        return str(value)
+
+    def _number(self, value: Value) -> int:
+        if not is_number(value):
+            fault("TypeError")
+        return int(value)
+
+    def _optional(self, value: Value) -> int | None:
+        return None if value is None else self._number(value)
+
+    def _natural(self, value: Value) -> int:
+        if self._number(value) < 0:
+            fault("ValueError")
+        return int(value)
+
+    def _bytes(self, value: Value) -> bytes:
+        if value.__class__ is not bytes:
+            fault("TypeError")
+        return bytes(value)
+
+    def _address(self, value: Value) -> Address:
+        if len(self._bytes(value)) != ADDRESS_BYTES:
+            fault("ValueError")
+        return Address(value)
+
+    # --- storage ------------------------------------------------------------------------------------------------------
+
+    def get(self, key: Value, default: Value = None) -> Value:
+        stored = self._host.kv_get(self._text(key))
+        return default if stored is None else unpack(stored, self._charge)
+
+    def set(self, key: Value, value: Value) -> None:
+        self._host.kv_set(self._text(key), pack(value, self._charge))
+
+    def delete(self, key: Value) -> None:
+        self._host.kv_delete(self._text(key))
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        height: Value,
+        payload: Value = None,
+        handler: Value = DEFAULT_HANDLER,
+        fee_payer: Value = None,
+        gas_limit: Value = None,
+        expires_at: Value = None,
+        max_fee_per_cycle: Value = None,
+        max_priority_fee_per_cycle: Value = None,
+        payer_cap: Value = None,
+        tier: Value = None,
+    ) -> bytes:
+        if tier is not None and self._text(tier) not in TIERS:
+            fault("ValueError")
+        request = ScheduleRequest(
+            height=self._number(height),
+            payload=self._payload(payload),
+            handler=self._text(handler),
+            fee_payer=None if fee_payer is None else self._address(fee_payer),
+            gas_limit=self._optional(gas_limit),
+            expires_at=self._optional(expires_at),
+            max_fee_per_cycle=self._optional(max_fee_per_cycle),
+            max_priority_fee_per_cycle=self._optional(max_priority_fee_per_cycle),
+            payer_cap=self._optional(payer_cap),
+            tier=tier,
+            bid_given=False,
+        )
+        return bytes(self._host.schedule_timer(request))
+
+    def _payload(self, value: Value) -> bytes:
+        """Nothing is sent as empty bytes."""
+        return b"" if value is None else pack(value, self._charge)
+
+    def cancel(self, timer_id: Value) -> None:
+        self._host.cancel_timer(self._bytes(timer_id))
+
+    def extend(self, timer_id: Value, expires_at: Value) -> None:
+        self._host.extend_timer(self._bytes(timer_id), self._number(expires_at))
+
+    # --- others -------------------------------------------------------------------------------------------------------
+
+    def send(self, to: Value, handler: Value, payload: Value = None, cycles: Value = None, cells: Value = None) -> None:
+        packed = self._payload(payload)
+        self._host.send(self._address(to), self._text(handler), packed, self._optional(cycles), self._optional(cells))
+
+    def transfer(self, to: Value, amount: Value) -> None:
+        self._host.transfer(self._address(to), self._natural(amount))
+
+    def emit(self, name: Value, data: Value = "") -> None:
+        """An event; numbers are shown in decimal, bytes in hex."""
+        if is_number(data):
+            data = str(int(data))
+        elif data.__class__ is bytes:
+            data = data.hex()
+        elif data.__class__ is not str:
+            fault("TypeError")
+        self._host.emit(self._text(name), data)
+
+    def burn(self, cycles: Value) -> None:
+        self._host.burn(self._natural(cycles))
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def request_job(self, payload: Value, results_needed: Value, handler: Value) -> bytes:
+        packed = pack(payload, self._charge)
+        return bytes(self._host.request_job(packed, self._number(results_needed), self._text(handler)))
+
+    def consume_result(self, job_id: Value) -> None:
+        self._host.consume_result(self._bytes(job_id))
+
+    # --- readings -----------------------------------------------------------------------------------------------------
+
+    def read_height(self) -> int:
+        return self._host.height
+
+    def read_sender(self) -> bytes:
+        return bytes(self._host.sender)
+
+    def read_address(self) -> bytes:
+        return bytes(self._host.actor)
+
+    def read_deployer(self) -> bytes:
+        actor = self._host.world.actor(self._host.actor)
+        assert actor is not None, "an actor runs"
+        return bytes(actor.deployer)
+
+    def read_balance(self) -> int:
+        return self._host.world.balance(self._host.actor)
+
+    def read_value(self) -> int:
+        return self._host.value
+
+    def read_lane_price(self) -> int:
+        return self._host.terms.lane_price

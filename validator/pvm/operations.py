@@ -1,0 +1,843 @@
+"""What operators, builtins and methods of values do in a program: each charges for its size before it works.
+
+The compiler leaves alone what costs the same whatever the values are, such as adding two small integers, and calls
+these for everything else. Values are of ``int``, ``bool``, ``None``, ``str``, ``bytes``, ``tuple``, ``list`` and
+``dict``, and handles of tasks, and of nothing else: so a value's class says all of it. Integers have at most 256 bits,
+texts :data:`~validator.pvm.limits.MAX_TEXT` characters. What would depend on the version of Python is not offered:
+Unicode's properties, ``repr``, the hash of anything but short keys, identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from validator.codec import keccak256
+from validator.errors import HandlerFailure
+from validator.pvm.limits import (
+    DICT_KEY_LIMIT,
+    INTEGER_BITS,
+    INTEGER_LIMIT,
+    MAX_ELEMENTS,
+    MAX_ERROR_TEXT,
+    MAX_INTEGER_DIGITS,
+    MAX_TEXT,
+)
+from validator.pvm.weights import (
+    BYTES_A_CYCLE,
+    ELEMENT,
+    KECCAK,
+    KECCAK_BYTES_A_CYCLE,
+    NODE_COMPARED,
+    NUMBER_TEXT,
+    POWER,
+    SORTED_ELEMENT,
+)
+
+Value = Any
+
+BLANKS: Final = " \t\n\r\v\f"
+_DIGITS: Final = frozenset("0123456789")
+_TEXTS: Final = (str, bytes)
+_SEQUENCES: Final = (list, tuple)
+_SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
+_KEYS: Final = frozenset({str, bytes, int, bool})
+_ORDERED: Final = frozenset({int, bool, str, bytes, tuple, list})
+_NAMES: Final = {type(None): "None"}
+
+
+class ActorFault(HandlerFailure):
+    """A program did what Python or the actor VM does not allow; ``name`` is Python's name for it, or the VM's."""
+
+
+class ActorError(HandlerFailure):
+    """The program's own ``raise ActorError(…)`` or ``assert``."""
+
+    def __init__(self, text: Value = "") -> None:
+        shown = text if isinstance(text, str) else ""
+        super().__init__("ActorError" + (f": {shown[:MAX_ERROR_TEXT]}" if shown else ""))
+
+
+def fault(name: str) -> NoReturn:
+    """End the handler."""
+    raise ActorFault(name)
+
+
+def checked(number: int) -> int:
+    """The number, where it has at most 256 bits."""
+    if -INTEGER_LIMIT < number < INTEGER_LIMIT:
+        return number
+    fault("IntegerTooLarge")
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value is an integer; truth values count, as in Python."""
+    return value.__class__ is int or value.__class__ is bool
+
+
+def needs_numbers(left: Value, right: Value) -> None:
+    if not (is_number(left) and is_number(right)):
+        fault("TypeError")
+
+
+class Operations:
+    """The operations of one program, which charge one meter."""
+
+    def __init__(self, charge: Callable[[int], None]) -> None:
+        self.charge = charge
+
+    def text_work(self, size: int) -> None:
+        """Charge for so many characters or bytes."""
+        self.charge(size // BYTES_A_CYCLE)
+
+    def new_text(self, size: int) -> None:
+        """Charge for a new text or bytes of this size, where it may be that long."""
+        if size > MAX_TEXT:
+            fault("ValueTooLarge")
+        self.charge(size // BYTES_A_CYCLE)
+
+    def elements(self, count: int) -> None:
+        """Charge for so many elements, where one value may hold so many."""
+        if count > MAX_ELEMENTS:
+            fault("ValueTooLarge")
+        self.charge(count * ELEMENT)
+
+    def fail(self, text: Value = "") -> NoReturn:
+        raise ActorError(text)
+
+    # --- arithmetic ---------------------------------------------------------------------------------------------------
+
+    def overflow(self) -> NoReturn:
+        fault("IntegerTooLarge")
+
+    def add(self, left: Value, right: Value) -> Value:
+        kind = left.__class__
+        if kind is right.__class__:
+            if kind in _TEXTS:
+                self.new_text(len(left) + len(right))
+                return left + right
+            if kind in _SEQUENCES:
+                self.elements(len(left) + len(right))
+                return left + right
+        needs_numbers(left, right)
+        return checked(left + right)
+
+    def add_in_place(self, left: Value, right: Value) -> Value:
+        """``left += right``, which changes a list itself."""
+        if left.__class__ is list:
+            added = self.iterable(right)
+            self.elements(len(left) + len(added))
+            left += added
+            return left
+        return self.add(left, right)
+
+    def sub(self, left: Value, right: Value) -> int:
+        needs_numbers(left, right)
+        return checked(left - right)
+
+    def mult(self, left: Value, right: Value) -> Value:
+        if is_number(left) and is_number(right):
+            return checked(left * right)
+        if is_number(left):
+            left, right = right, left
+        if not is_number(right):
+            fault("TypeError")
+        if left.__class__ in _TEXTS:
+            self.new_text(len(left) * max(right, 0))
+        elif left.__class__ in _SEQUENCES:
+            self.elements(len(left) * max(right, 0))
+        else:
+            fault("TypeError")
+        return left * max(right, 0)
+
+    def mult_in_place(self, left: Value, right: Value) -> Value:
+        """``left *= right``, which changes a list itself."""
+        result = self.mult(left, right)
+        if left.__class__ is list:
+            left[:] = result
+            return left
+        return result
+
+    def floordiv(self, left: Value, right: Value) -> int:
+        needs_numbers(left, right)
+        if not right:
+            fault("ZeroDivisionError")
+        return int(left // right)
+
+    def mod(self, left: Value, right: Value) -> int:
+        needs_numbers(left, right)
+        if not right:
+            fault("ZeroDivisionError")
+        return int(left % right)
+
+    def pow(self, left: Value, right: Value) -> int:
+        """A power that fits; how large it gets is bounded before it is computed."""
+        needs_numbers(left, right)
+        if right < 0:
+            fault("ValueError")
+        self.charge(POWER)
+        if -1 <= left <= 1:
+            return int(left ** (right % 2 + 2 if right else 0))
+        if right * (int(left).bit_length() - 1) > INTEGER_BITS:
+            fault("IntegerTooLarge")
+        return checked(left**right)
+
+    def lshift(self, left: Value, right: Value) -> int:
+        needs_numbers(left, right)
+        if right < 0:
+            fault("ValueError")
+        if left and right > INTEGER_BITS:
+            fault("IntegerTooLarge")
+        return checked(left << right) if left else 0
+
+    def rshift(self, left: Value, right: Value) -> int:
+        needs_numbers(left, right)
+        if right < 0:
+            fault("ValueError")
+        return int(left >> min(right, INTEGER_BITS + 1))
+
+    def bitand(self, left: Value, right: Value) -> Value:
+        needs_numbers(left, right)
+        return checked(left & right)
+
+    def bitor(self, left: Value, right: Value) -> Value:
+        needs_numbers(left, right)
+        return checked(left | right)
+
+    def bitxor(self, left: Value, right: Value) -> Value:
+        needs_numbers(left, right)
+        return checked(left ^ right)
+
+    def neg(self, value: Value) -> int:
+        if not is_number(value):
+            fault("TypeError")
+        return -int(value)
+
+    def pos(self, value: Value) -> int:
+        if not is_number(value):
+            fault("TypeError")
+        return int(value)
+
+    def invert(self, value: Value) -> int:
+        if not is_number(value):
+            fault("TypeError")
+        return checked(-value - 1)
+
+    # --- comparisons --------------------------------------------------------------------------------------------------
+
+    def eq(self, left: Value, right: Value) -> bool:
+        """Equality, looked at pair by pair: shared parts are paid for each time that they are reached."""
+        kind = left.__class__
+        if kind in _SCALARS or right.__class__ in _SCALARS:
+            if kind in _TEXTS and kind is right.__class__:
+                self.text_work(min(len(left), len(right)))
+            return bool(left == right)
+        if kind is not right.__class__ or kind not in (list, tuple, dict):
+            return left is right
+        if len(left) != len(right):
+            return False
+        return self._dicts_equal(left, right) if kind is dict else self._sequences_equal(left, right)
+
+    def _sequences_equal(self, left: Value, right: Value) -> bool:
+        for one, other in zip(left, right, strict=True):
+            self.charge(NODE_COMPARED)
+            if not self._inner_equal(one, other):
+                return False
+        return True
+
+    def _dicts_equal(self, left: Value, right: Value) -> bool:
+        for key, one in left.items():
+            self.charge(NODE_COMPARED)
+            if key not in right or not self._inner_equal(one, right[key]):
+                return False
+        return True
+
+    _depth = 0
+
+    def _inner_equal(self, left: Value, right: Value) -> bool:
+        """Equality of parts; bounded in depth, since a list may hold itself."""
+        if self._depth >= MAX_COMPARED_DEPTH:
+            fault("RecursionError")
+        self._depth += 1
+        try:
+            return self.eq(left, right)
+        finally:
+            self._depth -= 1
+
+    def compare(self, left: Value, right: Value) -> int:
+        """-1, 0 or 1, of numbers, of texts, of bytes, or of two lists or tuples, part by part."""
+        kind = left.__class__
+        if is_number(left) and is_number(right):
+            return int(left > right) - int(left < right)
+        if kind is not right.__class__ or kind not in _ORDERED:
+            fault("TypeError")
+        if kind in _TEXTS:
+            self.text_work(min(len(left), len(right)))
+            return int(left > right) - int(left < right)
+        for one, other in zip(left, right, strict=False):
+            self.charge(NODE_COMPARED)
+            if not self._inner_equal(one, other):
+                return self.compare(one, other)
+        return (len(left) > len(right)) - (len(left) < len(right))
+
+    def lt(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) < 0
+
+    def le(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) <= 0
+
+    def gt(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) > 0
+
+    def ge(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) >= 0
+
+    def contains(self, value: Value, container: Value) -> bool:
+        """``value in container``."""
+        kind = container.__class__
+        if kind is dict:
+            return self.lookup_key(value) in container
+        if kind in _SEQUENCES:
+            return self._position(container, value) >= 0
+        if kind is str and value.__class__ is str:
+            self.text_work(len(container) + len(value))
+            return value in container
+        if kind is bytes and (value.__class__ is bytes or is_number(value)):
+            self.text_work(len(container) + (len(value) if value.__class__ is bytes else 0))
+            if is_number(value) and not 0 <= value < 256:
+                fault("ValueError")
+            return value in container
+        fault("TypeError")
+
+    def _position(self, values: Value, wanted: Value) -> int:
+        """Where a value first stands in a list or tuple; -1 where it does not."""
+        for position, value in enumerate(values):
+            self.charge(NODE_COMPARED)
+            if self._inner_equal(value, wanted):
+                return position
+        return -1
+
+    # --- elements -----------------------------------------------------------------------------------------------------
+
+    def key(self, value: Value) -> Value:
+        """A value that may be a key: what it hashes to is known to nobody, or spread by itself."""
+        kind = value.__class__
+        if kind not in _KEYS:
+            fault("TypeError")
+        if kind is int and not -DICT_KEY_LIMIT < value < DICT_KEY_LIMIT:
+            fault("KeyTooLarge")
+        return value
+
+    def lookup_key(self, value: Value) -> Value:
+        """A value that may be looked up; one that may be no key is nowhere."""
+        if value.__class__ not in _KEYS:
+            fault("TypeError")
+        return value
+
+    def index_of(self, values: Value, place: Value) -> int:
+        """An index that lies inside."""
+        if not is_number(place):
+            fault("TypeError")
+        if not -len(values) <= place < len(values):
+            fault("IndexError")
+        return int(place)
+
+    def item(self, container: Value, place: Value) -> Value:
+        """``container[place]``."""
+        if container.__class__ is dict:
+            if self.lookup_key(place) not in container:
+                fault("KeyError")
+            return container[place]
+        if container.__class__ in _TEXTS or container.__class__ in _SEQUENCES:
+            return container[self.index_of(container, place)]
+        fault("TypeError")
+
+    def set_item(self, container: Value, place: Value, value: Value) -> None:
+        """``container[place] = value``."""
+        if container.__class__ is dict:
+            container[self.key(place)] = value
+        elif container.__class__ is list:
+            container[self.index_of(container, place)] = value
+        else:
+            fault("TypeError")
+
+    def del_item(self, container: Value, place: Value) -> None:
+        """``del container[place]``."""
+        if container.__class__ is dict:
+            if self.lookup_key(place) not in container:
+                fault("KeyError")
+            del container[place]
+        elif container.__class__ is list:
+            self.elements(len(container))
+            del container[self.index_of(container, place)]
+        else:
+            fault("TypeError")
+
+    def slice(self, container: Value, lower: Value, upper: Value) -> Value:
+        """``container[lower:upper]``."""
+        for bound in (lower, upper):
+            if bound is not None and not is_number(bound):
+                fault("TypeError")
+        if container.__class__ not in _TEXTS and container.__class__ not in _SEQUENCES:
+            fault("TypeError")
+        size = len(range(*slice(lower, upper).indices(len(container))))
+        if container.__class__ in _TEXTS:
+            self.new_text(size)
+        else:
+            self.elements(size)
+        return container[lower:upper]
+
+    def dict_of(self, *parts: Value) -> dict[Value, Value]:
+        """A dict display, keys and values in turn."""
+        return {self.key(parts[i]): parts[i + 1] for i in range(0, len(parts), 2)}
+
+    def iterable(self, value: Value) -> Value:
+        """What a loop goes over: a dict's keys as they are now, or the value itself."""
+        if value.__class__ is dict:
+            self.elements(len(value))
+            return list(value)
+        if value.__class__ in _SEQUENCES or value.__class__ in _TEXTS:
+            return value
+        fault("TypeError")
+
+
+MAX_COMPARED_DEPTH: Final = 64
+"""How deep a comparison follows values inside values."""
+
+
+class Builtins(Operations):
+    """Functions by plain name."""
+
+    def b_abs(self, number: Value) -> int:
+        if not is_number(number):
+            fault("TypeError")
+        return int(abs(number))
+
+    def b_all(self, values: Value) -> bool:
+        values = self.iterable(values)
+        self.elements(len(values))
+        return all(values)
+
+    def b_any(self, values: Value) -> bool:
+        values = self.iterable(values)
+        self.elements(len(values))
+        return any(values)
+
+    def b_bool(self, value: Value) -> bool:
+        return bool(value)
+
+    def b_bytes(self, value: Value) -> bytes:
+        """Zero bytes of a length, or a list of bytes' values."""
+        if is_number(value):
+            if value < 0:
+                fault("ValueError")
+            self.new_text(value)
+            return bytes(value)
+        if value.__class__ is bytes:
+            return bytes(value)
+        if value.__class__ not in _SEQUENCES:
+            fault("TypeError")
+        self.elements(len(value))
+        for part in value:
+            if not is_number(part):
+                fault("TypeError")
+            if not 0 <= part < 256:
+                fault("ValueError")
+        return bytes(value)
+
+    def b_chr(self, code: Value) -> str:
+        if not is_number(code):
+            fault("TypeError")
+        if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
+            fault("ValueError")
+        return chr(code)
+
+    def b_dict(self, value: Value = ()) -> dict[Value, Value]:
+        """A copy of a dict, or a dict of pairs."""
+        if value.__class__ is dict:
+            self.elements(len(value))
+            return dict(value)
+        pairs = self.iterable(value)
+        self.elements(len(pairs))
+        made = {}
+        for pair in pairs:
+            if pair.__class__ not in _SEQUENCES or len(pair) != 2:
+                fault("ValueError")
+            made[self.key(pair[0])] = pair[1]
+        return made
+
+    def b_enumerate(self, values: Value, start: Value = 0) -> list[Value]:
+        if not is_number(start):
+            fault("TypeError")
+        values = self.iterable(values)
+        self.elements(2 * len(values))
+        checked(start + len(values))
+        return list(enumerate(values, start))
+
+    def b_int(self, value: Value) -> int:
+        """An integer, or the one that a text of ASCII digits says."""
+        if is_number(value):
+            return int(value)
+        if value.__class__ is not str:
+            fault("TypeError")
+        self.charge(NUMBER_TEXT)
+        digits = value[1:] if value[:1] == "-" else value
+        if not 1 <= len(digits) <= MAX_INTEGER_DIGITS or not _DIGITS.issuperset(digits):
+            fault("ValueError")
+        return checked(int(value))
+
+    def b_keccak256(self, data: Value) -> bytes:
+        if data.__class__ is not bytes:
+            fault("TypeError")
+        self.charge(KECCAK + len(data) // KECCAK_BYTES_A_CYCLE)
+        return bytes(keccak256(data))
+
+    def b_list(self, values: Value = ()) -> list[Value]:
+        values = self.iterable(values)
+        self.elements(len(values))
+        return list(values)
+
+    def b_tuple(self, values: Value = ()) -> tuple[Value, ...]:
+        values = self.iterable(values)
+        self.elements(len(values))
+        return tuple(values)
+
+    def b_max(self, *values: Value) -> Value:
+        return self._extreme(values, 1)
+
+    def b_min(self, *values: Value) -> Value:
+        return self._extreme(values, -1)
+
+    def _extreme(self, values: Value, sign: int) -> Value:
+        """The first that no other one surpasses."""
+        if len(values) == 1:
+            values = self.iterable(values[0])
+        if not values:
+            fault("ValueError")
+        self.elements(len(values))
+        best = values[0]
+        for value in values[1:]:
+            self.charge(NODE_COMPARED)
+            if self.compare(value, best) == sign:
+                best = value
+        return best
+
+    def b_ord(self, character: Value) -> int:
+        if character.__class__ not in _TEXTS or len(character) != 1:
+            fault("TypeError")
+        return ord(character)
+
+    def b_range(self, *bounds: Value) -> list[int]:
+        """A list, where no loop goes over it."""
+        for bound in bounds:
+            if not is_number(bound):
+                fault("TypeError")
+        if len(bounds) == 3 and not bounds[2]:
+            fault("ValueError")
+        numbers = range(*bounds)
+        count = max(0, -((numbers.start - numbers.stop) // numbers.step))
+        self.elements(2 * count)
+        return list(numbers)
+
+    def b_reversed(self, values: Value) -> list[Value]:
+        values = self.iterable(values)
+        self.elements(len(values))
+        return list(values[::-1])
+
+    def b_sorted(self, values: Value, descending: Value = False) -> list[Value]:
+        made = self.b_list(values)
+        self.sort(made)
+        return made[::-1] if descending else made
+
+    def sort(self, values: list[Value]) -> None:
+        """Sort numbers, texts, bytes, or tuples of these, all of one kind; charged by their number and width."""
+        self.elements(len(values))
+        width = max((self._sort_width(value) for value in values), default=1)
+        kinds = {self._sort_kind(value) for value in values}
+        if len(kinds) > 1:
+            fault("TypeError")
+        self.charge(SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
+        values.sort()
+
+    def _sort_kind(self, value: Value) -> Value:
+        """What must be the same for values to have an order among themselves."""
+        if is_number(value):
+            return int
+        if value.__class__ is tuple:
+            return tuple(int if is_number(part) else self._scalar_kind(part) for part in value)
+        return self._scalar_kind(value)
+
+    def _scalar_kind(self, value: Value) -> Value:
+        if value.__class__ not in _TEXTS:
+            fault("TypeError")
+        return value.__class__
+
+    def _sort_width(self, value: Value) -> int:
+        """How much a comparison may have to look at, in units of a number."""
+        if value.__class__ is tuple:
+            self.elements(len(value))
+            return 1 + sum(self._sort_width(part) for part in value if part.__class__ is not tuple)
+        return 1 + len(value) // BYTES_A_CYCLE if value.__class__ in _TEXTS else 1
+
+    def b_str(self, value: Value) -> str:
+        """A text as it is, a number in decimal, True or False."""
+        if value.__class__ is str:
+            return str(value)
+        if not is_number(value):
+            fault("TypeError")
+        self.charge(NUMBER_TEXT)
+        return str(value)
+
+    def b_sum(self, values: Value) -> int:
+        values = self.iterable(values)
+        self.elements(2 * len(values))
+        total = 0
+        for value in values:
+            total = self.add(total, value)
+        return total
+
+    def b_zip(self, *values: Value) -> list[Value]:
+        sequences = [self.iterable(each) for each in values]
+        self.elements((1 + len(sequences)) * min(len(each) for each in sequences))
+        return list(zip(*sequences, strict=False))
+
+    def s_bytes_fromhex(self, text: Value) -> bytes:
+        """``bytes.fromhex``: pairs of hex digits and nothing else."""
+        if text.__class__ is not str:
+            fault("TypeError")
+        self.text_work(2 * len(text))
+        if len(text) % 2 or not _HEX.issuperset(text):
+            fault("ValueError")
+        return bytes.fromhex(text)
+
+    def s_int_from_bytes(self, data: Value) -> int:
+        """``int.from_bytes``: big-endian, without a sign."""
+        if data.__class__ is not bytes:
+            fault("TypeError")
+        if len(data) > INTEGER_BITS // 8:
+            fault("IntegerTooLarge")
+        return int.from_bytes(data, "big")
+
+
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
+_NOTHING: Final = object()
+
+
+class ValueMethods(Builtins):
+    """Methods of values, by name; what a value has no such method for is a type error."""
+
+    def _list(self, values: Value) -> list[Value]:
+        if values.__class__ is not list:
+            fault("TypeError")
+        return values
+
+    def _dict(self, values: Value) -> dict[Value, Value]:
+        if values.__class__ is not dict:
+            fault("TypeError")
+        return values
+
+    def _alike(self, text: Value, *parts: Value) -> None:
+        """Texts with texts, bytes with bytes."""
+        if text.__class__ not in _TEXTS or any(part.__class__ is not text.__class__ for part in parts):
+            fault("TypeError")
+
+    # --- lists --------------------------------------------------------------------------------------------------------
+
+    def m_append(self, values: Value, value: Value) -> None:
+        self._list(values).append(value)
+
+    def m_extend(self, values: Value, others: Value) -> None:
+        self.add_in_place(self._list(values), others)
+
+    def m_insert(self, values: Value, index: Value, value: Value) -> None:
+        if not is_number(index):
+            fault("TypeError")
+        self.elements(len(self._list(values)))
+        values.insert(max(-len(values), min(index, len(values))), value)
+
+    def m_pop(self, values: Value, place: Value = _NOTHING, default: Value = _NOTHING) -> Value:
+        """The last element or that at an index of a list, or what stands under a key of a dict."""
+        if values.__class__ is dict:
+            if place is _NOTHING:
+                fault("TypeError")
+            if self.lookup_key(place) in values:
+                return values.pop(place)
+            if default is _NOTHING:
+                fault("KeyError")
+            return default
+        if default is not _NOTHING:
+            fault("TypeError")
+        if place is _NOTHING:
+            if not self._list(values):
+                fault("IndexError")
+            return values.pop()
+        self.elements(len(self._list(values)))
+        return values.pop(self.index_of(values, place))
+
+    def m_remove(self, values: Value, value: Value) -> None:
+        position = self._position(self._list(values), value)
+        if position < 0:
+            fault("ValueError")
+        self.elements(len(values))
+        del values[position]
+
+    def m_reverse(self, values: Value) -> None:
+        self.elements(len(self._list(values)))
+        values.reverse()
+
+    def m_sort(self, values: Value) -> None:
+        self.sort(self._list(values))
+
+    def m_clear(self, values: Value) -> None:
+        if values.__class__ is not dict:
+            self._list(values)
+        self.elements(len(values))
+        values.clear()
+
+    def m_copy(self, values: Value) -> Value:
+        if values.__class__ is not dict:
+            self._list(values)
+        self.elements(len(values))
+        return values.copy()
+
+    def m_index(self, values: Value, value: Value) -> int:
+        if values.__class__ not in _SEQUENCES:
+            fault("TypeError")
+        position = self._position(values, value)
+        if position < 0:
+            fault("ValueError")
+        return position
+
+    def m_count(self, values: Value, value: Value) -> int:
+        if values.__class__ in _SEQUENCES:
+            found = 0
+            for each in values:
+                self.charge(NODE_COMPARED)
+                found += self._inner_equal(each, value)
+            return found
+        self._alike(values, value)
+        self.text_work(len(values) + len(value))
+        return int(values.count(value))
+
+    # --- dicts --------------------------------------------------------------------------------------------------------
+
+    def m_get(self, values: Value, key: Value, default: Value = None) -> Value:
+        return self._dict(values).get(self.lookup_key(key), default)
+
+    def m_setdefault(self, values: Value, key: Value, default: Value) -> Value:
+        return self._dict(values).setdefault(self.key(key), default)
+
+    def m_update(self, values: Value, others: Value) -> None:
+        self.elements(len(self._dict(others)))
+        self._dict(values).update(others)
+
+    def m_keys(self, values: Value) -> list[Value]:
+        self.elements(len(self._dict(values)))
+        return list(values)
+
+    def m_values(self, values: Value) -> list[Value]:
+        self.elements(len(self._dict(values)))
+        return list(values.values())
+
+    def m_items(self, values: Value) -> list[Value]:
+        self.elements(2 * len(self._dict(values)))
+        return list(values.items())
+
+    # --- texts and bytes ----------------------------------------------------------------------------------------------
+
+    def m_join(self, text: Value, parts: Value) -> Value:
+        parts = self.iterable(parts)
+        self.elements(len(parts))
+        self._alike(text, *parts)
+        self.new_text(sum(map(len, parts)) + len(text) * max(0, len(parts) - 1))
+        return text.join(parts)
+
+    def m_split(self, text: Value, separator: Value) -> list[Value]:
+        self._alike(text, separator)
+        if not separator:
+            fault("ValueError")
+        self.text_work(2 * len(text))
+        self.elements(2 * text.count(separator))
+        return list(text.split(separator))
+
+    def m_startswith(self, text: Value, prefix: Value) -> bool:
+        self._alike(text, prefix)
+        self.text_work(len(prefix))
+        return bool(text.startswith(prefix))
+
+    def m_endswith(self, text: Value, suffix: Value) -> bool:
+        self._alike(text, suffix)
+        self.text_work(len(suffix))
+        return bool(text.endswith(suffix))
+
+    def m_find(self, text: Value, part: Value) -> int:
+        self._alike(text, part)
+        self.text_work(len(text) + len(part))
+        return int(text.find(part))
+
+    def m_replace(self, text: Value, old: Value, new: Value) -> Value:
+        self._alike(text, old, new)
+        if not old:
+            fault("ValueError")
+        self.text_work(len(text))
+        self.new_text(len(text) + text.count(old) * (len(new) - len(old)))
+        return text.replace(old, new)
+
+    def m_strip(self, text: Value, characters: Value = None) -> Value:
+        """Without the blanks of ASCII around it, or without the characters given."""
+        if characters is None:
+            characters = BLANKS if text.__class__ is str else BLANKS.encode()
+        self._alike(text, characters)
+        self.text_work(len(text) * (1 + len(characters)))
+        return text.strip(characters)
+
+    def m_lower(self, text: Value) -> Value:
+        return self._in_case(text, str.lower)
+
+    def m_upper(self, text: Value) -> Value:
+        return self._in_case(text, str.upper)
+
+    def _in_case(self, text: Value, change: Callable[[str], str]) -> str:
+        """Of ASCII texts alone: what other letters have for capitals changes with Unicode."""
+        if text.__class__ is not str:
+            fault("TypeError")
+        self.new_text(len(text))
+        if not text.isascii():
+            fault("ValueError")
+        return change(text)
+
+    def m_encode(self, text: Value) -> bytes:
+        if text.__class__ is not str:
+            fault("TypeError")
+        self.new_text(4 * len(text))
+        return text.encode()
+
+    def m_decode(self, data: Value) -> str:
+        if data.__class__ is not bytes:
+            fault("TypeError")
+        self.new_text(len(data))
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            fault("ValueError")
+
+    def m_hex(self, data: Value) -> str:
+        if data.__class__ is not bytes:
+            fault("TypeError")
+        self.new_text(2 * len(data))
+        return data.hex()
+
+    # --- integers -----------------------------------------------------------------------------------------------------
+
+    def m_to_bytes(self, number: Value, length: Value) -> bytes:
+        """Big-endian, without a sign."""
+        if not (is_number(number) and is_number(length)):
+            fault("TypeError")
+        if not 0 <= length <= INTEGER_BITS // 8 or number < 0 or number.bit_length() > 8 * length:
+            fault("ValueError")
+        return int(number).to_bytes(length, "big")
+
+    def m_bit_length(self, number: Value) -> int:
+        if not is_number(number):
+            fault("TypeError")
+        return int(number).bit_length()

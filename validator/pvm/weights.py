@@ -1,0 +1,87 @@
+"""What Python actors pay for (SPEC §2): one table, in cycles, of what our own nodes, operations and builtins cost.
+
+A cycle stands for a few nanoseconds of one core (``benchmarks/pvm.py`` says how many). A block of straight-line code is
+charged in one sum before it runs; what depends on sizes is charged by the operation itself before it works. The weights
+say nothing about how an operation is compiled, and nothing here may depend on the version of Python: the same program
+costs the same cycles everywhere.
+
+Host calls cost what SPEC §2 says (:mod:`validator.costs`), and :data:`HOST_CALL` for the way there and back.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+NODES: Final[dict[type[ast.AST], int]] = {
+    # expressions
+    ast.Name: 0,
+    ast.Constant: 0,
+    ast.BinOp: 4,
+    ast.UnaryOp: 2,
+    ast.BoolOp: 2,
+    ast.Compare: 4,
+    ast.IfExp: 2,
+    ast.Subscript: 4,
+    ast.Slice: 6,
+    ast.List: 4,
+    ast.Tuple: 2,
+    ast.Dict: 6,
+    ast.ListComp: 20,
+    ast.DictComp: 20,
+    ast.Call: 12,
+    ast.Attribute: 0,
+    ast.Await: 4,
+    # statements
+    ast.Assign: 2,
+    ast.AnnAssign: 2,
+    ast.AugAssign: 6,
+    ast.Expr: 0,
+    ast.Return: 2,
+    ast.Pass: 0,
+    ast.Break: 1,
+    ast.Continue: 1,
+    ast.If: 2,
+    ast.While: 2,
+    ast.For: 12,
+    ast.Raise: 10,
+    ast.Assert: 3,
+    ast.Delete: 8,
+}
+"""Of each node once, without what hangs below it."""
+
+DISPLAY_ELEMENT: Final = 1
+"""Of each element of a list, tuple or dict display, and of each target of an unpacking."""
+ITERATION: Final = 4
+"""Of each turn of a loop or comprehension."""
+OWN_CALL: Final = 20
+"""Of entering a method of the actor's own."""
+HOST_CALL: Final = 50
+"""Of a host call, besides its own cost: values cross the border."""
+TASK: Final = 80
+"""Of starting a task."""
+TASK_TURN: Final = 40
+"""Of a task's giving its turn away, and of waiting for another task."""
+
+BYTES_A_CYCLE: Final = 32
+"""Bytes and characters that are copied, compared or searched for one cycle."""
+ELEMENT: Final = 1
+"""Of each element that is copied or looked at."""
+NODE_COMPARED: Final = 8
+"""Of each pair of values that a comparison of lists, tuples or dicts looks at."""
+SORTED_ELEMENT: Final = 4
+"""Of each comparison that sorting is bounded by: ``n`` times the binary logarithm of ``n``."""
+POWER: Final = 60
+"""Of a power whose result fits, however it is found."""
+NUMBER_TEXT: Final = 30
+"""Of a number's text, or of the number that a text says."""
+KECCAK: Final = 100
+KECCAK_BYTES_A_CYCLE: Final = 8
+VALUE_NODE: Final = 6
+"""Of each value that is packed or unpacked on its way over the border."""
+BUILTIN: Final = 4
+"""Of a builtin or method of a value, besides the call and what its size costs."""
+
+DEPLOY_CYCLES_A_BYTE: Final = 300
+"""Of checking and compiling a program that is deployed, by its source's bytes. Loading one later costs nothing: whether
+it is still in a cache is nobody's to notice."""
