@@ -20,7 +20,7 @@ from cluster.errors import BadInput
 from cluster.json_input import Wrong
 from validator.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
 from validator.params import ParameterError, Parameters
-from validator.transactions import ALLOWED_CODE
+from validator.pvm.deployment import refusal
 from validator.types import AMOUNT_LIMIT, PRICE_LIMIT, Address, address_text
 
 ALLOWED_AGENTS: Final = frozenset({"builtin:fixed"})
@@ -118,8 +118,8 @@ def parse_actors(given: Any, accounts: Iterable[Address]) -> dict[Address, Genes
         taken.add(owner)
         fields = json_input.mapping(entry, path, {"balance", "code", "deployer", "gba"}, {"code", "deployer"})
         code = json_input.text(fields["code"], f"{path}.code")
-        if code not in ALLOWED_CODE:
-            raise Wrong(f"{path}.code: {code[:64]!r} is unknown; known: {', '.join(sorted(ALLOWED_CODE))}")
+        if (problem := refusal(code)) is not None:
+            raise Wrong(f"{path}.code: {problem}")
         actors[owner] = GenesisActor(
             code=code,
             deployer=json_input.address(fields["deployer"], f"{path}.deployer"),

@@ -17,6 +17,7 @@ from cluster.t8n_input import InputBlock, read_blocks, read_genesis
 from validator.block import Event, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch
+from validator.pvm.machine import PythonVm
 from validator.records import (
     ACCOUNT,
     GLOBALS,
@@ -63,12 +64,13 @@ class Conformance:
         self._store = LogStateStore.open(MemoryDisk())
         self._store.commit(self._store.final.derive(Height(0), genesis_batch(genesis)))
         self._index = SchedulerIndex.rebuild(genesis, self._store.final)
+        self._vm = PythonVm()
 
     def process(self, block: InputBlock) -> Page:
         """Process the next block; what is not admitted is reported as ``rejected``, and the block goes on."""
         height = Height(self._store.final.height + 1)
         context = BlockContext(height, block.proposer, self._genesis, explains=True)
-        transition = Transition(self._store.final, self._index, context)
+        transition = Transition(self._store.final, self._index, context, self._vm)
         transition.start()
         shown = [_execute(transition, transaction) for transaction in block.transactions]
         outcome = transition.finish()

@@ -9,10 +9,10 @@ from validator.block import BlockReceipts, Header, receipts_root
 from validator.codec import encode, pack_uint, tagged_hash
 from validator.genesis import Genesis, GenesisAgent
 from validator.governance import GOVERNED_NAMES, storage_name, storage_text
+from validator.pvm.deployment import deployment, refusal
 from validator.records import (
     GLOBALS,
     Account,
-    Actor,
     BiddingAgent,
     Globals,
     account_key,
@@ -20,7 +20,6 @@ from validator.records import (
     encode_record,
     storage_key,
 )
-from validator.transactions import ALLOWED_CODE
 from validator.types import AMOUNT_LIMIT, SYSTEM_PARAMETERS_ADDRESS, ZERO_HASH, Hash, ValidatorError, is_reserved
 
 
@@ -37,8 +36,11 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
         records[account_key(address)] = Account(balance, 0)
     for address, actor in genesis.actors.items():
         records[account_key(address)] = Account(actor.balance, 0)
-        agent = None if actor.agent is None else BiddingAgent(*astuple(actor.agent))
-        records[actor_key(address)] = Actor(actor.code, actor.deployer, agent=agent)
+        deployed = deployment(actor.code, actor.deployer)
+        agent = deployed.actor.agent if actor.agent is None else BiddingAgent(*astuple(actor.agent))
+        records[actor_key(address)] = deployed.actor._replace(agent=agent)
+        if deployed.program_key is not None:
+            records[deployed.program_key] = deployed.source
     for name, text in governed_values(genesis).items():
         records[storage_key(SYSTEM_PARAMETERS_ADDRESS, name)] = text.encode()
     minted = sum(genesis.accounts.values()) + sum(actor.balance for actor in genesis.actors.values())
@@ -143,5 +145,5 @@ def _check(genesis: Genesis) -> None:
         if not 0 <= balance < AMOUNT_LIMIT:
             raise GenesisError(f"0x{address.hex()}: balance {balance} is out of range, expected 0 to 2**128 - 1")
     for address, actor in genesis.actors.items():
-        if actor.code not in ALLOWED_CODE:
-            raise GenesisError(f"0x{address.hex()}: code {actor.code[:64]!r} is unknown")
+        if (problem := refusal(actor.code)) is not None:
+            raise GenesisError(f"0x{address.hex()}: code: {problem}")

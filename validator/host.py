@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from validator import costs, mailbox
 from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled
@@ -137,6 +138,38 @@ class HandlerContext:
     def saved_timer(self, key: str) -> bytes:
         """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
         return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
+
+
+class ReadOnlyContext(HandlerContext):
+    """A run that may change nothing: every call that would fails, once it is paid for (SPEC §9)."""
+
+    def kv_set(self, key: str, value: bytes) -> None:
+        self._refuse(costs.KV_SET_CYCLES)
+
+    def kv_delete(self, key: str) -> None:
+        self._refuse(costs.KV_DELETE_CYCLES)
+
+    def emit(self, name: str, data: str) -> None:
+        self._refuse(costs.EMIT_CYCLES)
+
+    def transfer(self, to: Address, amount: int) -> None:
+        self._refuse(costs.TRANSFER_CYCLES)
+
+    def schedule_timer(self, request: ScheduleRequest) -> TimerId:
+        self._refuse(costs.SCHEDULE_TIMER_CYCLES)
+
+    def cancel_timer(self, timer_id: bytes) -> None:
+        self._refuse(costs.CANCEL_TIMER_CYCLES)
+
+    def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
+        self._refuse(costs.EXTEND_TIMER_CYCLES)
+
+    def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
+        self._refuse(costs.SEND_CYCLES)
+
+    def _refuse(self, cycles: int) -> NoReturn:
+        self.meter.charge(cycles)
+        raise HandlerFailure("ReadOnly")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ key                                        record
                                            record then holds the key too
 ``t`` ‖ timer id[32]                       :class:`Timer`
 ``b`` ‖ address[20]                        :class:`BidMemory` of an actor with a gas bidding agent
+``k`` ‖ hash[32]                           a Python program's source, once for all actors that run it
 ``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
 ``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
                                            block, for as long as one of them is live
@@ -37,6 +38,7 @@ STORAGE: Final = b"s"
 LONG_STORAGE: Final = b"S"
 TIMER: Final = b"t"
 BID_MEMORY: Final = b"b"
+CODE: Final = b"k"
 MESSAGE: Final = b"m"
 SUPPLY: Final = b"p"
 OVERFLOW: Final = b"o"
@@ -44,6 +46,8 @@ FIRES: Final = b"f"
 GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
+PYTHON_CODE: Final = "python:"
+PYTHON_AGENT: Final = "python"
 DEFAULT_HANDLER: Final = "handle_timer"
 """What a fire calls where the timer names no handler (SPEC §4)."""
 
@@ -56,7 +60,8 @@ class Account(NamedTuple):
 
 
 class BiddingAgent(NamedTuple):
-    """An actor's own gas bidding agent (SPEC §9). ``builtin:fixed`` always gives the same bid."""
+    """An actor's own gas bidding agent (SPEC §9): ``builtin:fixed`` always gives the same bid, ``python`` is the
+    actor's own ``get_gas_bid``."""
 
     code: str
     max_fee_per_cycle: int
@@ -67,6 +72,7 @@ class Actor(NamedTuple):
     """An account with code."""
 
     code: str
+    """``builtin:script``, or ``python:`` and the hash of the source in hex (:func:`python_code`)."""
     deployer: Address
     schedule_nonce: int = 0
     live_timers: int = 0
@@ -201,6 +207,16 @@ def supply_key(height: int) -> bytes:
     return SUPPLY + height.to_bytes(8, "big")
 
 
+def code_key(digest: bytes) -> bytes:
+    return CODE + digest
+
+
+def python_code(source: str) -> tuple[str, bytes]:
+    """The code of an actor that runs this program, and the key under which the program stands."""
+    digest = tagged_hash(b"program", source.encode())
+    return PYTHON_CODE + digest.hex(), code_key(digest)
+
+
 def message_key(number: int) -> bytes:
     return MESSAGE + number.to_bytes(8, "big")
 
@@ -309,6 +325,14 @@ def _decode_globals(data: bytes) -> Globals:
     return Globals(*map(_unpack, msgspec.msgpack.decode(data)))
 
 
+def _encode_text(text: str) -> bytes:
+    return text.encode()
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode()
+
+
 def _identity(data: bytes) -> bytes:
     return data
 
@@ -320,6 +344,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     LONG_STORAGE: (_identity, _identity),
     TIMER: (_encode_timer, _decode_timer),
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
+    CODE: (_encode_text, _decode_text),
     MESSAGE: (encode, _decode_message),
     SUPPLY: (pack_uint, _unpack),
     OVERFLOW: (_identity, _identity),

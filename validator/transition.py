@@ -31,8 +31,11 @@ from validator.host import HandlerContext, RunResult, run_handler
 from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.meter import Meter
 from validator.params import Parameters
+from validator.pvm.deployment import deploy_cycles, deployment
 from validator.pvm.dispatch import program
-from validator.records import OVERFLOW, TIMER, Actor, Fires, QueuedMessage, Timer, fires_key, supply_key
+from validator.pvm.machine import PythonVm, Vm
+from validator.pvm.subset import ProgramError
+from validator.records import OVERFLOW, TIMER, Fires, QueuedMessage, Timer, fires_key, supply_key
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -155,6 +158,7 @@ class Transition:
     index: SchedulerIndex
     """The scheduler's index, standing at the parent. It is left begun for this block, for the caller to advance."""
     context: BlockContext
+    vm: Vm = field(default_factory=PythonVm)
     world: World = field(init=False)
     parameters: Parameters = field(init=False)
     """As they stood when the block began."""
@@ -303,6 +307,7 @@ class Transition:
         run = HandlerContext(
             self.world, meter, target, transaction.sender, self.terms, allowance, MESSAGES_PER_TRANSACTION
         )
+        run.value = transaction.value
 
         def body(context: HandlerContext) -> None:
             meter.charge(self.parameters.tx_base_cycles)
@@ -310,7 +315,7 @@ class Transition:
                 case Transfer():
                     context.move(transaction.sender, target, transaction.value)
                 case Deploy(code=code):
-                    meter.charge(0, len(code.encode()))
+                    meter.charge(deploy_cycles(code), len(code.encode()))
                     context.move(transaction.sender, target, transaction.value)
                     self.deploy(target, code, transaction.sender)
                     created.append(target)
@@ -320,7 +325,7 @@ class Transition:
                     actor = self.world.actor(target)
                     if actor is None:
                         raise Rejection("UnknownActor")
-                    program(actor.code, handler, payload)(context)
+                    program(self.vm, actor.code, handler, payload)(context)
                 case System(instruction=instruction):
                     self.run_instruction(context, instruction)
 
@@ -353,7 +358,13 @@ class Transition:
     def deploy(self, address: Address, code: str, deployer: Address) -> None:
         if self.world.actor(address) is not None:
             raise HandlerFailure("ActorExists")
-        self.world.put_actor(address, Actor(code, deployer))
+        try:
+            deployed = deployment(code, deployer)
+        except ProgramError:
+            raise HandlerFailure("ProgramInvalid") from None  # what else it says depends on the version of Python
+        self.world.put_actor(address, deployed.actor)
+        if deployed.program_key is not None:
+            self.world.put(deployed.program_key, deployed.source)
 
     # --- step 4 -------------------------------------------------------------------------------------------------------
 
@@ -373,7 +384,14 @@ class Transition:
 
     def timer_phase(self) -> TimerPhase:
         return self.timer_phase_class(
-            self.world, self.index, self.parameters, self.terms, self.prices, self.fairness, self.context.explains
+            self.world,
+            self.index,
+            self.parameters,
+            self.terms,
+            self.prices,
+            self.fairness,
+            self.vm,
+            self.context.explains,
         )
 
     # --- step 5 -------------------------------------------------------------------------------------------------------
@@ -394,7 +412,7 @@ class Transition:
         context = HandlerContext(
             self.world, meter, message.to, message.sender, self.terms, messages_left=MESSAGES_PER_DEFERRED_RUN
         )
-        body = program(receiver.code, message.handler, message.payload)
+        body = program(self.vm, receiver.code, message.handler, message.payload)
 
         def charged(run: HandlerContext) -> None:
             run.meter.charge(self.parameters.message_base_cycles)

@@ -114,7 +114,8 @@ USER, SCRIPT = address_text(USER_ADDRESS), address_text(ACTOR)
         (changed(f"accounts/{USER}/nonce", 1), f"g.json: accounts.{USER}: unknown field 'nonce'"),
         (changed("accounts/0x" + "00" * 20, {"balance": 1}), "reserved address"),
         (changed(f"accounts/{SCRIPT.upper().replace('0X', '0x')}", {"balance": 1}), "this address is given twice"),
-        (changed(f"actors/{SCRIPT}/code", "native"), f"g.json: actors.{SCRIPT}.code: 'native' is unknown"),
+        (changed(f"actors/{SCRIPT}/code", "builtin:x"), f"g.json: actors.{SCRIPT}.code: 'builtin:x' is unknown"),
+        (changed(f"actors/{SCRIPT}/code", "native"), f"g.json: actors.{SCRIPT}.code: line 1, column 1: no class"),
         (changed(f"actors/{SCRIPT}/deployer", ...), f"g.json: actors.{SCRIPT}: field 'deployer' is missing"),
     ],
 )

@@ -103,7 +103,8 @@ WRONG: list[tuple[str, Genesis]] = [
     ("is reserved", make_genesis(actors={SYSTEM: 1})),
     ("balance -1 is out of range", make_genesis(accounts={ALICE: -1})),
     ("is out of range", make_genesis(actors={ACTOR: 2**128})),
-    ("code 'other' is unknown", replace(make_genesis(), actors={ACTOR: GenesisActor("other", ALICE, 1)})),
+    ("code: 'builtin:other' is unknown", replace(make_genesis(), actors={ACTOR: GenesisActor("builtin:other", ALICE)})),
+    ("code: line 1, column 1: no class", replace(make_genesis(), actors={ACTOR: GenesisActor("other", ALICE, 1)})),
 ]
 
 

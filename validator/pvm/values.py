@@ -39,6 +39,16 @@ def pack(value: Value, charge: Charge) -> bytes:
     return _ENCODER.encode(_Packer(charge).plain(value, MAX_VALUE_DEPTH))
 
 
+def encode_value(value: Value) -> bytes:
+    """A payload for a handler, as clients make it; nothing for ``None``. Raises as :func:`pack` does."""
+    return b"" if value is None else pack(value, _free)
+
+
+def decode_value(encoded: bytes) -> Value:
+    """A stored value, as clients read it. Raises as :func:`unpack` does."""
+    return unpack(encoded, _free)
+
+
 class _Packer:
     """Turns one value into what the encoder takes, and stops where it gets too large."""
 
