@@ -325,7 +325,7 @@ class Simulation:
         archived = executor.archive.get(height)
         assert archived is not None, "a final block was archived"
         self.monitor.final(machine.name, height, archived)
-        if self.monitor.wants_proofs(height) and executor.final_header.height == height:
+        if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
             self.monitor.check_proofs(machine.name, height, executor.prove)
 
     def _note_proposal(self, index: int, job: Build | Execute) -> None:
