@@ -176,7 +176,7 @@ def test_mutations_never_end_in_a_traceback(
     change: str,
     data: st.DataObject,
 ) -> None:
-    monkeypatch.setattr("cluster.t8n_input.MAX_BLOCKS", 1_000)  # a million empty blocks would be right, and take minutes
+    monkeypatch.setattr("cluster.t8n_input.MAX_BLOCKS", 1_000)  # more empty ones would be right, and take minutes
     documents = dict(zip(("genesis", "blocks"), base, strict=True))
     path = data.draw(st.sampled_from(places(documents[file])))
     documents[file] = mutate(documents[file], path, change, odd)
