@@ -265,7 +265,7 @@ class _Checker:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 self._annotation(node.annotation)
                 self._class_constant(node, node.target.id, node.value)
-            elif not isinstance(node, ast.Pass):
+            elif not isinstance(node, ast.Pass) and not _is_remark(node):
                 self.refuse(node, "a statement in the class", "a class holds constants (NAME = value) and methods")
 
     def _declare(self, node: ast.AST, name: str) -> None:
@@ -410,8 +410,8 @@ class _Checker:
         self._expression(node.value)
 
     def _expression_statement(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return  # a remark
+        if _is_remark(node):
+            return
         if not isinstance(node.value, ast.Call | ast.Await):
             self.refuse(node, "a value that nobody uses", "call something, or assign it")
         self._expression(node.value)
@@ -719,10 +719,12 @@ class _Checker:
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0] if body else None
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        return body[1:]
-    return body
+    return body[1:] if body and _is_remark(body[0]) else body
+
+
+def _is_remark(node: ast.stmt) -> bool:
+    """Whether a statement is a text and nothing else."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _is_text(text: str) -> bool:
