@@ -278,11 +278,14 @@ class JobBooks:
 
     def phase_problems(self, callbacks: tuple[CallbackReceipt, ...], messages: int) -> Iterator[str]:
         """Whether a callback was passed over in a block that is entered."""
+        if len(callbacks) > jobs.CALLBACKS_PER_BLOCK:
+            yield f"{len(callbacks)} callbacks ran of at most {jobs.CALLBACKS_PER_BLOCK}"
         p, first = self._genesis.parameters, next(iter(self._waiting.values()), None)
         if first is None or first.completed_at == self._height:
             return
         key = _short(first.job_id)
-        if sum(callback.cycles for callback in callbacks) + p.message_cycles <= p.lane_deferred_cycles:
+        fits = sum(callback.cycles for callback in callbacks) + p.message_cycles <= p.lane_deferred_cycles
+        if fits and len(callbacks) < jobs.CALLBACKS_PER_BLOCK:
             yield f"the callback of job {key} was passed over, though it fitted in the lane"
         if messages:
             yield f"messages ran, though the callback of job {key} waits"

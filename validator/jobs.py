@@ -55,6 +55,8 @@ JOBS_PER_ACTOR: Final = 64
 MAX_RESULTS_NEEDED: Final = 16
 MAX_JOB_PAYLOAD_BYTES: Final = 65_536
 MAX_RESULT_BYTES: Final = 8_192
+CALLBACKS_PER_BLOCK: Final = 256
+"""Results can be kept back for long and completed all at once: a lane of cheap callbacks would read gigabytes then."""
 JOBS_ENDED_PER_BLOCK: Final = 128
 """The rest follows in the next block. What is past its end takes no results, whether its records are gone or not."""
 

@@ -411,6 +411,8 @@ class Transition:
         """Run the callbacks of jobs that were complete before this block, in order, as far as the lane reaches (SPEC
         §14)."""
         while (waiting := jobs.first_waiting(self.world, self.context.height)) is not None:
+            if len(self.callbacks) == jobs.CALLBACKS_PER_BLOCK:
+                self.deferred_lane.is_full = True
             if not self.deferred_lane.admits(self.parameters.message_cycles):
                 return
             self.deferred_lane.used += self.run_callback(waiting)

@@ -460,6 +460,17 @@ def test_a_job_that_breaks_a_rule_is_named(plant_fault: Plant, check: str, expec
     require_named(maker_of_jobs(), plant_fault, check, expected)
 
 
+def test_a_block_holds_so_many_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "CALLBACKS_PER_BLOCK", 1)
+    for count, said in ((1, ""), (2, "2 callbacks ran of at most 1")):
+        maker = maker_of_jobs()
+        completed(maker, JOB_ID, NEXT_ID)
+        for job_id in (JOB_ID, NEXT_ID)[:count]:
+            maker.callback(job_id)
+        maker.seal()
+        assert all_words(maker) == said
+
+
 def test_evidence_without_a_block_is_read_by_its_events() -> None:
     maker = maker_of_jobs()
     request(maker)

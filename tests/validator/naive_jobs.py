@@ -37,6 +37,7 @@ class Limits:
     lifetime: int
     jobs_per_actor: int
     ended_per_block: int
+    callbacks_per_block: int
     most_results: int
     most_result_bytes: int
 
@@ -146,7 +147,7 @@ class NaiveJobs:
         """Callbacks, as id, error, whether consumed, cycles and events; and how many messages run."""
         used, full, ran = 0, False, []
         while self.called < len(self.completions) and self.completions[self.called][1] < self.height:
-            if used + self.limits.message_cycles > self.limits.lane:
+            if len(ran) == self.limits.callbacks_per_block or used + self.limits.message_cycles > self.limits.lane:
                 full = True
                 break
             job_id, _ = self.completions[self.called]

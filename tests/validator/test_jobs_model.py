@@ -37,7 +37,7 @@ from validator.types import Address, Height
 from validator.world import World
 
 MESSAGE_CYCLES, LANES = 20_000, (20_000, 24_000, 44_000)
-LIMITS = Limits(MESSAGE_CYCLES, LANES[0], 6, 4, 2, jobs.MAX_RESULTS_NEEDED, jobs.MAX_RESULT_BYTES)
+LIMITS = Limits(MESSAGE_CYCLES, LANES[0], 6, 4, 2, 2, jobs.MAX_RESULTS_NEEDED, jobs.MAX_RESULT_BYTES)
 OPERATIONS = ("request", "submit", "appoint", "take", "send")
 MOODS = ((6, 12, 2, 3, 2), (12, 4, 1, 1, 1), (2, 20, 3, 1, 0), (1, 4, 0, 1, 12))
 """What blocks are mostly about, as weights of the operations."""
@@ -57,6 +57,7 @@ def small_limits() -> Iterator[pytest.MonkeyPatch]:
         patched.setattr(jobs, "JOB_LIFETIME_BLOCKS", LIMITS.lifetime)
         patched.setattr(jobs, "JOBS_PER_ACTOR", LIMITS.jobs_per_actor)
         patched.setattr(jobs, "JOBS_ENDED_PER_BLOCK", LIMITS.ended_per_block)
+        patched.setattr(jobs, "CALLBACKS_PER_BLOCK", LIMITS.callbacks_per_block)
         yield patched
 
 
@@ -293,13 +294,23 @@ class MessagesBehindWhatDidNotFit(Transition):
         super().run_messages()
 
 
+class RunsAnyNumber(Transition):
+    def run_callbacks(self) -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(jobs, "CALLBACKS_PER_BLOCK", 100)
+            super().run_callbacks()
+
+
 class CountsReservationsTwice(Transition):
     def run_callback(self, waiting: jobs.Waiting) -> int:
         super().run_callback(waiting)
         return self.callbacks[-1].cycles
 
 
-@pytest.mark.parametrize("kind", [MessagesFirst, LanesOfTheirOwn, MessagesBehindWhatDidNotFit, CountsReservationsTwice])
+LANE_FAULTS = (MessagesFirst, LanesOfTheirOwn, MessagesBehindWhatDidNotFit, RunsAnyNumber, CountsReservationsTwice)
+
+
+@pytest.mark.parametrize("kind", LANE_FAULTS)
 def test_a_planted_fault_of_the_lane_is_caught(kind: type[Transition]) -> None:
     class Machine(JobMachine):
         transition = kind
