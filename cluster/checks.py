@@ -216,7 +216,7 @@ def check_conservation(books: Books) -> Check:
         return Check("conservation", Outcome.FAIL, _examples(problems))
     detail = (
         f"minted {ledger.minted} = balances {ledger.held()} + burned {ledger.burned};"
-        f" {ledger.messages:,} messages, {ledger.queries:,} queries of agents;"
+        f" {ledger.messages:,} messages, {_job_words(books)}{ledger.queries:,} queries of agents;"
         f" {answers:,} served balances equal the books'"
     )
     if mismatches:
@@ -727,6 +727,11 @@ def _finding_texts(books: Books, check: str) -> list[str]:
 def _whose(finding: Finding, count: int) -> str:
     names = "all validators" if 1 < count == len(finding.validators) else ", ".join(finding.validators)
     return f"{names} (its own execution)" if finding.evidence else names
+
+
+def _job_words(books: Books) -> str:
+    jobs = books.ledger.jobs
+    return f"{len(jobs.jobs):,} jobs, {jobs.consumed:,} consumed, " if jobs.jobs else ""
 
 
 def _timer_words(books: Books) -> str:

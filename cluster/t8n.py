@@ -14,7 +14,7 @@ from cluster.errors import BadInput
 from cluster.results import write_atomically
 from cluster.simulation.disk import MemoryDisk
 from cluster.t8n_input import InputBlock, read_blocks, read_genesis
-from validator.block import Event, FireReceipt, MessageReceipt, TransactionReceipt
+from validator.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch
 from validator.pvm.machine import PythonVm
@@ -37,7 +37,7 @@ from validator.transactions import Transaction
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import ADDRESS_BYTES, ZERO_HASH, Height, address_text
 
-NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped"})
+NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
 """Fields of protocol events that are numbers."""
 
 Page = dict[str, Any]
@@ -119,7 +119,7 @@ def _execute(transition: Transition, transaction: Transaction) -> Page:
 
 def _block_page(outcome: Outcome) -> Page:
     receipts, prices, bidding = outcome.receipts, outcome.prices, outcome.bidding
-    return {
+    page = {
         "height": receipts.height,
         "basefee_cycle": prices.basefee_cycle,
         "basefee_cell": prices.basefee_cell,
@@ -139,6 +139,9 @@ def _block_page(outcome: Outcome) -> Page:
         "events": [_event_page(event) for event in outcome.events],
         "state_root": outcome.state_root.hex(),
     }
+    if receipts.callbacks:
+        page["callbacks"] = [_callback_page(callback) for callback in receipts.callbacks]
+    return page
 
 
 def _run_page(receipt: TransactionReceipt | FireReceipt) -> Page:
@@ -163,6 +166,19 @@ def _message_page(message: MessageReceipt) -> Page:
         "error": message.error or None,
         "cycles": message.cycles,
         "cells": message.cells,
+    }
+
+
+def _callback_page(callback: CallbackReceipt) -> Page:
+    return {
+        "job_id": callback.job_id.hex(),
+        "actor": address_text(callback.actor),
+        "handler": callback.handler,
+        "status": "ok" if callback.ok else "reverted",
+        "error": callback.error or None,
+        "cycles": callback.cycles,
+        "cells": callback.cells,
+        "consumed": callback.unsettled is None,
     }
 
 

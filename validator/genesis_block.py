@@ -18,6 +18,7 @@ from validator.records import (
     account_key,
     actor_key,
     encode_record,
+    runner_key,
     storage_key,
 )
 from validator.types import AMOUNT_LIMIT, SYSTEM_PARAMETERS_ADDRESS, ZERO_HASH, Hash, ValidatorError, is_reserved
@@ -43,6 +44,8 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
             records[deployed.program_key] = deployed.source
     for name, text in governed_values(genesis).items():
         records[storage_key(SYSTEM_PARAMETERS_ADDRESS, name)] = text.encode()
+    for runner in genesis.runners:
+        records[runner_key(runner)] = b""
     minted = sum(genesis.accounts.values()) + sum(actor.balance for actor in genesis.actors.values())
     records[GLOBALS] = Globals(
         next_sequence=0,
@@ -108,6 +111,8 @@ def _content_hash(genesis: Genesis) -> Hash:
     content = (genesis.chain_id, genesis.policy.value, genesis.validators, parameters, accounts, actors, deployers)
     if genesis.epochs:
         content = (*content, [(epoch.first_view, epoch.members) for epoch in genesis.epochs])
+    if genesis.runners:
+        content = (*content, ("runners", sorted(genesis.runners)))
     return tagged_hash(b"genesis", encode(content))
 
 
@@ -137,7 +142,9 @@ def _check(genesis: Genesis) -> None:
     both = sorted(set(genesis.accounts) & set(genesis.actors))
     if both:
         raise GenesisError(f"0x{both[0].hex()} is given as account and as actor")
-    for address in (*genesis.accounts, *genesis.actors):
+    if len(set(genesis.runners)) != len(genesis.runners):
+        raise GenesisError("runners: expected all different")
+    for address in (*genesis.accounts, *genesis.actors, *genesis.runners):
         if is_reserved(address):
             raise GenesisError(f"0x{address.hex()} is reserved")
     balances = [*genesis.accounts.items(), *((address, actor.balance) for address, actor in genesis.actors.items())]

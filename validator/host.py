@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from validator import costs, mailbox
+from validator import costs, jobs, mailbox
 from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled
 from validator.codec import pack_uint
 from validator.errors import HandlerFailure, Rejection
@@ -18,7 +18,7 @@ from validator.meter import Meter
 from validator.records import QueuedMessage
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
-from validator.types import Address, TimerId, parse_timer_id
+from validator.types import Address, Hash, TimerId, parse_timer_id
 from validator.world import World
 
 
@@ -36,7 +36,9 @@ class HandlerContext:
     messages_left: int = 0
     """How many more messages and jobs the run may still hold (SPEC §2)."""
     cycles_reserved: int = 0
-    """Reserved so far for the messages that the run queued."""
+    """Reserved so far for the messages that the run queued and the jobs that it requested."""
+    callback_of: bytes = b""
+    """The job whose callback the run is."""
     value: int = 0
     """What the transaction pays to the actor."""
     movements: list[Movement] = field(default_factory=list)
@@ -135,6 +137,26 @@ class HandlerContext:
         self.messages_left -= 1
         self.cycles_reserved += cycles
 
+    def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
+        """Ask the runners for results, paying for the callback's run in full (SPEC §14); returns the job's id."""
+        parameters = self.terms.parameters
+        self.meter.charge(costs.REQUEST_JOB_CYCLES + parameters.message_cycles, len(payload) + parameters.message_cells)
+        if self.messages_left == 0:
+            raise Rejection("TooManyMessages")
+        job_id = jobs.request(self.world, self.actor, payload, results_needed, handler, self.height)
+        self.messages_left -= 1
+        self.cycles_reserved += parameters.message_cycles
+        self.report(
+            "JobRequested", ("job_id", job_id.hex()), ("handler", handler), ("results_needed", str(results_needed))
+        )
+        return job_id
+
+    def consume_result(self, job_id: bytes) -> None:
+        """Settle a job in its callback; it succeeds once (SPEC §14)."""
+        self.meter.charge(costs.CONSUME_RESULT_CYCLES)
+        jobs.consume(self.world, self.actor, job_id, self.callback_of, self.height)
+        self.report("JobConsumed", ("job_id", job_id.hex()))
+
     def saved_timer(self, key: str) -> bytes:
         """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
         return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
@@ -167,6 +189,12 @@ class ReadOnlyContext(HandlerContext):
     def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
         self._refuse(costs.SEND_CYCLES)
 
+    def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
+        self._refuse(costs.REQUEST_JOB_CYCLES)
+
+    def consume_result(self, job_id: bytes) -> None:
+        self._refuse(costs.CONSUME_RESULT_CYCLES)
+
     def _refuse(self, cycles: int) -> NoReturn:
         self.meter.charge(cycles)
         raise HandlerFailure("ReadOnly")
@@ -179,7 +207,7 @@ class RunResult:
     error: str
     effects: Effects
     cycles_reserved: int = 0
-    """Cycles that the run reserved for messages which it queued; they are part of what it used."""
+    """Cycles that the run reserved for messages and callbacks; they are part of what it used."""
 
     @property
     def ok(self) -> bool:
