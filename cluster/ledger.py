@@ -224,6 +224,7 @@ class Ledger:
         self.jobs = JobBooks(genesis)
         self._nonces: Counter[bytes] = Counter()
         self._schedule_nonces: Counter[bytes] = Counter()
+        self._actors: set[bytes] = set(genesis.actors)
         self._scripts: set[bytes] = {at for at, actor in genesis.actors.items() if actor.code == SCRIPT_CODE}
         self._last_sequence = -1
         self._backlog = 0
@@ -497,7 +498,11 @@ class Ledger:
     def _enter_deployed(self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
         if receipt.created != deployed_address(receipt.sender, body.nonce):
             self._violation(CHAIN, context.height, f"{name} deployed to a wrong address")
-        if isinstance(body.action, Deploy) and body.action.code == SCRIPT_CODE:
+        if not isinstance(body.action, Deploy):
+            return
+        self._actors.add(receipt.created)
+        self._audit.deployed(receipt.created, body.action.code)
+        if body.action.code == SCRIPT_CODE:
             self._scripts.add(receipt.created)
 
     def _enter_instruction(self, context: _Context, name: str, receipt: TransactionReceipt, action: System) -> None:
@@ -588,7 +593,7 @@ class Ledger:
     def _enter_message(self, context: _Context, message: MessageReceipt) -> None:
         """One that ran. Whoever sent it had paid for it; nobody pays now."""
         name = f"a message to {address_text(message.to)}"
-        if message.to not in self._scripts:
+        if message.to not in self._actors:
             self._violation(CHAIN, context.height, f"{name} ran, where there is no actor")
         self._enter_deferred(context, name, message, message.to)
 

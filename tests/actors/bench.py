@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+from actors import source_of
 from tests.validator.chain import ALICE, BOB, RICH, Chain, make_genesis
 from validator.block import MessageReceipt, TransactionReceipt
 from validator.genesis import GenesisActor
@@ -14,13 +14,6 @@ from validator.transactions import Call, Transaction
 from validator.transition import Outcome
 from validator.types import RUNNER_CONTRACT_ADDRESS, Address
 from validator.world import World
-
-ACTORS = Path(__file__).resolve().parents[2] / "actors"
-
-
-def source_of(name: str) -> str:
-    return (ACTORS / f"{name}.py").read_text(encoding="ascii")
-
 
 @dataclass
 class Bench:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.actors.bench import ACTORS, Bench, source_of
+from actors import NAMES, source_of
+from tests.actors.bench import Bench
 from tests.validator.chain import ALICE, BOB, RICH
 from validator.pvm.subset import parse
 from validator.types import Address
@@ -16,7 +17,7 @@ DAVE = Address(b"\x34" * 20)
 ERIN = Address(b"\x35" * 20)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in ACTORS.glob("*.py")))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_example_is_a_program(name: str) -> None:
     program = parse(source_of(name))
     assert program.handlers

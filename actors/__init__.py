@@ -1,0 +1,21 @@
+"""Programs for actors, each a file of its own; ``docs/actors.md`` says what they are written in.
+
+The files are programs of the chain, not modules of this project: nobody imports them, :func:`source_of` reads them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_FOLDER: Final = Path(__file__).parent
+
+NAMES: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__"))
+"""The programs that ship, by the names of their files."""
+
+
+def source_of(name: str) -> str:
+    """A program's text. Raises :class:`KeyError` for a name that is none of :data:`NAMES`."""
+    if name not in NAMES:
+        raise KeyError(name)
+    return (_FOLDER / f"{name}.py").read_text(encoding="ascii")
