@@ -219,13 +219,15 @@ class _Checker:
 
     def program(self, tree: ast.Module) -> Program | None:
         body = _without_docstring(tree.body)
-        for extra in body[1:] if body else []:
-            self.refuse(extra, "something beside the class", f"a program is one class …({BASE}) and nothing else")
-        if not body or not isinstance(body[0], ast.ClassDef):
-            place = body[0] if body else tree
-            self.refuse(place, "no class", f"expected: class Name({BASE}): …")
+        shell = next((node for node in body if isinstance(node, ast.ClassDef)), None)
+        for extra in body:
+            if isinstance(extra, ast.Import | ast.ImportFrom):
+                self._refuse_node(extra)
+            elif shell is not None and extra is not shell:
+                self.refuse(extra, "something beside the class", f"a program is one class …({BASE}) and nothing else")
+        if shell is None:
+            self.refuse(body[0] if body else tree, "no class", f"expected: class Name({BASE}): …")
             return None
-        shell = body[0]
         self._check_shell(shell)
         self._collect(shell)
         methods = {name: self._method(node) for name, node in self._methods.items()}
