@@ -356,10 +356,13 @@ class _Checker:
     def _block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             check = self._statements.get(type(statement))
-            if check is None:
-                self._refuse_node(statement)
-            else:
+            if check is not None:
                 check(statement)
+                continue
+            self._refuse_node(statement)
+            if isinstance(statement, ast.Try):  # its author wants to hear of all at once
+                for block in _blocks(statement):
+                    self._block(block)
 
     def _target_name(self, node: ast.AST, name: str) -> None:
         if name == SELF:
@@ -764,5 +767,15 @@ def _assigned(body: list[ast.stmt]) -> Iterator[str]:
                 yield from stored_names(target)
             case ast.For(target=target):
                 yield from stored_names(target)
-        for block in ("body", "orelse"):
-            yield from _assigned(getattr(statement, block, []))
+            case ast.Try(handlers=handlers):
+                yield from (handler.name for handler in handlers if handler.name is not None)
+        for block in _blocks(statement):
+            yield from _assigned(block)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks that a statement holds."""
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for handler in getattr(statement, "handlers", []):
+        yield handler.body
