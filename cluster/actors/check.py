@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from cluster.actors.programs import problem_line, problems_of, read_source
 from cluster.actors.values import printable
@@ -11,18 +12,24 @@ from validator.pvm.deployment import deploy_cycles
 from validator.pvm.subset import MAX_PROBLEMS, parse
 
 
-def check(path: Path) -> bool:
-    """Print what is wrong with a program, or what it is and costs. Raises :class:`~cluster.errors.BadInput` where it
-    cannot be read."""
+class Checked(NamedTuple):
+    """What a check came to."""
+
+    is_fine: bool
+    lines: list[str]
+    """The problems, or what the program is and costs."""
+
+
+def check(path: Path) -> Checked:
+    """Check a program's file. Raises :class:`~cluster.errors.BadInput` where it cannot be read."""
     source = read_source(path)
     problems = problems_of(source)
-    for problem in problems:
-        print(printable(problem_line(path, problem)))
-    if len(problems) >= MAX_PROBLEMS:
-        print(f"{path}: these are the first {MAX_PROBLEMS} problems")
     if not problems:
-        print(f"{path}: {describe(source)}")
-    return not problems
+        return Checked(True, [f"{path}: {describe(source)}"])
+    lines = [printable(problem_line(path, problem)) for problem in problems]
+    if len(problems) >= MAX_PROBLEMS:
+        lines.append(f"{path}: these are the first {MAX_PROBLEMS} problems")
+    return Checked(False, lines)
 
 
 def describe(source: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 from cluster.errors import BadInput, ExitCode
 
@@ -133,9 +133,11 @@ def _integer(text: str, least: int, most: int, what: str) -> int:
 
 def _check(options: Any) -> int:
     from cluster.actors.check import check
+    from cluster.actors.show import print_lines
 
     results = [check(path) for path in options.files]
-    return ExitCode.PASS if all(results) else ExitCode.BAD_INPUT
+    print_lines(_console(), [line for result in results for line in result.lines])
+    return ExitCode.PASS if all(result.is_fine for result in results) else ExitCode.BAD_INPUT
 
 
 def _run(options: Any) -> int:
@@ -171,9 +173,12 @@ def _play(options: Any, vm: Any) -> Any:
 
 
 def _console() -> Any:
+    """Whoever reads may stop reading, as ``head`` does."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False)
+    from cluster.terminal import LastingOutput
+
+    return Console(file=cast(TextIO, LastingOutput(sys.stdout)), highlight=False)
 
 
 def _write(path: Path | None, page: Any) -> None:
@@ -190,11 +195,12 @@ def _write(path: Path | None, page: Any) -> None:
 
 
 def _stub(options: Any) -> int:
+    from cluster.actors.show import print_lines
     from cluster.actors.stub import stub_text
     from cluster.results import write_atomically
 
     if options.out is None:
-        sys.stdout.write(stub_text())
+        print_lines(_console(), stub_text().splitlines())
         return ExitCode.PASS
     try:
         write_atomically(options.out, stub_text())

@@ -22,9 +22,11 @@ from pathlib import Path
 from cluster.actors.stub import stub_text
 from cluster.cli import main
 from validator import costs
+from validator.params import DEFAULTS
 from validator.pvm import limits, weights
 from validator.pvm.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, Signature
 from validator.pvm.subset import REFUSED
+from validator.scheduler.bidding import LEAST_QUERY_CYCLES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "actors.md"
@@ -125,6 +127,16 @@ TABULATED = {"INTEGER_LIMIT", "DICT_KEY_LIMIT"}
 """Limits that the page has in words."""
 
 
+AROUND = {
+    "reading height, sender, balance, …": (costs.READ_CONTEXT_CYCLES, ""),
+    "a transaction": (DEFAULTS.tx_base_cycles, "bytes of the payload, or of the program"),
+    "a fire": (DEFAULTS.fire_base_cycles, ""),
+    "a message's run, out of what its sender reserved": (DEFAULTS.message_base_cycles, ""),
+    "a message's reservation, where it names none": (DEFAULTS.message_cycles, f"{DEFAULTS.message_cells:,}"),
+    "a query for a bid, at least": (LEAST_QUERY_CYCLES, ""),
+    "a query for a bid, at most": (DEFAULTS.gba_max_cycles, ""),
+}
+
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +186,10 @@ def size_costs() -> str:
     return table(["of the run", "cycles"], iter(rows))
 
 
+def around() -> str:
+    return table(["besides", "cycles", "cells"], ([what, f"{n:,}", cells] for what, (n, cells) in AROUND.items()))
+
+
 def bounds() -> str:
     known = {name for name, value in vars(limits).items() if name.isupper() and isinstance(value, int)}
     assert known == set(LIMITS) | TABULATED, "LIMITS above says what each limit is of"
@@ -181,7 +197,7 @@ def bounds() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    each.__name__: each for each in (host_calls, host_reads, functions, refused, node_costs, size_costs, bounds)
+    each.__name__: each for each in (host_calls, host_reads, functions, refused, node_costs, size_costs, around, bounds)
 }
 
 

@@ -64,6 +64,20 @@ def test_the_lines_add_up_wherever_cycles_run_out(gas_limit: int) -> None:
     assert call.error in ("", "OutOfCycles") and (not call.error or used == gas_limit - 1_000)
 
 
+@pytest.mark.parametrize("gas_limit", range(1_000, 1_400, 3))
+def test_a_charge_by_size_that_does_not_fit_counts_as_far_as_it_does(gas_limit: int) -> None:
+    source = """
+class Sizes(Actor):
+    def start(self, payload):
+        long = "x" * 3200
+        squares = [i * i for i in range(12)]
+        self.set("a", long[1:])
+"""
+    vm = ProfilingVm()
+    session = played(source, calls=("start",), blocks=0, limits=replace(LIMITS, gas_limit=gas_limit), vm=vm)
+    assert vm.profiles[source].total == charged_to(session, source)
+
+
 def test_host_calls_and_sizes_stand_on_their_lines() -> None:
     source = """
 class Lines(Actor):
