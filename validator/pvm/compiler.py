@@ -262,7 +262,7 @@ class _Function:
         body: list[ast.stmt] = [ast.Nonlocal([LEFT])]
         deep = ast.Compare(_name(DEPTH), [ast.Gt()], [_constant(MAX_CALL_DEPTH)])
         body.append(ast.If(deep, [ast.Expr(_call("_too_deep"))], []))
-        body += self._block(method.node.body, OWN_CALL)
+        body += self._block(method.node.body, OWN_CALL, method.node.lineno)
         kind = ast.AsyncFunctionDef if method.is_async else ast.FunctionDef
         parameters = ast.arguments([], arguments, None, [], [], None, [])
         made = kind(FUNCTION + method.name, parameters, body, [])
@@ -272,21 +272,21 @@ class _Function:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _block(self, block: list[ast.stmt], extra: int = 0) -> list[ast.stmt]:
-        """A block, each piece behind its charge; the first one pays ``extra`` too."""
+    def _block(self, block: list[ast.stmt], extra: int = 0, head: int = 0) -> list[ast.stmt]:
+        """A block, each piece behind its charge; the first one pays ``extra`` too, what line ``head`` costs."""
         made: list[ast.stmt] = []
         for piece in pieces(block):
             lines = [(statement.lineno, statement_cost(statement)) for statement in piece]
-            made += self._charge(extra + sum(cycles for _, cycles in lines), piece[0], extra, lines)
+            if extra:
+                lines = [(head, extra), *lines]
+            made += self._charge(sum(cycles for _, cycles in lines), piece[0], lines)
             extra = 0
             for statement in piece:
                 made += [ast.copy_location(part, statement) for part in self._statement(statement)]
         return made
 
-    def _charge(self, cycles: int, place: ast.stmt, extra: int, lines: list[tuple[int, int]]) -> list[ast.stmt]:
+    def _charge(self, cycles: int, place: ast.stmt, lines: list[tuple[int, int]]) -> list[ast.stmt]:
         made: list[ast.stmt] = []
-        if extra:
-            lines = [(place.lineno, extra), *lines]
         number = self._compiler.piece_number(lines)
         if number is not None:
             made.append(ast.Expr(_call("_observe", _constant(number))))
@@ -311,7 +311,7 @@ class _Function:
             case ast.If(test=test, body=body, orelse=orelse):
                 return [ast.If(self._expression(test), self._block(body), self._block(orelse))]
             case ast.While(test=test, body=body):
-                return [ast.While(self._expression(test), self._block(body, turn_cost(node)), [])]
+                return [ast.While(self._expression(test), self._block(body, turn_cost(node), node.lineno), [])]
             case ast.For():
                 return self._for(node)
             case ast.Return(value=value):
@@ -326,7 +326,7 @@ class _Function:
         return [node]  # pass, break, continue
 
     def _for(self, node: ast.For) -> list[ast.stmt]:
-        body = self._block(node.body, turn_cost(node))
+        body = self._block(node.body, turn_cost(node), node.lineno)
         return [ast.For(node.target, self._iterated(node.iter), body, [])]
 
     def _iterated(self, node: ast.expr) -> ast.expr:

@@ -219,13 +219,15 @@ class _Checker:
 
     def program(self, tree: ast.Module) -> Program | None:
         body = _without_docstring(tree.body)
-        for extra in body[1:] if body else []:
-            self.refuse(extra, "something beside the class", f"a program is one class …({BASE}) and nothing else")
-        if not body or not isinstance(body[0], ast.ClassDef):
-            place = body[0] if body else tree
-            self.refuse(place, "no class", f"expected: class Name({BASE}): …")
+        shell = next((node for node in body if isinstance(node, ast.ClassDef)), None)
+        for extra in body:
+            if isinstance(extra, ast.Import | ast.ImportFrom):
+                self._refuse_node(extra)
+            elif shell is not None and extra is not shell:
+                self.refuse(extra, "something beside the class", f"a program is one class …({BASE}) and nothing else")
+        if shell is None:
+            self.refuse(body[0] if body else tree, "no class", f"expected: class Name({BASE}): …")
             return None
-        shell = body[0]
         self._check_shell(shell)
         self._collect(shell)
         methods = {name: self._method(node) for name, node in self._methods.items()}
@@ -354,10 +356,13 @@ class _Checker:
     def _block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             check = self._statements.get(type(statement))
-            if check is None:
-                self._refuse_node(statement)
-            else:
+            if check is not None:
                 check(statement)
+                continue
+            self._refuse_node(statement)
+            if isinstance(statement, ast.Try):  # its author wants to hear of all at once
+                for block in _blocks(statement):
+                    self._block(block)
 
     def _target_name(self, node: ast.AST, name: str) -> None:
         if name == SELF:
@@ -764,5 +769,15 @@ def _assigned(body: list[ast.stmt]) -> Iterator[str]:
                 yield from stored_names(target)
             case ast.For(target=target):
                 yield from stored_names(target)
-        for block in ("body", "orelse"):
-            yield from _assigned(getattr(statement, block, []))
+            case ast.Try(handlers=handlers):
+                yield from (handler.name for handler in handlers if handler.name is not None)
+        for block in _blocks(statement):
+            yield from _assigned(block)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks that a statement holds."""
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for handler in getattr(statement, "handlers", []):
+        yield handler.body
