@@ -20,7 +20,7 @@ from typing import Any
 from chains import RICH, BenchmarkChain, actor_address, actors, call, median
 from reporting import Metric, Size, run_benchmark
 
-from actors import NAMES, source_of
+from loadgen.workloads.shipped import NAMES, source_of
 from validator.host import HandlerContext
 from validator.meter import Meter
 from validator.params import Parameters

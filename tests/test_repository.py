@@ -71,7 +71,7 @@ ENCODING = (
 MAY_IMPORT = {
     "consensus": ("consensus",),
     "validator": ("consensus", "validator"),
-    "loadgen/workloads": ("loadgen.workloads", "actors", *ENCODING),
+    "loadgen/workloads": ("loadgen.workloads", *ENCODING),
     "loadgen": ("loadgen", *ENCODING),
     "cluster": ("cluster", "consensus", "validator", "loadgen.workloads", "loadgen.client"),
     "k8s": ("k8s",),
@@ -256,7 +256,7 @@ def failures_are_named(path: str, source: str) -> Iterator[Finding]:
 
 def is_program(path: str) -> bool:
     """Whether a file is the program of an actor: in another language, which looks like this one."""
-    return path.startswith("actors/") and not path.endswith("__init__.py")
+    return path.startswith("actors/")
 
 
 def modules_say_what_they_are(path: str, source: str) -> Iterator[Finding]:
@@ -457,7 +457,7 @@ RULES = (
     Rule(
         modules_say_what_they_are,
         is_python,
-        faults=(("a.py", "x = 1"), ("actors/__init__.py", "x = 1"), ("actors/a.py", "class A(Actor):\n    x = 1")),
+        faults=(("a.py", "x = 1"), ("actors/a.py", "class A(Actor):\n    x = 1")),
         fine=(
             ("actors/a.py", 'class A(Actor):\n    """What it is."""'),
             ("a.py", ""),

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
 
-from actors import NAMES, source_of
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
+from loadgen.workloads.shipped import NAMES, source_of
 from validator.errors import HandlerFailure
 from validator.pvm.values import encode_value
 from validator.transactions import Call

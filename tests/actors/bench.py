@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from actors import source_of
+from loadgen.workloads.shipped import source_of
 from tests.validator.chain import ALICE, BOB, RICH, Chain, make_genesis
 from validator.block import MessageReceipt, TransactionReceipt
 from validator.genesis import GenesisActor

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors import NAMES, source_of
+from loadgen.workloads.shipped import NAMES, source_of
 from tests.actors.bench import Bench
 from tests.validator.chain import ALICE, BOB, RICH
 from validator.pvm.subset import parse

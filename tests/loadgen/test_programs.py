@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from actors import source_of
 from loadgen.workloads import LoadPlan, LoadUser, Observation
+from loadgen.workloads.shipped import source_of
 from validator.pvm.values import decode_value
 from validator.transactions import Call, parse
 

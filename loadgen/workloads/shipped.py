@@ -1,16 +1,13 @@
-"""Programs for actors, each a file of its own; ``docs/actors.md`` says what they are written in.
-
-The files are programs of the chain, not modules of this project: nobody imports them, :func:`source_of` reads them.
-"""
+"""The example actors in ``actors/``: programs of the chain, not modules of this project, so they are read as texts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-_FOLDER: Final = Path(__file__).parent
+_FOLDER: Final = Path(__file__).resolve().parents[2] / "actors"
 
-NAMES: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__"))
+NAMES: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.py")))
 """The programs that ship, by the names of their files."""
 
 
