@@ -52,6 +52,8 @@ class Observation:
     """The three basefees in force during that block, in the smallest CBY unit a cycle or cell."""
     live_timers: int = 0
     """Live timers of the user's actor."""
+    open_jobs: tuple[bytes, ...] = ()
+    """Jobs that still take results, of the actor that the user watches, in no particular order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,13 @@ class Workload(ABC, Generic[OptionsT]):
 
     name: ClassVar[str]
     options_type: ClassVar[type[Options]]
+    is_runner: ClassVar[bool] = False
+    """Whether its users' accounts are registered runners from the genesis on."""
+
+    @property
+    def watched(self) -> Address:
+        """The actor that the user looks at before each turn: its own, unless the workload says otherwise."""
+        return self.member.actor
 
     @classmethod
     def actor_code(cls, options: Options) -> str:

@@ -109,6 +109,12 @@ class LoadPlan(BaseModel):
             for number, (deployer, code) in enumerate(zip(self.genesis_accounts(seed), codes, strict=True))
         }
 
+    def genesis_runners(self, seed: int) -> tuple[Address, ...]:
+        """The users that are registered runners, addresses ascending."""
+        groups = [group for group in self.users for _ in range(group.count)]
+        accounts = zip(self.genesis_accounts(seed), groups, strict=True)
+        return tuple(sorted(address for address, group in accounts if WORKLOADS[group.workload].is_runner))
+
     def build_users(
         self,
         seed: int,

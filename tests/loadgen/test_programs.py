@@ -75,3 +75,47 @@ def test_without_calls_the_setup_is_all() -> None:
 def test_what_cannot_be_is_refused(calls: list[dict[str, Any]], options: dict[str, Any], what: str) -> None:
     with pytest.raises(ValidationError, match=what):
         plan(*calls, **options)
+
+
+# --- runners ----------------------------------------------------------------------------------------------------------
+
+JOBS = (b"a" * 32, b"b" * 32)
+
+
+def served(**options: Any) -> LoadPlan:
+    users = [
+        {"workload": "program", "options": {"program": "price_oracle"}},
+        {"workload": "runner", "count": 2, "options": {"serves": 0, **options}},
+    ]
+    return LoadPlan.model_validate({"users": users})
+
+
+def test_runners_are_registered_and_look_at_whom_they_serve() -> None:
+    made = served()
+    oracle, *runners = made.build_users(SEED, "chain")
+    assert made.genesis_runners(SEED) == tuple(sorted(runner.address for runner in runners))
+    assert {runner.actor for runner in runners} == {oracle.actor}
+    assert plan().genesis_runners(SEED) == ()
+
+
+def test_a_runner_answers_each_job_once_with_a_number_of_its_own() -> None:
+    runners = served(least=5, most=90).build_users(SEED, "chain")[1:]
+    given = []
+    for runner in runners:
+        assert runner.next_transactions(START) == []
+        wires = runner.next_transactions(replace(START, open_jobs=JOBS))
+        assert runner.next_transactions(replace(START, open_jobs=JOBS)) == [], "answered already"
+        answers = [parse(wire, "chain").action for wire in wires]
+        assert [answer.handler for answer in answers if isinstance(answer, Call)] == ["submit_result"] * 2
+        results = [decode_value(answer.payload) for answer in answers if isinstance(answer, Call)]
+        assert [job_id for job_id, _ in results] == list(JOBS)
+        assert all(5 <= int.from_bytes(result, "big") <= 90 and len(result) == 8 for _, result in results)
+        given.append(results)
+    assert given[0] != given[1]
+
+
+def test_a_runner_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValidationError, match="least: 9 is above most"):
+        served(least=9, most=5)
+    with pytest.raises(ValidationError, match="there is no user 7"):
+        served(serves=7)
