@@ -13,6 +13,7 @@ Names that begin with an underscore are the compiler's; programs have none.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any, Final
@@ -30,7 +31,7 @@ DEPTH: Final = "_depth"
 FUNCTION: Final = "_f_"
 TEMPORARY: Final = "_t"
 LONGEST_PLAIN_TEXT: Final = BYTES_A_CYCLE - 1
-"""A comparison with a constant text of this length costs nothing by its size."""
+"""Python itself compares with a text or bytes written out, up to this length, with a number, None, True and False."""
 
 _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.Add: "_add",
@@ -69,7 +70,9 @@ def compile_program(program: Program, *, observed: bool = False) -> CodeType:
     With ``observed``, each piece also says by ``_observe(number)`` that it runs; for the profiler.
     """
     compiler = _Compiler(program, observed)
-    return compile(compiler.module(), FILE_NAME, "exec", dont_inherit=True, optimize=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Python thinks of a program must not depend on how it was started
+        return compile(compiler.module(), FILE_NAME, "exec", dont_inherit=True, optimize=0)
 
 
 def piece_lines(program: Program) -> list[list[tuple[int, int]]]:
@@ -239,8 +242,6 @@ class _Function:
         self._integers = integers_of(method, compiler.constants)
         self._inner = 0
         """How many comprehensions are open."""
-        self._plain = 0
-        """Above 0 where Python allows no ``:=``: in what a comprehension goes over."""
         self._temporaries = 0
         self._builders: dict[type[ast.expr], Callable[[Any], ast.expr]] = {
             ast.UnaryOp: self._unary,
@@ -272,13 +273,15 @@ class _Function:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _block(self, block: list[ast.stmt], extra: int = 0) -> list[ast.stmt]:
-        """A block, each piece behind its charge; the first one pays ``extra`` too."""
+    def _block(self, block: list[ast.stmt], extra: int = 0, first: Iterable[ast.stmt] = ()) -> list[ast.stmt]:
+        """A block, each piece behind its charge; the first one pays ``extra`` too, and ``first`` stands behind that."""
         made: list[ast.stmt] = []
         for piece in pieces(block):
             lines = [(statement.lineno, statement_cost(statement)) for statement in piece]
             made += self._charge(extra + sum(cycles for _, cycles in lines), piece[0], extra, lines)
             extra = 0
+            made += first
+            first = ()
             for statement in piece:
                 made += [ast.copy_location(part, statement) for part in self._statement(statement)]
         return made
@@ -326,8 +329,22 @@ class _Function:
         return [node]  # pass, break, continue
 
     def _for(self, node: ast.For) -> list[ast.stmt]:
-        body = self._block(node.body, turn_cost(node))
-        return [ast.For(node.target, self._iterated(node.iter), body, [])]
+        if isinstance(node.target, ast.Name):
+            body = self._block(node.body, turn_cost(node))
+            return [ast.For(node.target, self._iterated(node.iter), body, [])]
+        element = self._temporary()
+        unpacked = [ast.copy_location(part, node) for part in self._unpack(node.target, _name(element))]
+        body = self._block(node.body, turn_cost(node), unpacked)
+        return [ast.For(_store(element), self._iterated(node.iter), body, [])]
+
+    def _unpack(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        """Python's own unpacking, of anything but a dict."""
+        if isinstance(value, ast.Tuple | ast.List):
+            return [ast.Assign([target], value)]
+        made, held = self._hold(value)
+        assert isinstance(held, ast.Name | ast.Constant)
+        unpacked = held if isinstance(held, ast.Constant) else self._parts(held)
+        return [*made, ast.Assign([target], unpacked)]
 
     def _iterated(self, node: ast.expr) -> ast.expr:
         """What a loop goes over; ``range`` is counted as the loop goes."""
@@ -338,9 +355,11 @@ class _Function:
 
     def _assign(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if not isinstance(target, ast.Subscript):
-            return [ast.Assign([target], self._expression(value))]
-        made, stored = self._hold(self._expression(value))
-        more, container = self._hold(self._expression(target.value))
+            assigned = self._expression(value)
+            return [ast.Assign([target], assigned)] if isinstance(target, ast.Name) else self._unpack(target, assigned)
+        is_simple = _is_simple(target.value) and _is_simple(target.slice)
+        made, stored = self._hold(self._expression(value), is_simple)
+        more, container = self._hold(self._expression(target.value), _is_simple(target.slice))
         most, index = self._hold(self._expression(target.slice))
         return [*made, *more, *most, *self._set_item(container, index, stored)]
 
@@ -356,9 +375,12 @@ class _Function:
         into_dict = _all_of([_is_of(container, "dict"), _is_of(index, "str")])
         return [ast.If(ast.BoolOp(ast.Or(), [into_list, into_dict]), stored, called)]
 
-    def _hold(self, value: ast.expr) -> tuple[list[ast.stmt], ast.expr]:
-        """A value that is to be used more than once: itself, or put into a variable first."""
-        if _is_simple(value):
+    def _hold(self, value: ast.expr, before_simple: bool = True) -> tuple[list[ast.stmt], ast.expr]:
+        """A value that is to be used more than once: itself, or put into a variable first.
+
+        A name, too, is looked at before what stands behind it and may fail: it may have no value yet.
+        """
+        if isinstance(value, ast.Constant) or (_is_simple(value) and before_simple):
             return [], value
         name = self._temporary()
         return [_assign(name, value)], _name(name)
@@ -372,7 +394,7 @@ class _Function:
             left = _name(node.target.id)
             return [ast.Assign([_store(node.target.id)], self._in_place(node.op, left, node.value))]
         assert isinstance(node.target, ast.Subscript)
-        made, container = self._hold(self._expression(node.target.value))
+        made, container = self._hold(self._expression(node.target.value), _is_simple(node.target.slice))
         more, index = self._hold(self._expression(node.target.slice))
         before = _call("_item", container, index)
         name = self._temporary()
@@ -432,8 +454,6 @@ class _Function:
         function = in_place or _BINARY[type(operator)]
         one, other = self._expression(left), self._expression(right)
         are_integers = self._is_integer(left), self._is_integer(right)
-        if self._plain:
-            return _call(function, one, other)
         small_shift = isinstance(right, ast.Constant) and right.value.__class__ is int and right.value <= INTEGER_BITS
         if isinstance(operator, ast.LShift) and all(are_integers) and small_shift:
             return self._or_overflow(ast.BinOp(one, operator, other))
@@ -456,13 +476,14 @@ class _Function:
         tests: list[ast.expr] = []
         used: list[ast.expr] = []
         for value, is_known in zip((one, other), are_integers, strict=True):
-            if _is_simple(value):
-                used.append(value)
-                tests += [] if is_known else [_is_int(value)]
-            else:
+            if not _is_simple(value):
                 held = self._temporary()
                 used.append(_name(held))
                 tests.append(_is_int(ast.NamedExpr(_store(held), value)))
+            else:
+                used.append(value)
+                # a name is looked at before what stands to its right, since it may have no value yet
+                tests += [] if is_known and (value is other or _is_simple(other)) else [_is_int(value)]
         if len(tests) > 1:  # both are looked at in any case, the left one first
             tests = [ast.BinOp(tests[0], ast.BitAnd(), tests[1])] if not _is_simple(other) else tests
         result: ast.expr = ast.BinOp(used[0], operator, used[1])
@@ -495,12 +516,14 @@ class _Function:
         left = self._expression(operands[0])
         for place, operator in enumerate(operators):
             right = self._expression(operands[place + 1])
-            is_last = place + 1 == len(operators)
             used = right
-            if not is_last and not _is_simple(right):
+            if not _is_simple(right):
                 held = self._temporary()
                 used, right = _name(held), ast.NamedExpr(_store(held), right)
-            tests.append(self._by_operation(operator, left, right))
+            if self._is_plain(operator, operands[place], operands[place + 1]):
+                tests.append(ast.Compare(left, [operator], [right]))
+            else:
+                tests.append(self._compared(operator, left, right))
             left = used
         return ast.BoolOp(ast.And(), tests)
 
@@ -518,17 +541,27 @@ class _Function:
         if not isinstance(node, ast.Constant):
             return False
         value = node.value
-        return value is None or isinstance(value, bool) or len(str(value)) <= LONGEST_PLAIN_TEXT
+        return not isinstance(value, str | bytes) or len(value) <= LONGEST_PLAIN_TEXT
 
     def _comparison(self, operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
         one, other = self._expression(left), self._expression(right)
         if self._is_plain(operator, left, right):
             return ast.Compare(one, [operator], [other])
-        called = self._by_operation(operator, one, other)
-        if isinstance(operator, ast.In | ast.NotIn) or not (_is_simple(one) and _is_simple(other)):
-            return called
-        tests = [_is_int(one), _is_int(other)]
-        return ast.IfExp(_all_of([*tests]), ast.Compare(one, [operator], [other]), called)
+        return self._compared(operator, one, other)
+
+    def _compared(self, operator: ast.cmpop, one: ast.expr, other: ast.expr) -> ast.expr:
+        """Python's own comparison where both are integers, the operation otherwise."""
+        if isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot):
+            return self._by_operation(operator, one, other)
+        tests: list[ast.expr] = []
+        used: list[ast.expr] = []
+        for value in (one, other):
+            is_held = isinstance(value, ast.NamedExpr)
+            held = value.target.id if isinstance(value, ast.NamedExpr) else self._temporary()
+            used.append(value if _is_simple(value) else _name(held))
+            tests.append(_is_int(value if _is_simple(value) or is_held else ast.NamedExpr(_store(held), value)))
+        are_integers = _all_of(tests) if _is_simple(other) else ast.BinOp(tests[0], ast.BitAnd(), tests[1])
+        return ast.IfExp(are_integers, ast.Compare(used[0], [operator], [used[1]]), self._by_operation(operator, *used))
 
     def _by_operation(self, operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
         if isinstance(operator, ast.Is | ast.IsNot):
@@ -543,18 +576,36 @@ class _Function:
             bounds = [_constant(None) if part is None else part for part in (node.slice.lower, node.slice.upper)]
             return _call("_slice", self._expression(node.value), *self._all(bounds))
         container, index = self._expression(node.value), self._expression(node.slice)
-        if self._is_integer(node.slice) or (isinstance(node.slice, ast.Constant) and self._is_short(node.slice)):
+        if isinstance(index, ast.Constant) and isinstance(index.value, str | bytes):
             return ast.Subscript(container, index, ast.Load())
-        called = _call("_item", container, index)
-        if _is_simple(container) and _is_simple(index):
-            is_usual = ast.BoolOp(ast.Or(), [_is_int(index), _is_of(index, "str")])
-            return ast.IfExp(is_usual, ast.Subscript(container, index, ast.Load()), called)
-        return called
+        if isinstance(index, ast.Constant) and index.value.__class__ is not int:
+            return _call("_item", container, index)
+        return self._usual_element(container, index, self._is_integer(node.slice))
+
+    def _usual_element(self, container: ast.expr, index: ast.expr, is_integer: bool) -> ast.expr:
+        """Python's own where the index is a text, or an integer and the container no dict; the operation otherwise."""
+        holder: ast.expr = container
+        if not _is_simple(container):
+            name = self._temporary()
+            holder, container = ast.NamedExpr(_store(name), container), _name(name)
+        held: ast.expr = index
+        if not _is_simple(index):
+            name = self._temporary()
+            held, index = ast.NamedExpr(_store(name), index), _name(name)
+        no_dict = ast.Compare(ast.Attribute(holder, "__class__", ast.Load()), [ast.IsNot()], [_name("_dict")])
+        if is_integer:
+            is_usual: ast.expr = no_dict
+            if not _is_simple(held):
+                is_usual = ast.BinOp(no_dict, ast.BitAnd(), _is_int(held))
+        else:
+            into_list = ast.BinOp(no_dict, ast.BitAnd(), _is_int(held))
+            is_usual = ast.BoolOp(ast.Or(), [into_list, _is_of(index, "str")])
+        return ast.IfExp(is_usual, ast.Subscript(container, index, ast.Load()), _call("_item", container, index))
 
     def _dict(self, node: ast.Dict) -> ast.expr:
         keys = [key for key in node.keys if key is not None]
         made = list(map(self._expression, node.values))
-        if all(isinstance(key, ast.Constant) and key.value is not None for key in keys):
+        if all(isinstance(key, ast.Constant) and isinstance(key.value, str | bytes) for key in keys):
             return ast.Dict(list(map(self._expression, keys)), made)
         pairs = zip(map(self._expression, keys), made, strict=True)
         return _call("_dict_of", *(part for pair in pairs for part in pair))
@@ -562,11 +613,13 @@ class _Function:
     # --- comprehensions -----------------------------------------------------------------------------------------------
 
     def _comprehension(self, node: Comprehension) -> ast.expr:
-        """Each element is charged for by a condition that always holds, or ends the handler."""
+        """Each element is charged for by a condition that always holds, or ends the handler.
+
+        What it goes over is found before it, since Python allows no ``:=`` there.
+        """
         (generator,) = node.generators
-        self._plain += 1
-        iterated = self._iterated(generator.iter)
-        self._plain -= 1
+        source = self._temporary()
+        found = ast.NamedExpr(_store(source), self._iterated(generator.iter))
         before, renamed = self._integers, self._renamed
         names = set(stored_names(generator.target))
         is_range = isinstance(generator.target, ast.Name) and _is_range(generator.iter)
@@ -575,8 +628,9 @@ class _Function:
         self._inner += 1
         cycles = element_cost(node)
         number = self._compiler.piece_number([(node.lineno, cycles)])
-        tests = [self._paid(cycles, number), *map(self._expression, generator.ifs)]
-        loop = [ast.comprehension(self._renamed_target(generator.target), iterated, tests, 0)]
+        tests = [self._paid(cycles, number)]
+        loop = self._loop(generator.target, _name(source), tests)
+        loop[-1].ifs += map(self._expression, generator.ifs)
         made: ast.expr
         if isinstance(node, ast.ListComp):
             made = ast.ListComp(self._expression(node.elt), loop)
@@ -584,7 +638,20 @@ class _Function:
             made = ast.DictComp(_call("_key", self._expression(node.key)), self._expression(node.value), loop)
         self._inner -= 1
         self._integers, self._renamed = before, renamed
-        return made
+        return ast.Subscript(ast.Tuple([found, made], ast.Load()), _constant(1), ast.Load())
+
+    def _loop(self, target: ast.expr, source: ast.expr, paid: list[ast.expr]) -> list[ast.comprehension]:
+        """One loop, or where an element is unpacked, a second one over it alone."""
+        renamed = self._renamed_target(target)
+        if isinstance(target, ast.Name):
+            return [ast.comprehension(renamed, source, paid, 0)]
+        element = f"_e{self._inner}"
+        parts = ast.Tuple([self._parts(_name(element))], ast.Load())
+        return [ast.comprehension(_store(element), source, paid, 0), ast.comprehension(renamed, parts, [], 0)]
+
+    def _parts(self, value: ast.Name) -> ast.expr:
+        """What is unpacked into names: the value, or a dict's keys."""
+        return ast.IfExp(_is_of(value, "dict"), _call("_parts", value), value)
 
     def _renamed_target(self, target: ast.expr) -> ast.expr:
         if isinstance(target, ast.Name):
@@ -593,8 +660,8 @@ class _Function:
         return ast.Tuple([self._renamed_target(part) for part in target.elts], ast.Store())
 
     def _paid(self, cycles: int, number: int | None) -> ast.expr:
-        """``(_left := _left - n) >= 0 or _out()``, which is true, or as a call where ``:=`` is not allowed."""
-        if self._plain or number is not None:
+        """``(_left := _left - n) >= 0 or _out()``, which is true; as a call where somebody observes."""
+        if number is not None:
             return _call("_pay", _constant(cycles), _constant(number))
         left = ast.NamedExpr(_store(LEFT), ast.BinOp(_name(LEFT), ast.Sub(), _constant(cycles)))
         is_paid = ast.Compare(left, [ast.GtE()], [_constant(0)])

@@ -1,22 +1,25 @@
 """Values that cross a handler's border: storage, payloads, messages, results (canonical MessagePack).
 
-Each value has one encoding: the shortest forms of MessagePack, a dict's pairs in the order of their encoded keys, a
-tuple as a list, and integers outside MessagePack's own range as extension 1: a sign byte (0 or 1) and the magnitude,
-big-endian without leading zeros. What reads a value back gets lists where tuples were written, and dicts in the order
-of encoded keys. Packing and unpacking charge for each value before it is looked into, so that shared parts cost as
-often as they are written.
+Each value has one encoding: the shortest forms of MessagePack, a dict's pairs in the ascending order of their encoded
+keys, a tuple as a list, and integers outside MessagePack's own range as extension 1: a sign byte (0 or 1) and the
+magnitude, big-endian without leading zeros. What reads a value back gets lists where tuples were written, and dicts in
+the order of encoded keys. Packing and unpacking charge for each value before it is looked into, so that shared parts
+cost as often as they are written.
+
+Lists and dicts are read and written here, not by msgspec: a dict must never hold integers as they are
+(:mod:`validator.pvm.operations`), and what is not canonical is seen where it stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, NoReturn
 
 import msgspec
 from msgspec.msgpack import Ext
 
 from validator.pvm.limits import DICT_KEY_LIMIT, INTEGER_LIMIT, MAX_VALUE_BYTES, MAX_VALUE_DEPTH
-from validator.pvm.operations import Value, fault
+from validator.pvm.operations import Value, fault, hidden_key, is_number, shown_key
 from validator.pvm.weights import BYTES_A_CYCLE, VALUE_NODE
 
 Charge = Callable[[int], None]
@@ -27,45 +30,76 @@ _LEAST, _MOST = -(2**63), 2**64 - 1
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-def _keep_extension(code: int, data: memoryview) -> Ext:
-    return Ext(code, bytes(data))
-
-
-_DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_keep_extension)
-
-
-def pack(value: Value, charge: Charge) -> bytes:
-    """A value's encoding. Ends the handler as ``ValueInvalid`` where it cannot cross, ``ValueTooLarge`` where it is."""
-    return _ENCODER.encode(_Packer(charge).plain(value, MAX_VALUE_DEPTH))
-
-
-class _Packer:
-    """Turns one value into what the encoder takes, and stops where it gets too large."""
+class _Room:
+    """What one value may still take, and who pays for it."""
 
     def __init__(self, charge: Charge) -> None:
         self._charge = charge
         self._room = MAX_VALUE_BYTES
 
-    def plain(self, value: Value, depth: int) -> Any:
-        """The value as the encoder takes it, with so many levels left."""
-        kind = value.__class__
-        size = len(value) if kind is str or kind is bytes else 0
+    def take(self, size: int) -> None:
+        """Pay for one value, of so many characters or bytes."""
         self._charge(VALUE_NODE + size // BYTES_A_CYCLE)
         self._room -= 1 + size
         if self._room < 0:
             fault("ValueTooLarge")
-        if value is None or kind in (bool, str, bytes):
-            return value
-        if kind is int:
-            return value if _LEAST <= value <= _MOST else _extension(value)
-        if not depth or kind not in (list, tuple, dict):
-            fault("ValueInvalid")
-        return self._dict(value, depth) if kind is dict else [self.plain(part, depth - 1) for part in value]
 
-    def _dict(self, value: dict[Value, Value], depth: int) -> dict[Value, Any]:
+
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
+def pack(value: Value, charge: Charge) -> bytes:
+    """A value's encoding. Ends the handler as ``ValueInvalid`` where it cannot cross, ``ValueTooLarge`` where it is."""
+    packer = _Packer(charge)
+    packer.value(value, MAX_VALUE_DEPTH)
+    return b"".join(packer.parts)
+
+
+class _Packer(_Room):
+    """Writes one value, and stops where it gets too large."""
+
+    def __init__(self, charge: Charge) -> None:
+        super().__init__(charge)
+        self.parts: list[bytes] = []
+
+    def value(self, value: Value, depth: int) -> None:
+        """Write a value, with so many levels left."""
+        kind = value.__class__
+        if kind in (list, tuple, dict):
+            self.take(0)
+            if not depth:
+                fault("ValueInvalid")
+            if kind is dict:
+                self._dict(value, depth)
+            else:
+                self.parts.append(_head(len(value), 0x90, 0xDC))
+                for part in value:
+                    self.value(part, depth - 1)
+        else:
+            self.parts.append(self._scalar(value))
+
+    def _scalar(self, value: Value) -> bytes:
+        kind = value.__class__
+        self.take(len(value) if kind is str or kind is bytes else 0)
+        if kind is int and not _LEAST <= value <= _MOST:
+            value = _extension(value)
+        elif value is not None and kind not in (bool, int, str, bytes):
+            fault("ValueInvalid")
+        return _ENCODER.encode(value)
+
+    def _dict(self, value: dict[Value, Value], depth: int) -> None:
         """The pairs in the order of their encoded keys."""
-        keys = sorted((_ENCODER.encode(self.plain(key, 0)), key) for key in value)
-        return {key: self.plain(value[key], depth - 1) for _, key in keys}
+        self.parts.append(_head(len(value), 0x80, 0xDE))
+        for encoded, key in sorted((self._scalar(shown_key(key)), key) for key in value):
+            self.parts.append(encoded)
+            self.value(value[key], depth - 1)
+
+
+def _head(count: int, short: int, long: int) -> bytes:
+    """What stands before the elements of a list or the pairs of a dict."""
+    if count < 16:
+        return bytes([short | count])
+    return bytes([long]) + count.to_bytes(2, "big") if count < 2**16 else bytes([long + 1]) + count.to_bytes(4, "big")
 
 
 def _extension(value: int) -> Ext:
@@ -73,53 +107,147 @@ def _extension(value: int) -> Ext:
     return Ext(LARGE_INTEGER, bytes([value < 0]) + magnitude.to_bytes((magnitude.bit_length() + 7) // 8, "big"))
 
 
+# --- unpacking --------------------------------------------------------------------------------------------------------
+
+
 def unpack(encoded: bytes, charge: Charge) -> Value:
     """The value of an encoding; empty bytes are ``None``. Ends the handler as ``BadPayload`` for any other bytes."""
     if not encoded:
         return None
-    charge(VALUE_NODE + len(encoded) // BYTES_A_CYCLE)
-    try:
-        found = _DECODER.decode(encoded)
-    except (msgspec.DecodeError, RecursionError):
-        fault("BadPayload")
-    value = _value(found, charge, MAX_VALUE_DEPTH)
-    if pack(value, _free) != encoded:
-        fault("BadPayload")
+    unpacker = _Unpacker(encoded, charge)
+    value = unpacker.value(MAX_VALUE_DEPTH)
+    if unpacker.position < len(encoded):
+        _refuse()
     return value
 
 
-def _free(_cycles: int) -> None:
-    """Checking again what was paid for costs nothing more."""
+def _refuse() -> NoReturn:
+    fault("BadPayload")
 
 
-def _value(found: Any, charge: Charge, depth: int) -> Value:
-    """What a program gets of what was decoded."""
-    charge(2 * VALUE_NODE)
-    kind = found.__class__
-    if found is None or kind in (str, bytes, bool, int):
-        return found
-    if kind is Ext:
-        return _large_integer(found)
-    if not depth or kind not in (list, dict):
-        fault("BadPayload")
-    if kind is list:
-        return [_value(part, charge, depth - 1) for part in found]
-    return {_key(key): _value(part, charge, depth - 1) for key, part in found.items()}
+class _Unpacker(_Room):
+    """Reads one value, from its first byte on."""
+
+    def __init__(self, encoded: bytes, charge: Charge) -> None:
+        super().__init__(charge)
+        self._encoded = encoded
+        self.position = 0
+
+    def value(self, depth: int) -> Value:
+        """Read a value, with so many levels left."""
+        start = self.position
+        kind = self._bytes(1)[0]
+        if 0x80 <= kind < 0xA0 or 0xDC <= kind < 0xE0:
+            self.take(0)
+            if not depth:
+                _refuse()
+            if kind < 0x90 or kind >= 0xDE:
+                return self._dict(self._count(kind, 0x80, 0xDE), depth - 1)
+            return [self.value(depth - 1) for _ in range(self._count(kind, 0x90, 0xDC))]
+        return self._scalar(start, kind)
+
+    def _bytes(self, size: int) -> bytes:
+        """The next bytes."""
+        start = self.position
+        self.position += size
+        if self.position > len(self._encoded):
+            _refuse()
+        return self._encoded[start : self.position]
+
+    def _number(self, size: int) -> int:
+        return int.from_bytes(self._bytes(size), "big")
+
+    def _count(self, kind: int, short: int, long: int) -> int:
+        """How many elements or pairs follow, said in the shortest way."""
+        if kind < short + 16:
+            return kind - short
+        count = self._number(2 if kind == long else 4)
+        if count < (16 if kind == long else 2**16):
+            _refuse()
+        return count
+
+    def _dict(self, count: int, depth: int) -> dict[Value, Value]:
+        """Pairs in the ascending order of their encoded keys; True and 1 are the same key."""
+        made: dict[Value, Value] = {}
+        before = b""
+        for _ in range(count):
+            start = self.position
+            key = _key(self._scalar(start, self._bytes(1)[0]))
+            encoded = self._encoded[start : self.position]
+            if encoded <= before or key in made:
+                _refuse()
+            made[key] = self.value(depth)
+            before = encoded
+        return made
+
+    def _scalar(self, start: int, kind: int) -> Value:
+        """What is no list and no dict; its encoding must be the one that packing gives."""
+        if kind < 0x80 or kind >= 0xE0:
+            self.take(0)
+            return kind if kind < 0x80 else kind - 256
+        size = _SIZES[kind]
+        if size is None:
+            _refuse()
+        self.position = start + 1
+        length = size if size >= 0 else self._number(-size)
+        self.take(length if kind in _TEXTS else 0)
+        self._bytes(length + (kind in _EXTENSIONS))
+        encoded = self._encoded[start : self.position]
+        try:
+            value = msgspec.msgpack.decode(encoded)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            _refuse()
+        if 0xA0 <= kind < 0xC0:
+            return value
+        if value.__class__ is Ext:
+            value = _large_integer(value)
+            again = _extension(value)
+            if _LEAST <= value <= _MOST:
+                _refuse()
+        else:
+            again = value
+        if _ENCODER.encode(again) != encoded:
+            _refuse()
+        return value
 
 
-def _key(found: Any) -> Value:
-    if found.__class__ not in (str, bytes, int, bool):
-        fault("BadPayload")
-    if found.__class__ is int and not -DICT_KEY_LIMIT < found < DICT_KEY_LIMIT:
-        fault("BadPayload")
+def _sizes() -> list[int | None]:
+    """Of each first byte of a longer scalar: how many bytes follow, or minus how many say so; floats are none."""
+    sizes: list[int | None] = [None] * 256
+    for length in range(32):
+        sizes[0xA0 + length] = length
+    sizes[0xC0] = sizes[0xC2] = sizes[0xC3] = 0
+    for place, width in enumerate((1, 2, 4)):
+        sizes[0xC4 + place] = sizes[0xC7 + place] = sizes[0xD9 + place] = -width
+    for place, width in enumerate((1, 2, 4, 8)):
+        sizes[0xCC + place] = sizes[0xD0 + place] = width
+    for place in range(5):
+        sizes[0xD4 + place] = 1 << place
+    return sizes
+
+
+_SIZES: Final = _sizes()
+_TEXTS: Final = frozenset({*range(0xA0, 0xC0), 0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB})
+_EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)})
+"""These have a byte more, for their type."""
+
+
+def _key(found: Value) -> Value:
+    """A dict's key as the dict holds it."""
+    if not (found.__class__ in (str, bytes) or is_number(found)):
+        _refuse()
+    if is_number(found):
+        if not -DICT_KEY_LIMIT < found < DICT_KEY_LIMIT:
+            _refuse()
+        return hidden_key(found)
     return found
 
 
 def _large_integer(found: Ext) -> int:
     data = bytes(found.data)
-    if found.code != LARGE_INTEGER or len(data) < 2:
-        fault("BadPayload")
+    if found.code != LARGE_INTEGER or len(data) < 2 or data[0] > 1:
+        _refuse()
     magnitude = int.from_bytes(data[1:], "big")
     if magnitude >= INTEGER_LIMIT:
-        fault("BadPayload")
+        _refuse()
     return -magnitude if data[0] else magnitude
