@@ -190,7 +190,7 @@ class Operations:
             left, right = right, left
         if not is_number(right):
             fault("TypeError")
-        times = max(right, 0)
+        times = max(right, 0) if left else 0  # Python counts no further than a machine word, even of nothing
         if left.__class__ in _TEXTS:
             self.new_text(len(left) * times, text_size(left) * times)
         elif left.__class__ in _SEQUENCES:
@@ -560,7 +560,7 @@ class Builtins(Operations):
         return tuple(values)
 
     def _copied(self, values: Value) -> int:
-        """How many elements the characters or elements count for; a character that is not ASCII is a text of its own."""
+        """What copying each element counts for; a character that is not ASCII becomes a text of its own."""
         return text_size(values) if values.__class__ is str else len(values)
 
     def b_max(self, *values: Value) -> Value:
