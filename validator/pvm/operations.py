@@ -40,9 +40,11 @@ from validator.pvm.weights import (
     PAIR,
     POWER,
     SEARCHED_PART,
+    SORT,
     SORTED_ELEMENT,
     STRIPPED_CHARACTER,
     SUMMED_ELEMENT,
+    WIDE_CODING,
     WIDE_TEXT,
 )
 
@@ -617,7 +619,7 @@ class Builtins(Operations):
         kinds = {self._sort_kind(value) for value in values}
         if len(kinds) > 1:
             fault("TypeError")
-        self.charge(SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
+        self.charge(SORT + SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
         values.sort()
 
     def _sort_kind(self, value: Value) -> Value:
@@ -888,7 +890,7 @@ class ValueMethods(Builtins):
     def m_encode(self, text: Value) -> bytes:
         if text.__class__ is not str:
             fault("TypeError")
-        self.new_text(4 * len(text), len(text) if text.isascii() else 16 * len(text))
+        self.new_text(4 * len(text), len(text) if text.isascii() else WIDE_CODING * len(text))
         return text.encode()
 
     def m_decode(self, data: Value) -> str:
@@ -896,7 +898,7 @@ class ValueMethods(Builtins):
             fault("TypeError")
         self.new_text(len(data))
         if not data.isascii():
-            self.text_work(16 * len(data))
+            self.text_work(WIDE_CODING * len(data))
         try:
             return data.decode()
         except UnicodeDecodeError:

@@ -18,9 +18,9 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec.msgpack import Ext
 
-from validator.pvm.limits import DICT_KEY_LIMIT, INTEGER_LIMIT, MAX_VALUE_BYTES, MAX_VALUE_DEPTH
+from validator.pvm.limits import DICT_KEY_LIMIT, MAX_VALUE_BYTES, MAX_VALUE_DEPTH
 from validator.pvm.operations import Value, fault, hidden_key, is_number, shown_key
-from validator.pvm.weights import BYTES_A_CYCLE, VALUE_NODE
+from validator.pvm.weights import BYTES_A_CYCLE, VALUE_NODE, WIDE_CODING
 
 Charge = Callable[[int], None]
 
@@ -43,6 +43,10 @@ class _Room:
         self._room -= 1 + size
         if self._room < 0:
             fault("ValueTooLarge")
+
+    def wide_work(self, size: int) -> None:
+        """Pay for coding a text that is not ASCII."""
+        self._charge(size * WIDE_CODING // BYTES_A_CYCLE)
 
 
 # --- packing ----------------------------------------------------------------------------------------------------------
@@ -81,6 +85,8 @@ class _Packer(_Room):
     def _scalar(self, value: Value) -> bytes:
         kind = value.__class__
         self.take(len(value) if kind is str or kind is bytes else 0)
+        if kind is str and not value.isascii():
+            self.wide_work(len(value))
         if kind is int and not _LEAST <= value <= _MOST:
             value = _extension(value)
         elif value is not None and kind not in (bool, int, str, bytes):
@@ -135,7 +141,6 @@ class _Unpacker(_Room):
 
     def value(self, depth: int) -> Value:
         """Read a value, with so many levels left."""
-        start = self.position
         kind = self._bytes(1)[0]
         if 0x80 <= kind < 0xA0 or 0xDC <= kind < 0xE0:
             self.take(0)
@@ -144,7 +149,7 @@ class _Unpacker(_Room):
             if kind < 0x90 or kind >= 0xDE:
                 return self._dict(self._count(kind, 0x80, 0xDE), depth - 1)
             return [self.value(depth - 1) for _ in range(self._count(kind, 0x90, 0xDC))]
-        return self._scalar(start, kind)
+        return self._scalar(kind)
 
     def _bytes(self, size: int) -> bytes:
         """The next bytes."""
@@ -172,7 +177,7 @@ class _Unpacker(_Room):
         before = b""
         for _ in range(count):
             start = self.position
-            key = _key(self._scalar(start, self._bytes(1)[0]))
+            key = _key(self._scalar(self._bytes(1)[0]))
             encoded = self._encoded[start : self.position]
             if encoded <= before or key in made:
                 _refuse()
@@ -180,56 +185,85 @@ class _Unpacker(_Room):
             before = encoded
         return made
 
-    def _scalar(self, start: int, kind: int) -> Value:
-        """What is no list and no dict; its encoding must be the one that packing gives."""
+    def _scalar(self, kind: int) -> Value:
+        """What is no list and no dict, said in the shortest way."""
         if kind < 0x80 or kind >= 0xE0:
             self.take(0)
             return kind if kind < 0x80 else kind - 256
-        size = _SIZES[kind]
-        if size is None:
+        if kind in _NUMBERS:
+            self.take(0)
+            return self._integer(kind)
+        if kind in _LENGTHS:
+            return self._text(kind)
+        if kind in _LARGE:
+            self.take(0)
+            return self._large_integer(kind)
+        if kind not in _WORDS:
             _refuse()
-        self.position = start + 1
-        length = size if size >= 0 else self._number(-size)
-        self.take(length if kind in _TEXTS else 0)
-        self._bytes(length + (kind in _EXTENSIONS))
-        encoded = self._encoded[start : self.position]
+        self.take(0)
+        return _WORDS[kind]
+
+    def _integer(self, kind: int) -> int:
+        size, is_signed, least, most = _NUMBERS[kind]
+        value = int.from_bytes(self._bytes(size), "big", signed=is_signed)
+        if not least <= value <= most:
+            _refuse()
+        return value
+
+    def _text(self, kind: int) -> Value:
+        """A text or bytes."""
+        width, least, is_text = _LENGTHS[kind]
+        length = self._number(width) if width else kind - 0xA0
+        if length < least:
+            _refuse()
+        self.take(length)
+        data = self._bytes(length)
+        if not is_text:
+            return data
+        if not data.isascii():
+            self.wide_work(length)
         try:
-            value = msgspec.msgpack.decode(encoded)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return data.decode()
+        except UnicodeDecodeError:
             _refuse()
-        if 0xA0 <= kind < 0xC0:
-            return value
-        if value.__class__ is Ext:
-            value = _large_integer(value)
-            again = _extension(value)
-            if _LEAST <= value <= _MOST:
-                _refuse()
-        else:
-            again = value
-        if _ENCODER.encode(again) != encoded:
+
+    def _large_integer(self, kind: int) -> int:
+        """What has no shorter form, and no more bits than an integer may have."""
+        length = 16 if kind == 0xD8 else self._number(1)
+        if not 9 <= length <= 33 or (length == 16) is not (kind == 0xD8):
+            _refuse()
+        data = self._bytes(1 + length)
+        value = int.from_bytes(data[2:], "big")
+        if data[0] != LARGE_INTEGER or data[1] > 1 or not data[2]:
+            _refuse()
+        if data[1]:
+            value = -value
+        if _LEAST <= value <= _MOST:
             _refuse()
         return value
 
 
-def _sizes() -> list[int | None]:
-    """Of each first byte of a longer scalar: how many bytes follow, or minus how many say so; floats are none."""
-    sizes: list[int | None] = [None] * 256
-    for length in range(32):
-        sizes[0xA0 + length] = length
-    sizes[0xC0] = sizes[0xC2] = sizes[0xC3] = 0
-    for place, width in enumerate((1, 2, 4)):
-        sizes[0xC4 + place] = sizes[0xC7 + place] = sizes[0xD9 + place] = -width
-    for place, width in enumerate((1, 2, 4, 8)):
-        sizes[0xCC + place] = sizes[0xD0 + place] = width
-    for place in range(5):
-        sizes[0xD4 + place] = 1 << place
-    return sizes
-
-
-_SIZES: Final = _sizes()
-_TEXTS: Final = frozenset({*range(0xA0, 0xC0), 0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB})
-_EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)})
-"""These have a byte more, for their type."""
+_NUMBERS: Final = {
+    0xCC: (1, False, 2**7, 2**8 - 1),
+    0xCD: (2, False, 2**8, 2**16 - 1),
+    0xCE: (4, False, 2**16, 2**32 - 1),
+    0xCF: (8, False, 2**32, 2**64 - 1),
+    0xD0: (1, True, -(2**7), -33),
+    0xD1: (2, True, -(2**15), -(2**7) - 1),
+    0xD2: (4, True, -(2**31), -(2**15) - 1),
+    0xD3: (8, True, -(2**63), -(2**31) - 1),
+}
+"""Of each first byte of an integer: how many bytes follow, whether with a sign, and what has no shorter form."""
+_LENGTHS: Final = {
+    **dict.fromkeys(range(160, 192), (0, 0, True)),
+    0xD9: (1, 32, True), 0xDA: (2, 2**8, True), 0xDB: (4, 2**16, True),
+    0xC4: (1, 0, False), 0xC5: (2, 2**8, False), 0xC6: (4, 2**16, False),
+}
+"""Of each first byte of a text or bytes: how many bytes say its length, which lengths need these, and whether it is
+a text."""
+_LARGE: Final = (0xC7, 0xD8)
+"""First bytes of an extension that may stand for an integer: the next byte says its length, or it has 16 bytes."""
+_WORDS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
 def _key(found: Value) -> Value:
@@ -241,13 +275,3 @@ def _key(found: Value) -> Value:
             _refuse()
         return hidden_key(found)
     return found
-
-
-def _large_integer(found: Ext) -> int:
-    data = bytes(found.data)
-    if found.code != LARGE_INTEGER or len(data) < 2 or data[0] > 1:
-        _refuse()
-    magnitude = int.from_bytes(data[1:], "big")
-    if magnitude >= INTEGER_LIMIT:
-        _refuse()
-    return -magnitude if data[0] else magnitude

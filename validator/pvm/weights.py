@@ -24,9 +24,9 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.IfExp: 2,
     ast.Subscript: 4,
     ast.Slice: 12,
-    ast.List: 4,
-    ast.Tuple: 2,
-    ast.Dict: 6,
+    ast.List: 8,
+    ast.Tuple: 6,
+    ast.Dict: 8,
     ast.ListComp: 20,
     ast.DictComp: 20,
     ast.Call: 12,
@@ -84,6 +84,8 @@ BYTES_A_CYCLE: Final = 32
 """Bytes and characters that are copied or compared for one cycle."""
 WIDE_TEXT: Final = 4
 """What a character counts for in a text that is not ASCII, where it is copied."""
+WIDE_CODING: Final = 16
+"""What a character or byte counts for where a text that is not ASCII becomes bytes, or bytes become one."""
 SEARCHED_PART: Final = 100
 """Looking for a part costs a text's length times the part's; of a longer part no more than so much counts."""
 STRIPPED_CHARACTER: Final = 2
@@ -98,6 +100,8 @@ NUMBER_KEY: Final = 16
 """Of each use of an integer or truth value as a dict's key."""
 NODE_COMPARED: Final = 24
 """Of each pair of values that a comparison of lists, tuples or dicts looks at."""
+SORT: Final = 32
+"""Of sorting, besides what its size costs."""
 SORTED_ELEMENT: Final = 4
 """Of each comparison that sorting is bounded by: ``n`` times the binary logarithm of ``n``."""
 POWER: Final = 60
@@ -106,7 +110,7 @@ NUMBER_TEXT: Final = 30
 """Of a number's text, or of the number that a text says."""
 KECCAK: Final = 400
 KECCAK_BYTES_A_CYCLE: Final = 4
-VALUE_NODE: Final = 40
+VALUE_NODE: Final = 50
 """Of each value that is packed or unpacked on its way over the border."""
 BUILTIN: Final = 4
 """Of a builtin or method of a value, besides the call and what its size costs."""

@@ -889,7 +889,7 @@ class Library:
         kinds = [sorted_kind(each) for each in values]
         if any(kind != kinds[0] for kind in kinds):
             fail("TypeError")
-        self.charge(w.SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
+        self.charge(w.SORT + w.SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
         values.sort()
 
     def sorted_width(self, value: Value) -> int:
@@ -1098,13 +1098,13 @@ class Library:
         self.needs(text, str)
         if 4 * len(text) > MAX_TEXT:
             fail("ValueTooLarge")
-        self.looked_at(len(text) * (1 if narrow(text) else 16))
+        self.looked_at(len(text) * (1 if narrow(text) else w.WIDE_CODING))
         return text.encode()
 
     def method_decode(self, data: Value) -> str:
         self.looked_at(len(self.needs(data, bytes)))
         if any(byte > 127 for byte in data):
-            self.looked_at(16 * len(data))
+            self.looked_at(w.WIDE_CODING * len(data))
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -1198,12 +1198,17 @@ class Host:
         if self.room < 0:
             fail("ValueTooLarge")
 
+    def wide(self, value: Value, size: int) -> None:
+        if isinstance(value, str) and not narrow(value):
+            self.charge(size * w.WIDE_CODING // w.BYTES_A_CYCLE)
+
     def packed(self, value: Value) -> bytes:
         self.room = MAX_VALUE_BYTES
         return self.encoded(value, MAX_VALUE_DEPTH)
 
     def encoded(self, value: Value, depth: int) -> bytes:
         self.node(len(value) if isinstance(value, TEXTS) else 0)
+        self.wide(value, len(value) if isinstance(value, str) else 0)
         if isinstance(value, CONTAINERS):
             if depth == 0:
                 fail("ValueInvalid")
@@ -1227,6 +1232,7 @@ class Host:
 
     def seen(self, found: Value) -> Value:
         self.node(len(found.encode() if isinstance(found, str) else found) if isinstance(found, TEXTS) else 0)
+        self.wide(found, len(found.encode()) if isinstance(found, str) else 0)
         if isinstance(found, list):
             return [self.seen(part) for part in found]
         if isinstance(found, dict):
