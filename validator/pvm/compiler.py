@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from types import CodeType
 from typing import Any, Final
 
@@ -30,6 +30,9 @@ LEFT: Final = "_left"
 DEPTH: Final = "_depth"
 FUNCTION: Final = "_f_"
 TEMPORARY: Final = "_t"
+MAX_GUARDS: Final = 1_500
+"""Places of a program where Python's own operator stands behind a test. What is beyond them calls operations alone, so
+that the time that compiling takes is bounded."""
 LONGEST_PLAIN_TEXT: Final = BYTES_A_CYCLE - 1
 """Python itself compares with a text or bytes written out, up to this length, with a number, None, True and False."""
 
@@ -64,12 +67,13 @@ _INTEGER_BUILTINS: Final = frozenset({"len", "ord", "abs", "int"})
 _INTEGER_READS: Final = frozenset(name for name, (kind, _) in HOST_READS.items() if kind == "int")
 
 
-def compile_program(program: Program, *, observed: bool = False) -> CodeType:
+def compile_program(program: Program, *, observed: bool = False, guards: int = MAX_GUARDS) -> CodeType:
     """The program's code. Running it in a namespace of operations defines ``_make``, which gives what runs it.
 
-    With ``observed``, each piece also says by ``_observe(number)`` that it runs; for the profiler.
+    With ``observed``, each piece also says by ``_observe(number)`` that it runs; for the profiler. How many ``guards``
+    there are changes how fast the program is and nothing else.
     """
-    compiler = _Compiler(program, observed)
+    compiler = _Compiler(program, observed, guards)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Python thinks of a program must not depend on how it was started
         return compile(compiler.module(), FILE_NAME, "exec", dont_inherit=True, optimize=0)
@@ -77,20 +81,23 @@ def compile_program(program: Program, *, observed: bool = False) -> CodeType:
 
 def piece_lines(program: Program) -> list[list[tuple[int, int]]]:
     """Of each piece, in the order of their numbers: what it charges, by line."""
-    compiler = _Compiler(program, observed=True)
+    compiler = _Compiler(program, observed=True, guards=0)
     compiler.module()
     return compiler.lines
 
+
+LOAD, STORE, IS, IS_NOT = ast.Load(), ast.Store(), ast.Is(), ast.IsNot()
+"""One of each, as Python's own parser has it: they are half of all nodes otherwise."""
 
 # --- building blocks --------------------------------------------------------------------------------------------------
 
 
 def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
+    return ast.Name(name, LOAD)
 
 
 def _store(name: str) -> ast.Name:
-    return ast.Name(name, ast.Store())
+    return ast.Name(name, STORE)
 
 
 def _constant(value: Any) -> ast.Constant:
@@ -107,7 +114,7 @@ def _assign(name: str, value: ast.expr) -> ast.Assign:
 
 def _is_of(value: ast.expr, kind: str) -> ast.Compare:
     """A test of a value's class: ``int``, ``str``, ``list`` or ``dict``."""
-    return ast.Compare(ast.Attribute(value, "__class__", ast.Load()), [ast.Is()], [_name(f"_{kind}")])
+    return ast.Compare(ast.Attribute(value, "__class__", LOAD), [IS], [_name(f"_{kind}")])
 
 
 def _is_int(value: ast.expr) -> ast.Compare:
@@ -119,6 +126,26 @@ def _is_simple(node: ast.expr) -> bool:
     return isinstance(node, ast.Name | ast.Constant)
 
 
+def _place(tree: ast.AST) -> None:
+    """Give every node a place, its parent's where it has none of its own."""
+    waiting: list[tuple[Any, int]] = [(tree, 1)]
+    while waiting:
+        node, line = waiting.pop()
+        if "lineno" in node._attributes:
+            line = getattr(node, "lineno", line)
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+        for name in node._fields:
+            part = getattr(node, name, None)
+            if isinstance(part, list):
+                waiting += [(each, line) for each in part if isinstance(each, _PLACED)]
+            elif isinstance(part, _PLACED):
+                waiting.append((part, line))
+
+
+_PLACED: Final = (ast.expr, ast.stmt, ast.arguments, ast.arg, ast.comprehension, ast.keyword)
+
+
 def _all_of(tests: list[ast.expr]) -> ast.expr:
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
@@ -126,19 +153,34 @@ def _all_of(tests: list[ast.expr]) -> ast.expr:
 # --- which variables are integers -------------------------------------------------------------------------------------
 
 
-def is_integer(node: ast.expr, known: frozenset[str], constants: dict[str, Any]) -> bool:
-    """Whether an expression can give nothing but integers (truth values are none), if it gives anything."""
+Known = dict[ast.expr, bool]
+
+
+def is_integer(node: ast.expr, names: Set[str], constants: dict[str, Any], known: Known | None = None) -> bool:
+    """Whether an expression can give nothing but integers (truth values are none), if it gives anything.
+
+    ``names`` hold integers alone; ``known`` is what was found out before.
+    """
+    if known is None:
+        known = {}
+    found = known.get(node)
+    if found is None:
+        found = known[node] = _finds_integer(node, names, constants, known)
+    return found
+
+
+def _finds_integer(node: ast.expr, names: Set[str], constants: dict[str, Any], known: Known) -> bool:
     match node:
         case ast.Constant(value=value):
             return value.__class__ is int
         case ast.Name(id=name):
-            return name in known
-        case ast.BinOp(left=left, right=right):
-            return is_integer(left, known, constants) and is_integer(right, known, constants)
-        case ast.UnaryOp(op=operator, operand=operand):
-            return not isinstance(operator, ast.Not) and is_integer(operand, known, constants)
-        case ast.IfExp(body=one, orelse=other):
-            return is_integer(one, known, constants) and is_integer(other, known, constants)
+            return name in names
+        case ast.UnaryOp(op=ast.Not()):
+            return False
+        case ast.UnaryOp(operand=operand):
+            return is_integer(operand, names, constants, known)
+        case ast.BinOp(left=one, right=other) | ast.IfExp(body=one, orelse=other):
+            return is_integer(one, names, constants, known) and is_integer(other, names, constants, known)
         case ast.Call(func=ast.Name(id=name)):
             return name in _INTEGER_BUILTINS
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
@@ -147,14 +189,23 @@ def is_integer(node: ast.expr, known: frozenset[str], constants: dict[str, Any])
 
 
 def integers_of(method: Method, constants: dict[str, Any]) -> frozenset[str]:
-    """The variables of a method that can hold nothing but integers; parameters hold whatever is passed."""
-    known = method.variables - set(method.parameters)
-    while True:
-        bound = [(name, value) for name, value in _bindings(method.node.body) if name in known]
-        wrong = {name for name, value in bound if value is None or not is_integer(value, known, constants)}
-        if not wrong:
-            return known
-        known -= wrong
+    """The variables of a method that can hold nothing but integers; parameters hold whatever is passed.
+
+    A variable that is found to hold something else is looked for in what other variables are bound to.
+    """
+    integers = set(method.variables) - set(method.parameters)
+    bindings = list(_bindings(method.node.body))
+    users: dict[str, list[int]] = {}
+    for place, (_, value) in enumerate(bindings):
+        for name in {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} if value is not None else ():
+            users.setdefault(name, []).append(place)
+    waiting = list(range(len(bindings)))
+    while waiting:
+        name, value = bindings[waiting.pop()]
+        if name in integers and (value is None or not is_integer(value, integers, constants)):
+            integers.remove(name)
+            waiting += users.get(name, [])
+    return frozenset(integers)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]:
@@ -183,8 +234,9 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]
 class _Compiler:
     """Builds one module's tree."""
 
-    def __init__(self, program: Program, observed: bool) -> None:
+    def __init__(self, program: Program, observed: bool, guards: int) -> None:
         self._program = program
+        self._guards_left = guards
         self._observed = observed
         self.lines: list[list[tuple[int, int]]] = []
 
@@ -196,15 +248,20 @@ class _Compiler:
         functions = [_Function(self, method).definition() for method in self._program.methods.values()]
         names = [_constant(name) for name in self._program.methods]
         table = ast.Dict(list(names), [_name(FUNCTION + name) for name in self._program.methods])
-        given = ast.Tuple([_name("_charge"), _name("_enter"), _name("_remaining"), table], ast.Load())
+        given = ast.Tuple([_name("_charge"), _name("_enter"), _name("_remaining"), table], LOAD)
         make.body += [*functions, ast.Return(given)]
         tree = ast.Module([make], [])
-        ast.fix_missing_locations(tree)
+        _place(tree)
         return tree
 
     @property
     def constants(self) -> dict[str, Any]:
         return self._program.constants
+
+    def may_guard(self) -> bool:
+        """Whether one more operator may stand behind a test."""
+        self._guards_left -= 1
+        return self._guards_left >= 0
 
     def has_method(self, name: str) -> bool:
         return name in self._program.methods
@@ -240,6 +297,8 @@ class _Function:
         self._compiler = compiler
         self._method = method
         self._integers = integers_of(method, compiler.constants)
+        self._known: Known = {}
+        """What is known of expressions where the open comprehensions' variables are what they are."""
         self._inner = 0
         """How many comprehensions are open."""
         self._temporaries = 0
@@ -365,8 +424,10 @@ class _Function:
 
     def _set_item(self, container: ast.expr, index: ast.expr, value: ast.expr) -> list[ast.stmt]:
         """Store at once into a list by an integer, and into a dict by a text; the operation does what else there is."""
-        stored: list[ast.stmt] = [ast.Assign([ast.Subscript(container, index, ast.Store())], value)]
+        stored: list[ast.stmt] = [ast.Assign([ast.Subscript(container, index, STORE)], value)]
         called: list[ast.stmt] = [ast.Expr(_call("_set_item", container, index, value))]
+        if not self._compiler.may_guard():
+            return called
         if is_integer(index, self._integers, {}):
             return [ast.If(_is_of(container, "list"), stored, called)]
         if isinstance(index, ast.Constant):
@@ -429,16 +490,16 @@ class _Function:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return ast.IfExp(*self._all([test, body, orelse]))
             case ast.List(elts=parts):
-                return ast.List(self._all(parts), ast.Load())
+                return ast.List(self._all(parts), LOAD)
             case ast.Tuple(elts=parts):
-                return ast.Tuple(self._all(parts), ast.Load())
+                return ast.Tuple(self._all(parts), LOAD)
         return self._builders[type(node)](node)
 
     def _all(self, nodes: list[ast.expr]) -> list[ast.expr]:
         return [self._expression(node) for node in nodes]
 
     def _is_integer(self, node: ast.expr) -> bool:
-        return is_integer(node, self._integers, self._compiler.constants)
+        return is_integer(node, self._integers, self._compiler.constants, self._known)
 
     def _t(self) -> str:
         """The variable that a test puts its value into; inside a comprehension another one, which it shares."""
@@ -459,7 +520,7 @@ class _Function:
             return self._or_overflow(ast.BinOp(one, operator, other))
         if isinstance(operator, ast.RShift) and all(are_integers) and small_shift:
             return ast.BinOp(one, operator, other)
-        if not isinstance(operator, _INLINE):
+        if not isinstance(operator, _INLINE) or not self._compiler.may_guard():
             return _call(function, one, other)
         if all(are_integers):
             plain = ast.BinOp(one, operator, other)
@@ -551,7 +612,8 @@ class _Function:
 
     def _compared(self, operator: ast.cmpop, one: ast.expr, other: ast.expr) -> ast.expr:
         """Python's own comparison where both are integers, the operation otherwise."""
-        if isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot):
+        is_other = isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot)
+        if is_other or not self._compiler.may_guard():
             return self._by_operation(operator, one, other)
         tests: list[ast.expr] = []
         used: list[ast.expr] = []
@@ -577,8 +639,10 @@ class _Function:
             return _call("_slice", self._expression(node.value), *self._all(bounds))
         container, index = self._expression(node.value), self._expression(node.slice)
         if isinstance(index, ast.Constant) and isinstance(index.value, str | bytes):
-            return ast.Subscript(container, index, ast.Load())
+            return ast.Subscript(container, index, LOAD)
         if isinstance(index, ast.Constant) and index.value.__class__ is not int:
+            return _call("_item", container, index)
+        if not self._compiler.may_guard():
             return _call("_item", container, index)
         return self._usual_element(container, index, self._is_integer(node.slice))
 
@@ -592,7 +656,7 @@ class _Function:
         if not _is_simple(index):
             name = self._temporary()
             held, index = ast.NamedExpr(_store(name), index), _name(name)
-        no_dict = ast.Compare(ast.Attribute(holder, "__class__", ast.Load()), [ast.IsNot()], [_name("_dict")])
+        no_dict = ast.Compare(ast.Attribute(holder, "__class__", LOAD), [IS_NOT], [_name("_dict")])
         if is_integer:
             is_usual: ast.expr = no_dict
             if not _is_simple(held):
@@ -600,7 +664,7 @@ class _Function:
         else:
             into_list = ast.BinOp(no_dict, ast.BitAnd(), _is_int(held))
             is_usual = ast.BoolOp(ast.Or(), [into_list, _is_of(index, "str")])
-        return ast.IfExp(is_usual, ast.Subscript(container, index, ast.Load()), _call("_item", container, index))
+        return ast.IfExp(is_usual, ast.Subscript(container, index, LOAD), _call("_item", container, index))
 
     def _dict(self, node: ast.Dict) -> ast.expr:
         keys = [key for key in node.keys if key is not None]
@@ -624,6 +688,7 @@ class _Function:
         names = set(stored_names(generator.target))
         is_range = isinstance(generator.target, ast.Name) and _is_range(generator.iter)
         self._integers = (before | names) if is_range else (before - names)
+        before_known, self._known = self._known, {}
         self._renamed = renamed | {name: f"_c_{name}" for name in names}
         self._inner += 1
         cycles = element_cost(node)
@@ -637,8 +702,8 @@ class _Function:
         else:
             made = ast.DictComp(_call("_key", self._expression(node.key)), self._expression(node.value), loop)
         self._inner -= 1
-        self._integers, self._renamed = before, renamed
-        return ast.Subscript(ast.Tuple([found, made], ast.Load()), _constant(1), ast.Load())
+        self._integers, self._renamed, self._known = before, renamed, before_known
+        return ast.Subscript(ast.Tuple([found, made], LOAD), _constant(1), LOAD)
 
     def _loop(self, target: ast.expr, source: ast.expr, paid: list[ast.expr]) -> list[ast.comprehension]:
         """One loop, or where an element is unpacked, a second one over it alone."""
@@ -646,7 +711,7 @@ class _Function:
         if isinstance(target, ast.Name):
             return [ast.comprehension(renamed, source, paid, 0)]
         element = f"_e{self._inner}"
-        parts = ast.Tuple([self._parts(_name(element))], ast.Load())
+        parts = ast.Tuple([self._parts(_name(element))], LOAD)
         return [ast.comprehension(_store(element), source, paid, 0), ast.comprehension(renamed, parts, [], 0)]
 
     def _parts(self, value: ast.Name) -> ast.expr:
@@ -657,7 +722,7 @@ class _Function:
         if isinstance(target, ast.Name):
             return _store(self._renamed[target.id])
         assert isinstance(target, ast.Tuple | ast.List)
-        return ast.Tuple([self._renamed_target(part) for part in target.elts], ast.Store())
+        return ast.Tuple([self._renamed_target(part) for part in target.elts], STORE)
 
     def _paid(self, cycles: int, number: int | None) -> ast.expr:
         """``(_left := _left - n) >= 0 or _out()``, which is true; as a call where somebody observes."""
@@ -717,7 +782,7 @@ class _Function:
         called = _call(f"_m_{name}", holder, *made)
         if not all(map(_is_simple, (holder, *made))):
             return called
-        at_once = ast.Call(ast.Attribute(holder, name, ast.Load()), made, [])
+        at_once = ast.Call(ast.Attribute(holder, name, LOAD), made, [])
         if name == "append":
             return ast.IfExp(_is_of(holder, "list"), at_once, called)
         if name == "get":

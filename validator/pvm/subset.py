@@ -31,6 +31,7 @@ from validator.pvm.api import (
 from validator.pvm.limits import (
     DICT_KEY_LIMIT,
     INTEGER_LIMIT,
+    MAX_COMPREHENSIONS,
     MAX_METHODS,
     MAX_NAME,
     MAX_PARAMETERS,
@@ -175,6 +176,8 @@ class _Checker:
         """Of the method being checked, and of the comprehensions that are open."""
         self._is_async = False
         self._loops = 0
+        self._comprehensions = 0
+        """How many are open."""
         self._statements: dict[type[ast.stmt], Callable[[Any], None]] = {
             ast.Assign: self._assign,
             ast.AnnAssign: self._annotated_assign,
@@ -578,6 +581,9 @@ class _Checker:
             self.refuse(node, "a comprehension with two loops", "write loops")
             return
         (generator,) = node.generators
+        self._comprehensions += 1
+        if self._comprehensions > MAX_COMPREHENSIONS:
+            self.refuse(node, f"more than {MAX_COMPREHENSIONS} comprehensions inside each other", "write loops")
         if generator.is_async:
             self.refuse(node, "an async comprehension", "write a loop")
         self._expression(generator.iter)
@@ -592,6 +598,7 @@ class _Checker:
         if any(isinstance(part, ast.Await) for part in ast.walk(node)):
             self.refuse(node, "await in a comprehension", "write a loop")
         self._variables.difference_update(hidden)
+        self._comprehensions -= 1
 
     # --- calls and attributes ---------------------------------------------------------------------------------------
 

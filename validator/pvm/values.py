@@ -256,8 +256,12 @@ _NUMBERS: Final = {
 """Of each first byte of an integer: how many bytes follow, whether with a sign, and what has no shorter form."""
 _LENGTHS: Final = {
     **dict.fromkeys(range(160, 192), (0, 0, True)),
-    0xD9: (1, 32, True), 0xDA: (2, 2**8, True), 0xDB: (4, 2**16, True),
-    0xC4: (1, 0, False), 0xC5: (2, 2**8, False), 0xC6: (4, 2**16, False),
+    0xD9: (1, 32, True),
+    0xDA: (2, 2**8, True),
+    0xDB: (4, 2**16, True),
+    0xC4: (1, 0, False),
+    0xC5: (2, 2**8, False),
+    0xC6: (4, 2**16, False),
 }
 """Of each first byte of a text or bytes: how many bytes say its length, which lengths need these, and whether it is
 a text."""

@@ -176,7 +176,9 @@ REFUSED_PROGRAMS: dict[str, str] = {
     "an async bid": "class A(Actor):\n    async def get_gas_bid(self, context):\n        pass",
     "too much text": "class A(Actor):\n" + "    # x\n" * 2_000,
     "too many methods": "class A(Actor):\n" + "".join(f"    def m{i}(self): pass\n" for i in range(129)),
-    "too many parameters": "class A(Actor):\n    def m(self, " + ", ".join(f"a{i}" for i in range(17)) + "):\n        pass",
+    "too many parameters": "class A(Actor):\n    def m(self, "
+    + ", ".join(f"a{i}" for i in range(17))
+    + "):\n        pass",
     "an endless string": "class A(Actor):\n    X = '''",
     "no Python": "class A(Actor):\n    def handle(self, payload:",
 }
