@@ -17,8 +17,11 @@ from validator.pvm.weights import (
     BUILTIN,
     DISPLAY_ELEMENT,
     HOST_CALL,
+    HOST_READ,
     ITERATION,
+    MADE_KEY,
     NODES,
+    OPERATORS,
     TASK,
     TASK_TURN,
 )
@@ -53,8 +56,8 @@ def statement_cost(statement: ast.stmt) -> int:
             return own + cost(value) + sum(map(_target_cost, targets))
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             return own + cost(value) + _target_cost(target)
-        case ast.AugAssign(target=target, value=value):
-            return own + cost(value) + 2 * _target_cost(target)
+        case ast.AugAssign(target=target, op=operator, value=value):
+            return own + _extra(operator) + cost(value) + 2 * _target_cost(target)
         case ast.Delete(targets=targets):
             return own * len(targets) + sum(map(_target_cost, targets))
         case ast.Raise(exc=ast.Call(args=arguments)):
@@ -77,8 +80,10 @@ def turn_cost(loop: ast.While | ast.For) -> int:
 def element_cost(node: Comprehension) -> int:
     """What a comprehension costs for each element that it looks at."""
     (generator,) = node.generators
-    made = [node.elt] if isinstance(node, ast.ListComp) else [node.key, node.value]
-    return ITERATION + _target_cost(generator.target) + sum(map(cost, (*generator.ifs, *made)))
+    head = ITERATION + _target_cost(generator.target) + sum(map(cost, generator.ifs))
+    if isinstance(node, ast.ListComp):
+        return head + cost(node.elt)
+    return head + _key_cost(node.key) + cost(node.value)
 
 
 def _target_cost(target: ast.expr) -> int:
@@ -88,6 +93,12 @@ def _target_cost(target: ast.expr) -> int:
         case ast.Subscript(value=value, slice=index):
             return NODES[ast.Subscript] + cost(value) + cost(index)
     return 0
+
+
+def _key_cost(key: ast.expr) -> int:
+    """A key of a dict display or comprehension."""
+    is_written_out = isinstance(key, ast.Constant) and isinstance(key.value, str | bytes)
+    return cost(key) if is_written_out else MADE_KEY + cost(key)
 
 
 def cost(node: ast.expr) -> int:
@@ -102,17 +113,36 @@ def cost(node: ast.expr) -> int:
             return (
                 own
                 + 2 * DISPLAY_ELEMENT * len(values)
-                + sum(cost(part) for part in (*keys, *values) if part is not None)
+                + sum(_key_cost(key) for key in keys if key is not None)
+                + sum(map(cost, values))
             )
         case ast.Call():
             return own + _call_cost(node)
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            return own + (READ_CONTEXT_CYCLES if name in HOST_READS else 0)
+            return own + (READ_CONTEXT_CYCLES + HOST_READ if name in HOST_READS else 0)
         case ast.Slice(lower=lower, upper=upper):
             return own + sum(cost(part) for part in (lower, upper) if part is not None)
         case ast.Compare(left=left, ops=operators, comparators=others):
-            return own * len(operators) + cost(left) + sum(map(cost, others))
+            return sum(own + _extra(operator) for operator in operators) + cost(left) + sum(map(cost, others))
+        case ast.BinOp(left=left, op=operator, right=right):
+            return own + _extra(operator) + cost(left) + cost(right)
+        case ast.UnaryOp(op=operator, operand=operand):
+            return own + _extra(operator) + cost(operand)
+        case ast.Await(value=awaited):
+            return own + cost(awaited) + (0 if _is_self_call(awaited) else TASK_TURN)
     return own + sum(cost(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+
+
+def _extra(operator: ast.AST) -> int:
+    return OPERATORS.get(type(operator), 0)
+
+
+def _is_self_call(awaited: ast.expr) -> bool:
+    """Whether an awaited expression is an own method or a pause; whatever else it is gives a task to wait for."""
+    match awaited:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
+            return name != "spawn"
+    return False
 
 
 def _call_cost(node: ast.Call) -> int:

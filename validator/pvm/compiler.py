@@ -13,7 +13,8 @@ Names that begin with an underscore are the compiler's; programs have none.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Set
 from types import CodeType
 from typing import Any, Final
 
@@ -29,8 +30,11 @@ LEFT: Final = "_left"
 DEPTH: Final = "_depth"
 FUNCTION: Final = "_f_"
 TEMPORARY: Final = "_t"
+MAX_GUARDS: Final = 1_500
+"""Places of a program where Python's own operator stands behind a test. What is beyond them calls operations alone, so
+that the time that compiling takes is bounded."""
 LONGEST_PLAIN_TEXT: Final = BYTES_A_CYCLE - 1
-"""A comparison with a constant text of this length costs nothing by its size."""
+"""Python itself compares with a text or bytes written out, up to this length, with a number, None, True and False."""
 
 _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.Add: "_add",
@@ -63,31 +67,37 @@ _INTEGER_BUILTINS: Final = frozenset({"len", "ord", "abs", "int"})
 _INTEGER_READS: Final = frozenset(name for name, (kind, _) in HOST_READS.items() if kind == "int")
 
 
-def compile_program(program: Program, *, observed: bool = False) -> CodeType:
+def compile_program(program: Program, *, observed: bool = False, guards: int = MAX_GUARDS) -> CodeType:
     """The program's code. Running it in a namespace of operations defines ``_make``, which gives what runs it.
 
-    With ``observed``, each piece also says by ``_observe(number)`` that it runs; for the profiler.
+    With ``observed``, each piece also says by ``_observe(number)`` that it runs; for the profiler. How many ``guards``
+    there are changes how fast the program is and nothing else.
     """
-    compiler = _Compiler(program, observed)
-    return compile(compiler.module(), FILE_NAME, "exec", dont_inherit=True, optimize=0)
+    compiler = _Compiler(program, observed, guards)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Python thinks of a program must not depend on how it was started
+        return compile(compiler.module(), FILE_NAME, "exec", dont_inherit=True, optimize=0)
 
 
 def piece_lines(program: Program) -> list[list[tuple[int, int]]]:
     """Of each piece, in the order of their numbers: what it charges, by line."""
-    compiler = _Compiler(program, observed=True)
+    compiler = _Compiler(program, observed=True, guards=0)
     compiler.module()
     return compiler.lines
 
+
+LOAD, STORE, IS, IS_NOT = ast.Load(), ast.Store(), ast.Is(), ast.IsNot()
+"""One of each, as Python's own parser has it: they are half of all nodes otherwise."""
 
 # --- building blocks --------------------------------------------------------------------------------------------------
 
 
 def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
+    return ast.Name(name, LOAD)
 
 
 def _store(name: str) -> ast.Name:
-    return ast.Name(name, ast.Store())
+    return ast.Name(name, STORE)
 
 
 def _constant(value: Any) -> ast.Constant:
@@ -104,7 +114,7 @@ def _assign(name: str, value: ast.expr) -> ast.Assign:
 
 def _is_of(value: ast.expr, kind: str) -> ast.Compare:
     """A test of a value's class: ``int``, ``str``, ``list`` or ``dict``."""
-    return ast.Compare(ast.Attribute(value, "__class__", ast.Load()), [ast.Is()], [_name(f"_{kind}")])
+    return ast.Compare(ast.Attribute(value, "__class__", LOAD), [IS], [_name(f"_{kind}")])
 
 
 def _is_int(value: ast.expr) -> ast.Compare:
@@ -116,6 +126,26 @@ def _is_simple(node: ast.expr) -> bool:
     return isinstance(node, ast.Name | ast.Constant)
 
 
+def _place(tree: ast.AST) -> None:
+    """Give every node a place, its parent's where it has none of its own."""
+    waiting: list[tuple[Any, int]] = [(tree, 1)]
+    while waiting:
+        node, line = waiting.pop()
+        if "lineno" in node._attributes:
+            line = getattr(node, "lineno", line)
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+        for name in node._fields:
+            part = getattr(node, name, None)
+            if isinstance(part, list):
+                waiting += [(each, line) for each in part if isinstance(each, _PLACED)]
+            elif isinstance(part, _PLACED):
+                waiting.append((part, line))
+
+
+_PLACED: Final = (ast.expr, ast.stmt, ast.arguments, ast.arg, ast.comprehension, ast.keyword)
+
+
 def _all_of(tests: list[ast.expr]) -> ast.expr:
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
@@ -123,19 +153,34 @@ def _all_of(tests: list[ast.expr]) -> ast.expr:
 # --- which variables are integers -------------------------------------------------------------------------------------
 
 
-def is_integer(node: ast.expr, known: frozenset[str], constants: dict[str, Any]) -> bool:
-    """Whether an expression can give nothing but integers (truth values are none), if it gives anything."""
+Known = dict[ast.expr, bool]
+
+
+def is_integer(node: ast.expr, names: Set[str], constants: dict[str, Any], known: Known | None = None) -> bool:
+    """Whether an expression can give nothing but integers (truth values are none), if it gives anything.
+
+    ``names`` hold integers alone; ``known`` is what was found out before.
+    """
+    if known is None:
+        known = {}
+    found = known.get(node)
+    if found is None:
+        found = known[node] = _finds_integer(node, names, constants, known)
+    return found
+
+
+def _finds_integer(node: ast.expr, names: Set[str], constants: dict[str, Any], known: Known) -> bool:
     match node:
         case ast.Constant(value=value):
             return value.__class__ is int
         case ast.Name(id=name):
-            return name in known
-        case ast.BinOp(left=left, right=right):
-            return is_integer(left, known, constants) and is_integer(right, known, constants)
-        case ast.UnaryOp(op=operator, operand=operand):
-            return not isinstance(operator, ast.Not) and is_integer(operand, known, constants)
-        case ast.IfExp(body=one, orelse=other):
-            return is_integer(one, known, constants) and is_integer(other, known, constants)
+            return name in names
+        case ast.UnaryOp(op=ast.Not()):
+            return False
+        case ast.UnaryOp(operand=operand):
+            return is_integer(operand, names, constants, known)
+        case ast.BinOp(left=one, right=other) | ast.IfExp(body=one, orelse=other):
+            return is_integer(one, names, constants, known) and is_integer(other, names, constants, known)
         case ast.Call(func=ast.Name(id=name)):
             return name in _INTEGER_BUILTINS
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
@@ -144,14 +189,23 @@ def is_integer(node: ast.expr, known: frozenset[str], constants: dict[str, Any])
 
 
 def integers_of(method: Method, constants: dict[str, Any]) -> frozenset[str]:
-    """The variables of a method that can hold nothing but integers; parameters hold whatever is passed."""
-    known = method.variables - set(method.parameters)
-    while True:
-        bound = [(name, value) for name, value in _bindings(method.node.body) if name in known]
-        wrong = {name for name, value in bound if value is None or not is_integer(value, known, constants)}
-        if not wrong:
-            return known
-        known -= wrong
+    """The variables of a method that can hold nothing but integers; parameters hold whatever is passed.
+
+    A variable that is found to hold something else is looked for in what other variables are bound to.
+    """
+    integers = set(method.variables) - set(method.parameters)
+    bindings = list(_bindings(method.node.body))
+    users: dict[str, list[int]] = {}
+    for place, (_, value) in enumerate(bindings):
+        for name in {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} if value is not None else ():
+            users.setdefault(name, []).append(place)
+    waiting = list(range(len(bindings)))
+    while waiting:
+        name, value = bindings[waiting.pop()]
+        if name in integers and (value is None or not is_integer(value, integers, constants)):
+            integers.remove(name)
+            waiting += users.get(name, [])
+    return frozenset(integers)
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]:
@@ -180,8 +234,9 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]
 class _Compiler:
     """Builds one module's tree."""
 
-    def __init__(self, program: Program, observed: bool) -> None:
+    def __init__(self, program: Program, observed: bool, guards: int) -> None:
         self._program = program
+        self._guards_left = guards
         self._observed = observed
         self.lines: list[list[tuple[int, int]]] = []
 
@@ -193,15 +248,20 @@ class _Compiler:
         functions = [_Function(self, method).definition() for method in self._program.methods.values()]
         names = [_constant(name) for name in self._program.methods]
         table = ast.Dict(list(names), [_name(FUNCTION + name) for name in self._program.methods])
-        given = ast.Tuple([_name("_charge"), _name("_enter"), _name("_remaining"), table], ast.Load())
+        given = ast.Tuple([_name("_charge"), _name("_enter"), _name("_remaining"), table], LOAD)
         make.body += [*functions, ast.Return(given)]
         tree = ast.Module([make], [])
-        ast.fix_missing_locations(tree)
+        _place(tree)
         return tree
 
     @property
     def constants(self) -> dict[str, Any]:
         return self._program.constants
+
+    def may_guard(self) -> bool:
+        """Whether one more operator may stand behind a test."""
+        self._guards_left -= 1
+        return self._guards_left >= 0
 
     def has_method(self, name: str) -> bool:
         return name in self._program.methods
@@ -237,10 +297,10 @@ class _Function:
         self._compiler = compiler
         self._method = method
         self._integers = integers_of(method, compiler.constants)
+        self._known: Known = {}
+        """What is known of expressions where the open comprehensions' variables are what they are."""
         self._inner = 0
         """How many comprehensions are open."""
-        self._plain = 0
-        """Above 0 where Python allows no ``:=``: in what a comprehension goes over."""
         self._temporaries = 0
         self._builders: dict[type[ast.expr], Callable[[Any], ast.expr]] = {
             ast.UnaryOp: self._unary,
@@ -272,8 +332,11 @@ class _Function:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _block(self, block: list[ast.stmt], extra: int = 0, head: int = 0) -> list[ast.stmt]:
-        """A block, each piece behind its charge; the first one pays ``extra`` too, what line ``head`` costs."""
+    def _block(
+        self, block: list[ast.stmt], extra: int = 0, head: int = 0, first: Iterable[ast.stmt] = ()
+    ) -> list[ast.stmt]:
+        """A block, each piece behind its charge; the first one pays ``extra`` too, what line ``head`` costs, and
+        ``first`` stands behind that."""
         made: list[ast.stmt] = []
         for piece in pieces(block):
             lines = [(statement.lineno, statement_cost(statement)) for statement in piece]
@@ -281,6 +344,8 @@ class _Function:
                 lines = [(head, extra), *lines]
             made += self._charge(sum(cycles for _, cycles in lines), piece[0], lines)
             extra = 0
+            made += first
+            first = ()
             for statement in piece:
                 made += [ast.copy_location(part, statement) for part in self._statement(statement)]
         return made
@@ -326,8 +391,22 @@ class _Function:
         return [node]  # pass, break, continue
 
     def _for(self, node: ast.For) -> list[ast.stmt]:
-        body = self._block(node.body, turn_cost(node), node.lineno)
-        return [ast.For(node.target, self._iterated(node.iter), body, [])]
+        if isinstance(node.target, ast.Name):
+            body = self._block(node.body, turn_cost(node), node.lineno)
+            return [ast.For(node.target, self._iterated(node.iter), body, [])]
+        element = self._temporary()
+        unpacked = [ast.copy_location(part, node) for part in self._unpack(node.target, _name(element))]
+        body = self._block(node.body, turn_cost(node), node.lineno, unpacked)
+        return [ast.For(_store(element), self._iterated(node.iter), body, [])]
+
+    def _unpack(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        """Python's own unpacking, of anything but a dict."""
+        if isinstance(value, ast.Tuple | ast.List):
+            return [ast.Assign([target], value)]
+        made, held = self._hold(value)
+        assert isinstance(held, ast.Name | ast.Constant)
+        unpacked = held if isinstance(held, ast.Constant) else self._parts(held)
+        return [*made, ast.Assign([target], unpacked)]
 
     def _iterated(self, node: ast.expr) -> ast.expr:
         """What a loop goes over; ``range`` is counted as the loop goes."""
@@ -338,16 +417,20 @@ class _Function:
 
     def _assign(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if not isinstance(target, ast.Subscript):
-            return [ast.Assign([target], self._expression(value))]
-        made, stored = self._hold(self._expression(value))
-        more, container = self._hold(self._expression(target.value))
+            assigned = self._expression(value)
+            return [ast.Assign([target], assigned)] if isinstance(target, ast.Name) else self._unpack(target, assigned)
+        is_simple = _is_simple(target.value) and _is_simple(target.slice)
+        made, stored = self._hold(self._expression(value), is_simple)
+        more, container = self._hold(self._expression(target.value), _is_simple(target.slice))
         most, index = self._hold(self._expression(target.slice))
         return [*made, *more, *most, *self._set_item(container, index, stored)]
 
     def _set_item(self, container: ast.expr, index: ast.expr, value: ast.expr) -> list[ast.stmt]:
         """Store at once into a list by an integer, and into a dict by a text; the operation does what else there is."""
-        stored: list[ast.stmt] = [ast.Assign([ast.Subscript(container, index, ast.Store())], value)]
+        stored: list[ast.stmt] = [ast.Assign([ast.Subscript(container, index, STORE)], value)]
         called: list[ast.stmt] = [ast.Expr(_call("_set_item", container, index, value))]
+        if not self._compiler.may_guard():
+            return called
         if is_integer(index, self._integers, {}):
             return [ast.If(_is_of(container, "list"), stored, called)]
         if isinstance(index, ast.Constant):
@@ -356,9 +439,12 @@ class _Function:
         into_dict = _all_of([_is_of(container, "dict"), _is_of(index, "str")])
         return [ast.If(ast.BoolOp(ast.Or(), [into_list, into_dict]), stored, called)]
 
-    def _hold(self, value: ast.expr) -> tuple[list[ast.stmt], ast.expr]:
-        """A value that is to be used more than once: itself, or put into a variable first."""
-        if _is_simple(value):
+    def _hold(self, value: ast.expr, before_simple: bool = True) -> tuple[list[ast.stmt], ast.expr]:
+        """A value that is to be used more than once: itself, or put into a variable first.
+
+        A name, too, is looked at before what stands behind it and may fail: it may have no value yet.
+        """
+        if isinstance(value, ast.Constant) or (_is_simple(value) and before_simple):
             return [], value
         name = self._temporary()
         return [_assign(name, value)], _name(name)
@@ -372,7 +458,7 @@ class _Function:
             left = _name(node.target.id)
             return [ast.Assign([_store(node.target.id)], self._in_place(node.op, left, node.value))]
         assert isinstance(node.target, ast.Subscript)
-        made, container = self._hold(self._expression(node.target.value))
+        made, container = self._hold(self._expression(node.target.value), _is_simple(node.target.slice))
         more, index = self._hold(self._expression(node.target.slice))
         before = _call("_item", container, index)
         name = self._temporary()
@@ -407,16 +493,16 @@ class _Function:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return ast.IfExp(*self._all([test, body, orelse]))
             case ast.List(elts=parts):
-                return ast.List(self._all(parts), ast.Load())
+                return ast.List(self._all(parts), LOAD)
             case ast.Tuple(elts=parts):
-                return ast.Tuple(self._all(parts), ast.Load())
+                return ast.Tuple(self._all(parts), LOAD)
         return self._builders[type(node)](node)
 
     def _all(self, nodes: list[ast.expr]) -> list[ast.expr]:
         return [self._expression(node) for node in nodes]
 
     def _is_integer(self, node: ast.expr) -> bool:
-        return is_integer(node, self._integers, self._compiler.constants)
+        return is_integer(node, self._integers, self._compiler.constants, self._known)
 
     def _t(self) -> str:
         """The variable that a test puts its value into; inside a comprehension another one, which it shares."""
@@ -432,14 +518,12 @@ class _Function:
         function = in_place or _BINARY[type(operator)]
         one, other = self._expression(left), self._expression(right)
         are_integers = self._is_integer(left), self._is_integer(right)
-        if self._plain:
-            return _call(function, one, other)
         small_shift = isinstance(right, ast.Constant) and right.value.__class__ is int and right.value <= INTEGER_BITS
         if isinstance(operator, ast.LShift) and all(are_integers) and small_shift:
             return self._or_overflow(ast.BinOp(one, operator, other))
         if isinstance(operator, ast.RShift) and all(are_integers) and small_shift:
             return ast.BinOp(one, operator, other)
-        if not isinstance(operator, _INLINE):
+        if not isinstance(operator, _INLINE) or not self._compiler.may_guard():
             return _call(function, one, other)
         if all(are_integers):
             plain = ast.BinOp(one, operator, other)
@@ -456,13 +540,14 @@ class _Function:
         tests: list[ast.expr] = []
         used: list[ast.expr] = []
         for value, is_known in zip((one, other), are_integers, strict=True):
-            if _is_simple(value):
-                used.append(value)
-                tests += [] if is_known else [_is_int(value)]
-            else:
+            if not _is_simple(value):
                 held = self._temporary()
                 used.append(_name(held))
                 tests.append(_is_int(ast.NamedExpr(_store(held), value)))
+            else:
+                used.append(value)
+                # a name is looked at before what stands to its right, since it may have no value yet
+                tests += [] if is_known and (value is other or _is_simple(other)) else [_is_int(value)]
         if len(tests) > 1:  # both are looked at in any case, the left one first
             tests = [ast.BinOp(tests[0], ast.BitAnd(), tests[1])] if not _is_simple(other) else tests
         result: ast.expr = ast.BinOp(used[0], operator, used[1])
@@ -495,12 +580,14 @@ class _Function:
         left = self._expression(operands[0])
         for place, operator in enumerate(operators):
             right = self._expression(operands[place + 1])
-            is_last = place + 1 == len(operators)
             used = right
-            if not is_last and not _is_simple(right):
+            if not _is_simple(right):
                 held = self._temporary()
                 used, right = _name(held), ast.NamedExpr(_store(held), right)
-            tests.append(self._by_operation(operator, left, right))
+            if self._is_plain(operator, operands[place], operands[place + 1]):
+                tests.append(ast.Compare(left, [operator], [right]))
+            else:
+                tests.append(self._compared(operator, left, right))
             left = used
         return ast.BoolOp(ast.And(), tests)
 
@@ -518,17 +605,28 @@ class _Function:
         if not isinstance(node, ast.Constant):
             return False
         value = node.value
-        return value is None or isinstance(value, bool) or len(str(value)) <= LONGEST_PLAIN_TEXT
+        return not isinstance(value, str | bytes) or len(value) <= LONGEST_PLAIN_TEXT
 
     def _comparison(self, operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
         one, other = self._expression(left), self._expression(right)
         if self._is_plain(operator, left, right):
             return ast.Compare(one, [operator], [other])
-        called = self._by_operation(operator, one, other)
-        if isinstance(operator, ast.In | ast.NotIn) or not (_is_simple(one) and _is_simple(other)):
-            return called
-        tests = [_is_int(one), _is_int(other)]
-        return ast.IfExp(_all_of([*tests]), ast.Compare(one, [operator], [other]), called)
+        return self._compared(operator, one, other)
+
+    def _compared(self, operator: ast.cmpop, one: ast.expr, other: ast.expr) -> ast.expr:
+        """Python's own comparison where both are integers, the operation otherwise."""
+        is_other = isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot)
+        if is_other or not self._compiler.may_guard():
+            return self._by_operation(operator, one, other)
+        tests: list[ast.expr] = []
+        used: list[ast.expr] = []
+        for value in (one, other):
+            is_held = isinstance(value, ast.NamedExpr)
+            held = value.target.id if isinstance(value, ast.NamedExpr) else self._temporary()
+            used.append(value if _is_simple(value) else _name(held))
+            tests.append(_is_int(value if _is_simple(value) or is_held else ast.NamedExpr(_store(held), value)))
+        are_integers = _all_of(tests) if _is_simple(other) else ast.BinOp(tests[0], ast.BitAnd(), tests[1])
+        return ast.IfExp(are_integers, ast.Compare(used[0], [operator], [used[1]]), self._by_operation(operator, *used))
 
     def _by_operation(self, operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
         if isinstance(operator, ast.Is | ast.IsNot):
@@ -543,18 +641,38 @@ class _Function:
             bounds = [_constant(None) if part is None else part for part in (node.slice.lower, node.slice.upper)]
             return _call("_slice", self._expression(node.value), *self._all(bounds))
         container, index = self._expression(node.value), self._expression(node.slice)
-        if self._is_integer(node.slice) or (isinstance(node.slice, ast.Constant) and self._is_short(node.slice)):
-            return ast.Subscript(container, index, ast.Load())
-        called = _call("_item", container, index)
-        if _is_simple(container) and _is_simple(index):
-            is_usual = ast.BoolOp(ast.Or(), [_is_int(index), _is_of(index, "str")])
-            return ast.IfExp(is_usual, ast.Subscript(container, index, ast.Load()), called)
-        return called
+        if isinstance(index, ast.Constant) and isinstance(index.value, str | bytes):
+            return ast.Subscript(container, index, LOAD)
+        if isinstance(index, ast.Constant) and index.value.__class__ is not int:
+            return _call("_item", container, index)
+        if not self._compiler.may_guard():
+            return _call("_item", container, index)
+        return self._usual_element(container, index, self._is_integer(node.slice))
+
+    def _usual_element(self, container: ast.expr, index: ast.expr, is_integer: bool) -> ast.expr:
+        """Python's own where the index is a text, or an integer and the container no dict; the operation otherwise."""
+        holder: ast.expr = container
+        if not _is_simple(container):
+            name = self._temporary()
+            holder, container = ast.NamedExpr(_store(name), container), _name(name)
+        held: ast.expr = index
+        if not _is_simple(index):
+            name = self._temporary()
+            held, index = ast.NamedExpr(_store(name), index), _name(name)
+        no_dict = ast.Compare(ast.Attribute(holder, "__class__", LOAD), [IS_NOT], [_name("_dict")])
+        if is_integer:
+            is_usual: ast.expr = no_dict
+            if not _is_simple(held):
+                is_usual = ast.BinOp(no_dict, ast.BitAnd(), _is_int(held))
+        else:
+            into_list = ast.BinOp(no_dict, ast.BitAnd(), _is_int(held))
+            is_usual = ast.BoolOp(ast.Or(), [into_list, _is_of(index, "str")])
+        return ast.IfExp(is_usual, ast.Subscript(container, index, LOAD), _call("_item", container, index))
 
     def _dict(self, node: ast.Dict) -> ast.expr:
         keys = [key for key in node.keys if key is not None]
         made = list(map(self._expression, node.values))
-        if all(isinstance(key, ast.Constant) and key.value is not None for key in keys):
+        if all(isinstance(key, ast.Constant) and isinstance(key.value, str | bytes) for key in keys):
             return ast.Dict(list(map(self._expression, keys)), made)
         pairs = zip(map(self._expression, keys), made, strict=True)
         return _call("_dict_of", *(part for pair in pairs for part in pair))
@@ -562,39 +680,56 @@ class _Function:
     # --- comprehensions -----------------------------------------------------------------------------------------------
 
     def _comprehension(self, node: Comprehension) -> ast.expr:
-        """Each element is charged for by a condition that always holds, or ends the handler."""
+        """Each element is charged for by a condition that always holds, or ends the handler.
+
+        What it goes over is found before it, since Python allows no ``:=`` there.
+        """
         (generator,) = node.generators
-        self._plain += 1
-        iterated = self._iterated(generator.iter)
-        self._plain -= 1
+        source = self._temporary()
+        found = ast.NamedExpr(_store(source), self._iterated(generator.iter))
         before, renamed = self._integers, self._renamed
         names = set(stored_names(generator.target))
         is_range = isinstance(generator.target, ast.Name) and _is_range(generator.iter)
         self._integers = (before | names) if is_range else (before - names)
+        before_known, self._known = self._known, {}
         self._renamed = renamed | {name: f"_c_{name}" for name in names}
         self._inner += 1
         cycles = element_cost(node)
         number = self._compiler.piece_number([(node.lineno, cycles)])
-        tests = [self._paid(cycles, number), *map(self._expression, generator.ifs)]
-        loop = [ast.comprehension(self._renamed_target(generator.target), iterated, tests, 0)]
+        tests = [self._paid(cycles, number)]
+        loop = self._loop(generator.target, _name(source), tests)
+        loop[-1].ifs += map(self._expression, generator.ifs)
         made: ast.expr
         if isinstance(node, ast.ListComp):
             made = ast.ListComp(self._expression(node.elt), loop)
         else:
             made = ast.DictComp(_call("_key", self._expression(node.key)), self._expression(node.value), loop)
         self._inner -= 1
-        self._integers, self._renamed = before, renamed
-        return made
+        self._integers, self._renamed, self._known = before, renamed, before_known
+        return ast.Subscript(ast.Tuple([found, made], LOAD), _constant(1), LOAD)
+
+    def _loop(self, target: ast.expr, source: ast.expr, paid: list[ast.expr]) -> list[ast.comprehension]:
+        """One loop, or where an element is unpacked, a second one over it alone."""
+        renamed = self._renamed_target(target)
+        if isinstance(target, ast.Name):
+            return [ast.comprehension(renamed, source, paid, 0)]
+        element = f"_e{self._inner}"
+        parts = ast.Tuple([self._parts(_name(element))], LOAD)
+        return [ast.comprehension(_store(element), source, paid, 0), ast.comprehension(renamed, parts, [], 0)]
+
+    def _parts(self, value: ast.Name) -> ast.expr:
+        """What is unpacked into names: the value, or a dict's keys."""
+        return ast.IfExp(_is_of(value, "dict"), _call("_parts", value), value)
 
     def _renamed_target(self, target: ast.expr) -> ast.expr:
         if isinstance(target, ast.Name):
             return _store(self._renamed[target.id])
         assert isinstance(target, ast.Tuple | ast.List)
-        return ast.Tuple([self._renamed_target(part) for part in target.elts], ast.Store())
+        return ast.Tuple([self._renamed_target(part) for part in target.elts], STORE)
 
     def _paid(self, cycles: int, number: int | None) -> ast.expr:
-        """``(_left := _left - n) >= 0 or _out()``, which is true, or as a call where ``:=`` is not allowed."""
-        if self._plain or number is not None:
+        """``(_left := _left - n) >= 0 or _out()``, which is true; as a call where somebody observes."""
+        if number is not None:
             return _call("_pay", _constant(cycles), _constant(number))
         left = ast.NamedExpr(_store(LEFT), ast.BinOp(_name(LEFT), ast.Sub(), _constant(cycles)))
         is_paid = ast.Compare(left, [ast.GtE()], [_constant(0)])
@@ -650,7 +785,7 @@ class _Function:
         called = _call(f"_m_{name}", holder, *made)
         if not all(map(_is_simple, (holder, *made))):
             return called
-        at_once = ast.Call(ast.Attribute(holder, name, ast.Load()), made, [])
+        at_once = ast.Call(ast.Attribute(holder, name, LOAD), made, [])
         if name == "append":
             return ast.IfExp(_is_of(holder, "list"), at_once, called)
         if name == "get":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from validator.host import HandlerContext
 from validator.pvm.operations import Value, fault, is_number
 from validator.pvm.values import pack, unpack
+from validator.pvm.weights import BYTES_A_CYCLE
 from validator.records import DEFAULT_HANDLER
 from validator.scheduler.scheduling import TIERS, ScheduleRequest
 from validator.types import ADDRESS_BYTES, Address
@@ -132,9 +133,11 @@ class HostCalls:
         if is_number(data):
             data = str(int(data))
         elif data.__class__ is bytes:
+            self._charge(8 * len(data) // BYTES_A_CYCLE)
             data = data.hex()
         elif data.__class__ is not str:
             fault("TypeError")
+        self._charge(len(data) // BYTES_A_CYCLE)
         self._host.emit(self._text(name), data)
 
     def burn(self, cycles: Value) -> None:

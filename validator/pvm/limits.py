@@ -16,6 +16,8 @@ MAX_INDENT: Final = 12
 MAX_ELIFS: Final = 20
 MAX_TREE_DEPTH: Final = 80
 """Levels of the syntax tree."""
+MAX_COMPREHENSIONS: Final = 4
+"""Comprehensions that may stand inside each other: Python 3.12 crashes at twenty."""
 MAX_NAME: Final = 64
 MAX_METHODS: Final = 128
 MAX_PARAMETERS: Final = 16

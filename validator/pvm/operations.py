@@ -4,7 +4,12 @@ The compiler leaves alone what costs the same whatever the values are, such as a
 these for everything else. Values are of ``int``, ``bool``, ``None``, ``str``, ``bytes``, ``tuple``, ``list`` and
 ``dict``, and handles of tasks, and of nothing else: so a value's class says all of it. Integers have at most 256 bits,
 texts :data:`~validator.pvm.limits.MAX_TEXT` characters. What would depend on the version of Python is not offered:
-Unicode's properties, ``repr``, the hash of anything but short keys, identity.
+Unicode's properties, ``repr``, hashes, identity.
+
+**Keys.** What texts and bytes hash to is known to nobody, but an integer hashes to itself, so whoever chooses integers
+could choose ones that all meet. In a dict an integer (or truth value) therefore stands as a tuple of itself and a
+secret text, which programs never see: :meth:`Operations.key` makes it, :func:`shown_key` takes it off again, and every
+way in and out of a dict goes through these two. No other tuple can be a key.
 """
 
 from __future__ import annotations
@@ -29,21 +34,32 @@ from validator.pvm.weights import (
     KECCAK,
     KECCAK_BYTES_A_CYCLE,
     NODE_COMPARED,
+    NUMBER_KEY,
     NUMBER_TEXT,
+    OPERATION,
+    PAIR,
     POWER,
+    SEARCHED_PART,
+    SORT,
     SORTED_ELEMENT,
+    STRIPPED_CHARACTER,
+    SUMMED_ELEMENT,
+    WIDE_CODING,
+    WIDE_TEXT,
 )
 
 Value = Any
 
 BLANKS: Final = " \t\n\r\v\f"
-_DIGITS: Final = frozenset("0123456789")
 _TEXTS: Final = (str, bytes)
 _SEQUENCES: Final = (list, tuple)
 _SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
-_KEYS: Final = frozenset({str, bytes, int, bool})
+_CONTAINERS: Final = frozenset({list, tuple, dict})
 _ORDERED: Final = frozenset({int, bool, str, bytes, tuple, list})
-_NAMES: Final = {type(None): "None"}
+MAX_COMPARED_DEPTH: Final = 64
+"""Levels of values inside values that a comparison follows."""
+_HIDDEN: Final = "stampede"
+"""Its hash is the process's secret."""
 
 
 class ActorFault(HandlerFailure):
@@ -80,6 +96,26 @@ def needs_numbers(left: Value, right: Value) -> None:
         fault("TypeError")
 
 
+def hidden_key(number: int) -> Value:
+    """An integer or truth value as a dict holds it."""
+    return (_HIDDEN, number, _HIDDEN)
+
+
+def shown_key(key: Value) -> Value:
+    """A dict's key as programs see it."""
+    return key[1] if key.__class__ is tuple else key
+
+
+def shown_keys(values: dict[Value, Value]) -> list[Value]:
+    """A dict's keys as programs see them."""
+    return [key[1] if key.__class__ is tuple else key for key in values]
+
+
+def text_size(text: Value) -> int:
+    """What a text or bytes count for where they are copied: one that is not ASCII as its widest form."""
+    return len(text) if text.__class__ is bytes or text.isascii() else len(text) * WIDE_TEXT
+
+
 class Operations:
     """The operations of one program, which charge one meter."""
 
@@ -87,20 +123,31 @@ class Operations:
         self.charge = charge
 
     def text_work(self, size: int) -> None:
-        """Charge for so many characters or bytes."""
-        self.charge(size // BYTES_A_CYCLE)
+        """Charge for so many characters or bytes that are looked at."""
+        self.charge(OPERATION + size // BYTES_A_CYCLE)
 
-    def new_text(self, size: int) -> None:
-        """Charge for a new text or bytes of this size, where it may be that long."""
-        if size > MAX_TEXT:
+    def new_text(self, length: int, size: int | None = None) -> None:
+        """Charge for a new text or bytes of this length, where it may be that long; ``size`` is what it counts for."""
+        if length > MAX_TEXT:
             fault("ValueTooLarge")
-        self.charge(size // BYTES_A_CYCLE)
+        self.charge(OPERATION + (length if size is None else size) // BYTES_A_CYCLE)
+
+    def search_work(self, text: Value, part: Value) -> None:
+        """Charge for looking for a part: the slowest search that any version of Python knows, in its worst case."""
+        self.charge(OPERATION + len(text) * (4 + min(len(part), SEARCHED_PART)) // BYTES_A_CYCLE)
 
     def elements(self, count: int) -> None:
         """Charge for so many elements, where one value may hold so many."""
         if count > MAX_ELEMENTS:
             fault("ValueTooLarge")
-        self.charge(count * ELEMENT)
+        self.charge(OPERATION + count * ELEMENT)
+
+    def numbers(self, left: Value, right: Value) -> None:
+        """Two numbers, of which one that is a truth value makes it slower."""
+        if left.__class__ is int and right.__class__ is int:
+            return
+        needs_numbers(left, right)
+        self.charge(OPERATION)
 
     def fail(self, text: Value = "") -> NoReturn:
         raise ActorError(text)
@@ -114,12 +161,14 @@ class Operations:
         kind = left.__class__
         if kind is right.__class__:
             if kind in _TEXTS:
-                self.new_text(len(left) + len(right))
+                length = len(left) + len(right)
+                is_narrow = kind is bytes or (left.isascii() and right.isascii())
+                self.new_text(length, length if is_narrow else length * WIDE_TEXT)
                 return left + right
             if kind in _SEQUENCES:
                 self.elements(len(left) + len(right))
                 return left + right
-        needs_numbers(left, right)
+        self.numbers(left, right)
         return checked(left + right)
 
     def add_in_place(self, left: Value, right: Value) -> Value:
@@ -132,23 +181,25 @@ class Operations:
         return self.add(left, right)
 
     def sub(self, left: Value, right: Value) -> int:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         return checked(left - right)
 
     def mult(self, left: Value, right: Value) -> Value:
         if is_number(left) and is_number(right):
+            self.numbers(left, right)
             return checked(left * right)
         if is_number(left):
             left, right = right, left
         if not is_number(right):
             fault("TypeError")
+        times = max(right, 0) if left else 0  # Python counts no further than a machine word, even of nothing
         if left.__class__ in _TEXTS:
-            self.new_text(len(left) * max(right, 0))
+            self.new_text(len(left) * times, text_size(left) * times)
         elif left.__class__ in _SEQUENCES:
-            self.elements(len(left) * max(right, 0))
+            self.elements(len(left) * times)
         else:
             fault("TypeError")
-        return left * max(right, 0)
+        return left * times
 
     def mult_in_place(self, left: Value, right: Value) -> Value:
         """``left *= right``, which changes a list itself."""
@@ -159,20 +210,20 @@ class Operations:
         return result
 
     def floordiv(self, left: Value, right: Value) -> int:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         if not right:
             fault("ZeroDivisionError")
         return int(left // right)
 
     def mod(self, left: Value, right: Value) -> int:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         if not right:
             fault("ZeroDivisionError")
         return int(left % right)
 
     def pow(self, left: Value, right: Value) -> int:
         """A power that fits; how large it gets is bounded before it is computed."""
-        needs_numbers(left, right)
+        self.numbers(left, right)
         if right < 0:
             fault("ValueError")
         self.charge(POWER)
@@ -183,7 +234,7 @@ class Operations:
         return checked(left**right)
 
     def lshift(self, left: Value, right: Value) -> int:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         if right < 0:
             fault("ValueError")
         if left and right > INTEGER_BITS:
@@ -191,21 +242,21 @@ class Operations:
         return checked(left << right) if left else 0
 
     def rshift(self, left: Value, right: Value) -> int:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         if right < 0:
             fault("ValueError")
         return int(left >> min(right, INTEGER_BITS + 1))
 
     def bitand(self, left: Value, right: Value) -> Value:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         return checked(left & right)
 
     def bitor(self, left: Value, right: Value) -> Value:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         return checked(left | right)
 
     def bitxor(self, left: Value, right: Value) -> Value:
-        needs_numbers(left, right)
+        self.numbers(left, right)
         return checked(left ^ right)
 
     def neg(self, value: Value) -> int:
@@ -225,46 +276,42 @@ class Operations:
 
     # --- comparisons --------------------------------------------------------------------------------------------------
 
-    def eq(self, left: Value, right: Value) -> bool:
-        """Equality, looked at pair by pair: shared parts are paid for each time that they are reached."""
+    def eq(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> bool:
+        """Equality, looked at pair by pair: shared parts are paid for each time that they are reached.
+
+        It follows values inside values for ``depth`` levels, since a list may hold itself.
+        """
         kind = left.__class__
         if kind in _SCALARS or right.__class__ in _SCALARS:
             if kind in _TEXTS and kind is right.__class__:
                 self.text_work(min(len(left), len(right)))
             return bool(left == right)
-        if kind is not right.__class__ or kind not in (list, tuple, dict):
+        if kind is not right.__class__ or kind not in _CONTAINERS:
             return left is right
         if len(left) != len(right):
             return False
-        return self._dicts_equal(left, right) if kind is dict else self._sequences_equal(left, right)
+        if not depth:
+            fault("RecursionError")
+        return self._dicts_equal(left, right, depth) if kind is dict else self._sequences_equal(left, right, depth)
 
-    def _sequences_equal(self, left: Value, right: Value) -> bool:
+    def _sequences_equal(self, left: Value, right: Value, depth: int) -> bool:
         for one, other in zip(left, right, strict=True):
             self.charge(NODE_COMPARED)
-            if not self._inner_equal(one, other):
+            if one.__class__ is int and other.__class__ is int:
+                if one != other:
+                    return False
+            elif not self.eq(one, other, depth - 1):
                 return False
         return True
 
-    def _dicts_equal(self, left: Value, right: Value) -> bool:
+    def _dicts_equal(self, left: Value, right: Value, depth: int) -> bool:
         for key, one in left.items():
             self.charge(NODE_COMPARED)
-            if key not in right or not self._inner_equal(one, right[key]):
+            if key not in right or not self.eq(one, right[key], depth - 1):
                 return False
         return True
 
-    _depth = 0
-
-    def _inner_equal(self, left: Value, right: Value) -> bool:
-        """Equality of parts; bounded in depth, since a list may hold itself."""
-        if self._depth >= MAX_COMPARED_DEPTH:
-            fault("RecursionError")
-        self._depth += 1
-        try:
-            return self.eq(left, right)
-        finally:
-            self._depth -= 1
-
-    def compare(self, left: Value, right: Value) -> int:
+    def compare(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> int:
         """-1, 0 or 1, of numbers, of texts, of bytes, or of two lists or tuples, part by part."""
         kind = left.__class__
         if is_number(left) and is_number(right):
@@ -274,10 +321,12 @@ class Operations:
         if kind in _TEXTS:
             self.text_work(min(len(left), len(right)))
             return int(left > right) - int(left < right)
+        if not depth:
+            fault("RecursionError")
         for one, other in zip(left, right, strict=False):
             self.charge(NODE_COMPARED)
-            if not self._inner_equal(one, other):
-                return self.compare(one, other)
+            if not self.eq(one, other, depth - 1):
+                return self.compare(one, other, depth - 1)
         return (len(left) > len(right)) - (len(left) < len(right))
 
     def lt(self, left: Value, right: Value) -> bool:
@@ -300,10 +349,10 @@ class Operations:
         if kind in _SEQUENCES:
             return self._position(container, value) >= 0
         if kind is str and value.__class__ is str:
-            self.text_work(len(container) + len(value))
+            self.search_work(container, value)
             return value in container
         if kind is bytes and (value.__class__ is bytes or is_number(value)):
-            self.text_work(len(container) + (len(value) if value.__class__ is bytes else 0))
+            self.search_work(container, value if value.__class__ is bytes else b"")
             if is_number(value) and not 0 <= value < 256:
                 fault("ValueError")
             return value in container
@@ -313,26 +362,33 @@ class Operations:
         """Where a value first stands in a list or tuple; -1 where it does not."""
         for position, value in enumerate(values):
             self.charge(NODE_COMPARED)
-            if self._inner_equal(value, wanted):
+            if self.eq(value, wanted):
                 return position
         return -1
 
     # --- elements -----------------------------------------------------------------------------------------------------
 
     def key(self, value: Value) -> Value:
-        """A value that may be a key: what it hashes to is known to nobody, or spread by itself."""
+        """A value that may be a key, as the dict holds it."""
         kind = value.__class__
-        if kind not in _KEYS:
+        if kind is str or kind is bytes:
+            return value
+        if not is_number(value):
             fault("TypeError")
-        if kind is int and not -DICT_KEY_LIMIT < value < DICT_KEY_LIMIT:
+        self.charge(NUMBER_KEY)
+        if not -DICT_KEY_LIMIT < value < DICT_KEY_LIMIT:
             fault("KeyTooLarge")
-        return value
+        return hidden_key(value)
 
     def lookup_key(self, value: Value) -> Value:
-        """A value that may be looked up; one that may be no key is nowhere."""
-        if value.__class__ not in _KEYS:
+        """What to look up in a dict; an integer that may be no key is nowhere."""
+        kind = value.__class__
+        if kind is str or kind is bytes:
+            return value
+        if not is_number(value):
             fault("TypeError")
-        return value
+        self.charge(NUMBER_KEY)
+        return hidden_key(value)
 
     def index_of(self, values: Value, place: Value) -> int:
         """An index that lies inside."""
@@ -345,9 +401,10 @@ class Operations:
     def item(self, container: Value, place: Value) -> Value:
         """``container[place]``."""
         if container.__class__ is dict:
-            if self.lookup_key(place) not in container:
+            key = self.lookup_key(place)
+            if key not in container:
                 fault("KeyError")
-            return container[place]
+            return container[key]
         if container.__class__ in _TEXTS or container.__class__ in _SEQUENCES:
             return container[self.index_of(container, place)]
         fault("TypeError")
@@ -364,9 +421,10 @@ class Operations:
     def del_item(self, container: Value, place: Value) -> None:
         """``del container[place]``."""
         if container.__class__ is dict:
-            if self.lookup_key(place) not in container:
+            key = self.lookup_key(place)
+            if key not in container:
                 fault("KeyError")
-            del container[place]
+            del container[key]
         elif container.__class__ is list:
             self.elements(len(container))
             del container[self.index_of(container, place)]
@@ -382,7 +440,7 @@ class Operations:
             fault("TypeError")
         size = len(range(*slice(lower, upper).indices(len(container))))
         if container.__class__ in _TEXTS:
-            self.new_text(size)
+            self.new_text(size, size if container.__class__ is bytes or container.isascii() else size * WIDE_TEXT)
         else:
             self.elements(size)
         return container[lower:upper]
@@ -395,14 +453,14 @@ class Operations:
         """What a loop goes over: a dict's keys as they are now, or the value itself."""
         if value.__class__ is dict:
             self.elements(len(value))
-            return list(value)
+            return shown_keys(value)
         if value.__class__ in _SEQUENCES or value.__class__ in _TEXTS:
             return value
         fault("TypeError")
 
-
-MAX_COMPARED_DEPTH: Final = 64
-"""How deep a comparison follows values inside values."""
+    def parts(self, value: Value) -> Value:
+        """What is unpacked into names; a dict gives its keys."""
+        return self.iterable(value) if value.__class__ is dict else value
 
 
 class Builtins(Operations):
@@ -437,7 +495,7 @@ class Builtins(Operations):
             return bytes(value)
         if value.__class__ not in _SEQUENCES:
             fault("TypeError")
-        self.elements(len(value))
+        self.elements(4 * len(value))
         for part in value:
             if not is_number(part):
                 fault("TypeError")
@@ -459,8 +517,9 @@ class Builtins(Operations):
             return dict(value)
         pairs = self.iterable(value)
         self.elements(len(pairs))
-        made = {}
+        made: dict[Value, Value] = {}
         for pair in pairs:
+            self.charge(PAIR)
             if pair.__class__ not in _SEQUENCES or len(pair) != 2:
                 fault("ValueError")
             made[self.key(pair[0])] = pair[1]
@@ -470,7 +529,7 @@ class Builtins(Operations):
         if not is_number(start):
             fault("TypeError")
         values = self.iterable(values)
-        self.elements(2 * len(values))
+        self.elements(4 * len(values))
         checked(start + len(values))
         return list(enumerate(values, start))
 
@@ -482,7 +541,7 @@ class Builtins(Operations):
             fault("TypeError")
         self.charge(NUMBER_TEXT)
         digits = value[1:] if value[:1] == "-" else value
-        if not 1 <= len(digits) <= MAX_INTEGER_DIGITS or not _DIGITS.issuperset(digits):
+        if not (1 <= len(digits) <= MAX_INTEGER_DIGITS and digits.isascii() and digits.isdigit()):
             fault("ValueError")
         return checked(int(value))
 
@@ -494,13 +553,17 @@ class Builtins(Operations):
 
     def b_list(self, values: Value = ()) -> list[Value]:
         values = self.iterable(values)
-        self.elements(len(values))
+        self.elements(self._copied(values))
         return list(values)
 
     def b_tuple(self, values: Value = ()) -> tuple[Value, ...]:
         values = self.iterable(values)
-        self.elements(len(values))
+        self.elements(self._copied(values))
         return tuple(values)
+
+    def _copied(self, values: Value) -> int:
+        """What copying each element counts for; a character that is not ASCII becomes a text of its own."""
+        return text_size(values) if values.__class__ is str else len(values)
 
     def b_max(self, *values: Value) -> Value:
         return self._extreme(values, 1)
@@ -541,7 +604,7 @@ class Builtins(Operations):
 
     def b_reversed(self, values: Value) -> list[Value]:
         values = self.iterable(values)
-        self.elements(len(values))
+        self.elements(self._copied(values))
         return list(values[::-1])
 
     def b_sorted(self, values: Value, descending: Value = False) -> list[Value]:
@@ -556,7 +619,7 @@ class Builtins(Operations):
         kinds = {self._sort_kind(value) for value in values}
         if len(kinds) > 1:
             fault("TypeError")
-        self.charge(SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
+        self.charge(SORT + SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
         values.sort()
 
     def _sort_kind(self, value: Value) -> Value:
@@ -590,25 +653,31 @@ class Builtins(Operations):
 
     def b_sum(self, values: Value) -> int:
         values = self.iterable(values)
-        self.elements(2 * len(values))
+        self.elements(SUMMED_ELEMENT * len(values))
         total = 0
         for value in values:
-            total = self.add(total, value)
+            if not is_number(value):
+                fault("TypeError")
+            total = checked(total + value)
         return total
 
     def b_zip(self, *values: Value) -> list[Value]:
         sequences = [self.iterable(each) for each in values]
-        self.elements((1 + len(sequences)) * min(len(each) for each in sequences))
+        self.elements((2 + len(sequences)) * min(len(each) for each in sequences))
         return list(zip(*sequences, strict=False))
 
     def s_bytes_fromhex(self, text: Value) -> bytes:
         """``bytes.fromhex``: pairs of hex digits and nothing else."""
         if text.__class__ is not str:
             fault("TypeError")
-        self.text_work(2 * len(text))
-        if len(text) % 2 or not _HEX.issuperset(text):
+        self.text_work(12 * len(text))
+        try:
+            made = bytes.fromhex(text)
+        except ValueError:
             fault("ValueError")
-        return bytes.fromhex(text)
+        if 2 * len(made) != len(text):  # Python would pass over blanks
+            fault("ValueError")
+        return made
 
     def s_int_from_bytes(self, data: Value) -> int:
         """``int.from_bytes``: big-endian, without a sign."""
@@ -619,7 +688,6 @@ class Builtins(Operations):
         return int.from_bytes(data, "big")
 
 
-_HEX: Final = frozenset("0123456789abcdefABCDEF")
 _NOTHING: Final = object()
 
 
@@ -660,8 +728,9 @@ class ValueMethods(Builtins):
         if values.__class__ is dict:
             if place is _NOTHING:
                 fault("TypeError")
-            if self.lookup_key(place) in values:
-                return values.pop(place)
+            key = self.lookup_key(place)
+            if key in values:
+                return values.pop(key)
             if default is _NOTHING:
                 fault("KeyError")
             return default
@@ -713,10 +782,10 @@ class ValueMethods(Builtins):
             found = 0
             for each in values:
                 self.charge(NODE_COMPARED)
-                found += self._inner_equal(each, value)
+                found += self.eq(each, value)
             return found
         self._alike(values, value)
-        self.text_work(len(values) + len(value))
+        self.search_work(values, value)
         return int(values.count(value))
 
     # --- dicts --------------------------------------------------------------------------------------------------------
@@ -733,31 +802,39 @@ class ValueMethods(Builtins):
 
     def m_keys(self, values: Value) -> list[Value]:
         self.elements(len(self._dict(values)))
-        return list(values)
+        return shown_keys(values)
 
     def m_values(self, values: Value) -> list[Value]:
         self.elements(len(self._dict(values)))
         return list(values.values())
 
     def m_items(self, values: Value) -> list[Value]:
-        self.elements(2 * len(self._dict(values)))
-        return list(values.items())
+        self.elements(4 * len(self._dict(values)))
+        return [(shown_key(key), value) for key, value in values.items()]
 
     # --- texts and bytes ----------------------------------------------------------------------------------------------
 
     def m_join(self, text: Value, parts: Value) -> Value:
+        kind = text.__class__
+        if kind not in _TEXTS:
+            fault("TypeError")
         parts = self.iterable(parts)
-        self.elements(len(parts))
-        self._alike(text, *parts)
-        self.new_text(sum(map(len, parts)) + len(text) * max(0, len(parts) - 1))
+        self.elements(4 * len(parts))
+        for part in parts:
+            if part.__class__ is not kind:
+                fault("TypeError")
+        length = sum(map(len, parts)) + len(text) * max(0, len(parts) - 1)
+        is_narrow = kind is bytes or (text.isascii() and all(map(str.isascii, parts)))
+        self.new_text(length, length if is_narrow else length * WIDE_TEXT)
         return text.join(parts)
 
     def m_split(self, text: Value, separator: Value) -> list[Value]:
         self._alike(text, separator)
         if not separator:
             fault("ValueError")
-        self.text_work(2 * len(text))
-        self.elements(2 * text.count(separator))
+        self.search_work(text, separator)
+        self.text_work(text_size(text))
+        self.elements(4 * text.count(separator))
         return list(text.split(separator))
 
     def m_startswith(self, text: Value, prefix: Value) -> bool:
@@ -772,15 +849,19 @@ class ValueMethods(Builtins):
 
     def m_find(self, text: Value, part: Value) -> int:
         self._alike(text, part)
-        self.text_work(len(text) + len(part))
+        self.search_work(text, part)
         return int(text.find(part))
 
     def m_replace(self, text: Value, old: Value, new: Value) -> Value:
         self._alike(text, old, new)
         if not old:
             fault("ValueError")
-        self.text_work(len(text))
-        self.new_text(len(text) + text.count(old) * (len(new) - len(old)))
+        self.search_work(text, old)
+        found = text.count(old)
+        self.elements(4 * found)
+        length = len(text) + found * (len(new) - len(old))
+        is_narrow = text.__class__ is bytes or (text.isascii() and new.isascii())
+        self.new_text(length, length if is_narrow else length * WIDE_TEXT)
         return text.replace(old, new)
 
     def m_strip(self, text: Value, characters: Value = None) -> Value:
@@ -788,7 +869,7 @@ class ValueMethods(Builtins):
         if characters is None:
             characters = BLANKS if text.__class__ is str else BLANKS.encode()
         self._alike(text, characters)
-        self.text_work(len(text) * (1 + len(characters)))
+        self.charge(OPERATION + len(text) * (STRIPPED_CHARACTER + len(characters) // BYTES_A_CYCLE))
         return text.strip(characters)
 
     def m_lower(self, text: Value) -> Value:
@@ -801,7 +882,7 @@ class ValueMethods(Builtins):
         """Of ASCII texts alone: what other letters have for capitals changes with Unicode."""
         if text.__class__ is not str:
             fault("TypeError")
-        self.new_text(len(text))
+        self.new_text(len(text), 4 * len(text))
         if not text.isascii():
             fault("ValueError")
         return change(text)
@@ -809,13 +890,15 @@ class ValueMethods(Builtins):
     def m_encode(self, text: Value) -> bytes:
         if text.__class__ is not str:
             fault("TypeError")
-        self.new_text(4 * len(text))
+        self.new_text(4 * len(text), len(text) if text.isascii() else WIDE_CODING * len(text))
         return text.encode()
 
     def m_decode(self, data: Value) -> str:
         if data.__class__ is not bytes:
             fault("TypeError")
         self.new_text(len(data))
+        if not data.isascii():
+            self.text_work(WIDE_CODING * len(data))
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -824,7 +907,7 @@ class ValueMethods(Builtins):
     def m_hex(self, data: Value) -> str:
         if data.__class__ is not bytes:
             fault("TypeError")
-        self.new_text(2 * len(data))
+        self.new_text(2 * len(data), 8 * len(data))
         return data.hex()
 
     # --- integers -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,10 @@ from validator.pvm.limits import MAX_BRACKETS, MAX_ELIFS, MAX_INDENT, MAX_LOGICA
 _PRINTABLE: Final = frozenset(map(chr, range(32, 127)))
 _OPENING: Final = ("(", "[", "{")
 _CLOSING: Final = (")", "]", "}")
+_FORMATTED: Final = frozenset({"f", "fr", "rf", "t", "tr", "rt"})
+"""Prefixes of strings with code inside; those with a t are Python 3.14's."""
+_WITHOUT_NAMES: Final = frozenset({"r", "b", "br", "rb"})
+"""Prefixes of strings in which ``\\N`` says nothing."""
 
 
 class Problem(NamedTuple):
@@ -83,9 +87,9 @@ class _Scan:
         if character == "#":
             self._skip_to_line_end()
         elif character in ("'", '"'):
-            if "f" in self._prefix():
+            if self._prefix() in _FORMATTED:
                 return self._here("a formatted string", "join texts with + and str()")
-            self._skip_string(character)
+            return self._skip_string(character)
         elif character == "\\":
             return self._here("a backslash outside a string", "put what goes on in the next line into brackets")
         else:
@@ -120,15 +124,22 @@ class _Scan:
             start -= 1
         return self._source[start : self._position].lower()
 
-    def _skip_string(self, quote: str) -> None:
+    def _skip_string(self, quote: str) -> Problem | None:
         """Past a string, in which a backslash takes the next character along; one that does not end is the parser's to
-        refuse."""
+        refuse.
+
+        Which names of characters there are depends on Python's version.
+        """
         source, start = self._source, self._position
+        knows_names = self._prefix() not in _WITHOUT_NAMES
         closing = quote * 3 if source.startswith(quote * 3, start) else quote
         position = start + len(closing)
         while position < len(source) and not source.startswith(closing, position):
             if source[position] == "\\":
                 position += 1
+                if knows_names and source.startswith("N", position):
+                    self._position = position - 1
+                    return self._here("a character by its name", "write its number, as \\u0000")
             elif source[position] == "\n" and len(closing) == 1:
                 break
             if source[position : position + 1] == "\n":
@@ -138,6 +149,7 @@ class _Scan:
         else:
             position += len(closing)
         self._advance(min(position, len(source)) - start)
+        return None
 
     def _indentation(self) -> Problem | None:
         """Follow the blocks at the beginning of a logical line; blank and comment lines have none."""

@@ -8,6 +8,7 @@ What is not listed here is refused, with the place and the remedy: a new version
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +31,7 @@ from validator.pvm.api import (
 from validator.pvm.limits import (
     DICT_KEY_LIMIT,
     INTEGER_LIMIT,
+    MAX_COMPREHENSIONS,
     MAX_METHODS,
     MAX_NAME,
     MAX_PARAMETERS,
@@ -132,7 +134,9 @@ def parse(source: str) -> Program:
     if wrong is not None:
         raise ProgramError([wrong])
     try:
-        tree = ast.parse(source, feature_version=FEATURE_VERSION)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whether a program is refused must not depend on how Python was started
+            tree = ast.parse(source, feature_version=FEATURE_VERSION)
     except SyntaxError as error:
         problem = Problem(error.lineno or 1, max(error.offset or 1, 1), "this is no Python", _reason(error))
         raise ProgramError([problem]) from None
@@ -172,6 +176,8 @@ class _Checker:
         """Of the method being checked, and of the comprehensions that are open."""
         self._is_async = False
         self._loops = 0
+        self._comprehensions = 0
+        """How many are open."""
         self._statements: dict[type[ast.stmt], Callable[[Any], None]] = {
             ast.Assign: self._assign,
             ast.AnnAssign: self._annotated_assign,
@@ -338,6 +344,8 @@ class _Checker:
                 self._annotation(argument.annotation)
         for argument in given.args[1:]:
             self._target_name(argument, argument.arg)
+            if names.count(argument.arg) > 1:
+                self.refuse(argument, f"two parameters {argument.arg}", "give one of them another name")
         if len(names) > MAX_PARAMETERS + 1:
             self.refuse(node, f"{len(names) - 1} parameters", f"expected at most {MAX_PARAMETERS}")
         return tuple(names[1:])
@@ -578,14 +586,12 @@ class _Checker:
             self.refuse(node, "a comprehension with two loops", "write loops")
             return
         (generator,) = node.generators
+        self._comprehensions += 1
+        if self._comprehensions > MAX_COMPREHENSIONS:
+            self.refuse(node, f"more than {MAX_COMPREHENSIONS} comprehensions inside each other", "write loops")
         if generator.is_async:
             self.refuse(node, "an async comprehension", "write a loop")
         self._expression(generator.iter)
-        for part in ast.walk(generator.iter):
-            if isinstance(part, ast.Compare) and len(part.ops) > 1:
-                self.refuse(
-                    part, "a chain of comparisons in what a comprehension goes over", "give the list a name first"
-                )
         names = list(stored_names(generator.target))
         self._target(generator.target)
         if isinstance(generator.target, ast.Subscript):
@@ -597,6 +603,7 @@ class _Checker:
         if any(isinstance(part, ast.Await) for part in ast.walk(node)):
             self.refuse(node, "await in a comprehension", "write a loop")
         self._variables.difference_update(hidden)
+        self._comprehensions -= 1
 
     # --- calls and attributes ---------------------------------------------------------------------------------------
 

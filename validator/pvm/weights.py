@@ -23,10 +23,10 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.Compare: 4,
     ast.IfExp: 2,
     ast.Subscript: 4,
-    ast.Slice: 6,
-    ast.List: 4,
-    ast.Tuple: 2,
-    ast.Dict: 6,
+    ast.Slice: 12,
+    ast.List: 8,
+    ast.Tuple: 6,
+    ast.Dict: 8,
     ast.ListComp: 20,
     ast.DictComp: 20,
     ast.Call: 12,
@@ -50,34 +50,67 @@ NODES: Final[dict[type[ast.AST], int]] = {
 }
 """Of each node once, without what hangs below it."""
 
+OPERATORS: Final[dict[type[ast.AST], int]] = {
+    ast.LShift: 20,
+    ast.RShift: 20,
+    ast.Pow: 20,
+    ast.Invert: 12,
+    ast.UAdd: 6,
+    ast.USub: 6,
+    ast.In: 16,
+    ast.NotIn: 16,
+}
+"""Of operators that are no single step, besides their node."""
 DISPLAY_ELEMENT: Final = 1
 """Of each element of a list, tuple or dict display, and of each target of an unpacking."""
 ITERATION: Final = 4
 """Of each turn of a loop or comprehension."""
+MADE_KEY: Final = 10
+"""Of each key of a dict display or comprehension that is not a text or bytes written out."""
 OWN_CALL: Final = 20
 """Of entering a method of the actor's own."""
-HOST_CALL: Final = 50
+HOST_CALL: Final = 60
 """Of a host call, besides its own cost: values cross the border."""
+HOST_READ: Final = 12
+"""Of a reading on ``self``, besides its own cost."""
 TASK: Final = 80
 """Of starting a task."""
 TASK_TURN: Final = 40
 """Of a task's giving its turn away, and of waiting for another task."""
 
+OPERATION: Final = 16
+"""Of an operation on texts, lists, tuples or dicts, and of arithmetic with a truth value, besides what sizes cost."""
 BYTES_A_CYCLE: Final = 32
-"""Bytes and characters that are copied, compared or searched for one cycle."""
+"""Bytes and characters that are copied or compared for one cycle."""
+WIDE_TEXT: Final = 4
+"""What a character counts for in a text that is not ASCII, where it is copied."""
+WIDE_CODING: Final = 16
+"""What a character or byte counts for where a text that is not ASCII becomes bytes, or bytes become one."""
+SEARCHED_PART: Final = 100
+"""Looking for a part costs a text's length times the part's; of a longer part no more than so much counts."""
+STRIPPED_CHARACTER: Final = 2
+"""Of each character of what is stripped."""
 ELEMENT: Final = 1
 """Of each element that is copied or looked at."""
-NODE_COMPARED: Final = 8
+PAIR: Final = 16
+"""Of each pair that a dict is made of by ``dict()``."""
+SUMMED_ELEMENT: Final = 12
+"""Of each element of a sum."""
+NUMBER_KEY: Final = 16
+"""Of each use of an integer or truth value as a dict's key."""
+NODE_COMPARED: Final = 24
 """Of each pair of values that a comparison of lists, tuples or dicts looks at."""
+SORT: Final = 32
+"""Of sorting, besides what its size costs."""
 SORTED_ELEMENT: Final = 4
 """Of each comparison that sorting is bounded by: ``n`` times the binary logarithm of ``n``."""
 POWER: Final = 60
 """Of a power whose result fits, however it is found."""
 NUMBER_TEXT: Final = 30
 """Of a number's text, or of the number that a text says."""
-KECCAK: Final = 100
-KECCAK_BYTES_A_CYCLE: Final = 8
-VALUE_NODE: Final = 6
+KECCAK: Final = 400
+KECCAK_BYTES_A_CYCLE: Final = 4
+VALUE_NODE: Final = 50
 """Of each value that is packed or unpacked on its way over the border."""
 BUILTIN: Final = 4
 """Of a builtin or method of a value, besides the call and what its size costs."""
