@@ -82,20 +82,41 @@ NODES: dict[type[ast.AST], str] = {
     ast.Assert: "`assert`",
     ast.Delete: "`del`",
 }
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.LShift: "`<<`",
+    ast.RShift: "`>>`",
+    ast.Pow: "`**`",
+    ast.Invert: "`~`",
+    ast.UAdd: "`+a`",
+    ast.USub: "`-a`",
+    ast.In: "`in`",
+    ast.NotIn: "`not in`",
+}
 WEIGHTS = {
     "DISPLAY_ELEMENT": "each element of a `[…]`, `(…)` or unpacking; twice of a `{…}`",
     "ITERATION": "each turn of a loop or comprehension",
+    "MADE_KEY": "each key of a `{…}` or comprehension that is not a text or bytes written out",
     "OWN_CALL": "entering a method",
     "HOST_CALL": "a host call, besides its own price",
+    "HOST_READ": "a reading on `self`, besides its own price",
     "TASK": "`self.spawn`",
     "TASK_TURN": "`self.pause()`",
+    "OPERATION": "an operation on texts, lists, tuples, dicts, or arithmetic with True and False, besides its size",
+    "WIDE_TEXT": "a copied character of a text that is not ASCII counts for so many",
+    "WIDE_CODING": "a character or byte counts for so many where such a text becomes bytes, or bytes become one",
+    "SEARCHED_PART": "looking for a part in a text: the text's size × the part's, of which no more than this counts",
+    "STRIPPED_CHARACTER": "each character of what is stripped",
     "ELEMENT": "each element copied or looked at",
+    "PAIR": "each pair that `dict()` takes",
+    "SUMMED_ELEMENT": "each element of a `sum`",
+    "NUMBER_KEY": "each use of a number as a dict's key",
     "NODE_COMPARED": "each pair compared inside lists, tuples, dicts; each candidate of `in`, `index`, `count`, `max`",
+    "SORT": "sorting, besides its size",
     "SORTED_ELEMENT": "sorting `n` elements: this × n × the bits of n, × 1 for numbers, more for long texts and tuples",
     "POWER": "`a ** b`",
     "NUMBER_TEXT": "`str(number)`, `int(text)`",
     "KECCAK": "`keccak256`",
-    "VALUE_NODE": "each value inside what is packed; twice that for each that is unpacked, and once for the whole",
+    "VALUE_NODE": "each value inside what is packed or unpacked",
     "BUILTIN": "a builtin or a value's method, besides the call",
     "DEPLOY_CYCLES_A_BYTE": "each byte of a program that is deployed",
 }
@@ -110,6 +131,7 @@ LIMITS = {
     "MAX_INDENT": "blocks inside each other",
     "MAX_ELIFS": "`elif` in a row",
     "MAX_TREE_DEPTH": "levels of an expression",
+    "MAX_COMPREHENSIONS": "comprehensions inside each other",
     "MAX_NAME": "characters of a name",
     "MAX_METHODS": "methods",
     "MAX_PARAMETERS": "parameters of a method, besides `self`",
@@ -175,7 +197,10 @@ def refused() -> str:
 
 def node_costs() -> str:
     assert set(NODES) == set(weights.NODES), "NODES above says what each node is"
-    return table(["of the text", "cycles"], ([NODES[node], str(cycles)] for node, cycles in weights.NODES.items()))
+    assert set(OPERATORS) == set(weights.OPERATORS), "OPERATORS above says what each operator is"
+    rows = [[NODES[node], str(cycles)] for node, cycles in weights.NODES.items()]
+    rows += [[f"{OPERATORS[node]}, on top", str(cycles)] for node, cycles in weights.OPERATORS.items()]
+    return table(["of the text", "cycles"], iter(rows))
 
 
 def size_costs() -> str:
