@@ -22,11 +22,14 @@ from validator.records import (
     ACCOUNT,
     GLOBALS,
     LONG_STORAGE,
+    PYTHON_CODE,
     STORAGE,
     TIMER,
     Account,
+    Actor,
     Globals,
     Timer,
+    actor_key,
     decode_record,
     long_storage_entry,
 )
@@ -190,14 +193,24 @@ def _event_page(event: Event) -> Page:
 
 
 def _storage(view: View) -> Page:
+    """What actors stored: texts, as scripts store them; what programs store is no text."""
     shown: Page = {}
     for prefix in (STORAGE, LONG_STORAGE):
         for key, value in view.scan(prefix):
             address, name = key[1 : 1 + ADDRESS_BYTES], key[1 + ADDRESS_BYTES :]
             if prefix == LONG_STORAGE:
                 name, value = long_storage_entry(value)
-            shown.setdefault(address_text(address), {})[name.decode()] = value.decode()
+            page = shown.setdefault(address_text(address), {})
+            page[name.decode()] = {"hex": value.hex()} if _runs_program(view, address) else value.decode()
     return shown
+
+
+def _runs_program(view: View, address: bytes) -> bool:
+    data = view.get(actor_key(address))
+    if data is None:
+        return False  # the system account has storage and no code
+    actor: Actor = decode_record(actor_key(address), data)
+    return actor.code.startswith(PYTHON_CODE)
 
 
 def _timers(view: View) -> list[Page]:
