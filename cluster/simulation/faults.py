@@ -381,7 +381,7 @@ class Faults:
     def _note_first_back(self, machine: Machine) -> None:
         """A machine runs again: from now on no fault that took it down has all of its targets down."""
         for active in self._active:
-            if machine in active.machines and active.record.first_back_ms is None:
+            if machine in active.machines and not active.is_over and active.record.first_back_ms is None:
                 active.record.first_back_ms = self._stage.clock.now_ms
 
     def _end_those_that_are_back(self) -> None:
