@@ -8,6 +8,7 @@ dropped, events that were late, a process that was gone.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -339,10 +340,8 @@ class Faults:
             jobs = [plan.job_ms for plan in plans if isinstance(plan, SlowExecutionFault)]
             machine.sync_us = max(syncs) * MICROSECONDS_A_MILLISECOND if syncs else machine.pace.sync_us
             machine.job_us = max(jobs) * MICROSECONDS_A_MILLISECOND if jobs else machine.pace.job_us
-            machine.clock_speed = 1.0
-            for plan in plans:
-                if isinstance(plan, ClockSkewFault):
-                    machine.clock_speed *= plan.factor
+            factors = [plan.factor for plan in plans if isinstance(plan, ClockSkewFault)]
+            machine.set_clock_speed(math.prod(factors))
             is_paused = any(isinstance(plan, PauseFault) for plan in plans)
             if is_paused:
                 machine.pause()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cluster.byzantine import ByzantineValidator
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
@@ -68,6 +68,13 @@ class Pace:
     job_us: int = JOB_US
 
 
+class _Armed(NamedTuple):
+    """A timer that runs."""
+
+    number: int
+    expires_us: int
+
+
 @dataclass(slots=True)
 class Machine:
     """One validator's machine."""
@@ -105,7 +112,7 @@ class Machine:
     lost_while_paused: int = 0
     _held: deque[Callable[[], None]] = field(default_factory=deque)
     _held_messages: int = 0
-    _timers: dict[TimerName, int] = field(default_factory=dict)
+    _timers: dict[TimerName, _Armed] = field(default_factory=dict)
     _timer_number: int = 0
     _jobs: deque[Job] = field(default_factory=deque)
 
@@ -269,19 +276,31 @@ class Machine:
         self.clock.after(delay_us, f"{self.index} {label}", content, run)
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
-        self._timer_number += 1
-        number = self._timers[timer] = self._timer_number
-
-        def expire() -> None:
-            if self._timers.get(timer) == number:
-                del self._timers[timer]
-                self.deliver(Timeout(timer))
-
         delay_us = delay_ms * MICROSECONDS_A_MILLISECOND
         if self.clock_speed != 1.0:
             delay_us = round(delay_us / self.clock_speed)
             self.impaired += 1
+        self._arm(timer, delay_us)
+
+    def _arm(self, timer: TimerName, delay_us: int) -> None:
+        self._timer_number += 1
+        armed = self._timers[timer] = _Armed(self._timer_number, self.clock.now_us + delay_us)
+
+        def expire() -> None:
+            if self._timers.get(timer) == armed:
+                del self._timers[timer]
+                self.deliver(Timeout(timer))
+
         self._later(delay_us, f"timer {timer.owner} {timer.number}", b"", expire)
+
+    def set_clock_speed(self, speed: float) -> None:
+        """Let the clock run at another speed from now on; what is left of the timers that run does so too."""
+        before, self.clock_speed = self.clock_speed, speed
+        if speed == before:
+            return
+        for timer, armed in list(self._timers.items()):
+            left_us = max(0, armed.expires_us - self.clock.now_us)
+            self._arm(timer, round(left_us * before / speed))
 
     def _append(self, token: int, data: bytes) -> None:
         self.disk.append(JOURNAL_FILE, data)

@@ -26,6 +26,7 @@ from cluster.simulation.faults import Faults
 from cluster.simulation.machine import Machine
 from consensus.keys import ValidatorSet
 from validator.assembly import Validator
+from validator.events import SetTimer, TimerName
 from validator.genesis import Genesis
 from validator.types import ValidatorError
 
@@ -277,6 +278,19 @@ def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
     fault = only(simulation.run())
     assert fault.bit
     assert fault.ended_ms is not None
+
+
+def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed() -> None:
+    """A clock that was very slow for a moment does not make its validator miss the views of a minute."""
+    machine = Simulation(make_scenario(), 5, "test").machines[0]
+    timer, second_us = TimerName("test"), 1_000_000
+    machine.set_clock_speed(0.04)
+    machine._perform(SetTimer(timer, 1_000))
+    assert machine._timers[timer].expires_us == 25 * second_us
+    machine.set_clock_speed(1.0)
+    assert machine._timers[timer].expires_us == second_us
+    machine.set_clock_speed(2.0)
+    assert machine._timers[timer].expires_us == second_us // 2
 
 
 def test_who_is_back_first_is_noted_while_the_fault_lasts_and_not_after_it() -> None:
