@@ -19,6 +19,7 @@ from cluster.live.disk import DirectoryDisk
 from validator.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.genesis_block import genesis_batch
 from validator.params import Parameters
+from validator.pvm.machine import PythonVm
 from validator.records import OVERFLOW, TIMER
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.scheduling import ScheduleRequest, SchedulingTerms, schedule
@@ -42,10 +43,14 @@ def actor_address(number: int, kind: int = 0) -> Address:
 
 
 def actors(
-    count: int, kind: int = 0, balance: int = RICH, agent: GenesisAgent | None = None
+    count: int,
+    kind: int = 0,
+    balance: int = RICH,
+    agent: GenesisAgent | None = None,
+    code: str = "builtin:script",
 ) -> dict[Address, GenesisActor]:
     """Actors of one kind."""
-    return {actor_address(i, kind): GenesisActor("builtin:script", DEPLOYER, balance, agent) for i in range(count)}
+    return {actor_address(i, kind): GenesisActor(code, DEPLOYER, balance, agent) for i in range(count)}
 
 
 @dataclass(slots=True)
@@ -60,6 +65,7 @@ class BenchmarkChain:
     store: LogStateStore = field(init=False)
     index: SchedulerIndex = field(init=False)
     genesis: Genesis = field(init=False)
+    vm: PythonVm = field(default_factory=PythonVm)
 
     def __post_init__(self) -> None:
         self.genesis = Genesis(
@@ -91,9 +97,8 @@ class BenchmarkChain:
     def block(self, transactions: Iterable[PreparedTransaction] = ()) -> Outcome:
         """Process the next block and make it final."""
         height = Height(self.store.final.height + 1)
-        outcome = Transition(self.store.final, self.index, BlockContext(height, PROPOSER, self.genesis)).apply(
-            list(transactions)
-        )
+        context = BlockContext(height, PROPOSER, self.genesis)
+        outcome = Transition(self.store.final, self.index, context, self.vm).apply(list(transactions))
         self.store.commit(outcome.view)
         self.index.advance(outcome.changes)
         self.index.settle(height)

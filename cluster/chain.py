@@ -56,6 +56,7 @@ def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Ge
         parameters=scenario.chain.parameters(),
         accounts=scenario.load.genesis_accounts(seed),
         actors=scenario.load.genesis_actors(seed),
+        runners=scenario.load.genesis_runners(seed),
         epochs=tuple(GenesisEpoch(epoch.first_view, epoch.members) for epoch in validators.epochs),
     )
 

@@ -39,8 +39,14 @@ RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync"})
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
 """Kinds of faults whose targets lose their disk."""
 
+CUTTING: Final = frozenset({"partition", "one_way_partition", "degrade"})
+"""Kinds of faults that drop messages."""
+
 SLOWING: Final = frozenset({"degrade", "leader_delay"})
 """Kinds of faults during which progress cannot be expected, however many validators are up."""
+
+HEIGHTS_UNTIL_IT_VOTES: Final = 4
+"""Who comes by a snapshot abstains in the views that it may have voted in before; after so many heights it does not."""
 
 VIEWS_UNTIL_FINAL: Final = 8
 """So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
@@ -216,7 +222,7 @@ def check_conservation(books: Books) -> Check:
         return Check("conservation", Outcome.FAIL, _examples(problems))
     detail = (
         f"minted {ledger.minted} = balances {ledger.held()} + burned {ledger.burned};"
-        f" {ledger.messages:,} messages, {ledger.queries:,} queries of agents;"
+        f" {ledger.messages:,} messages, {_job_words(books)}{ledger.queries:,} queries of agents;"
         f" {answers:,} served balances equal the books'"
     )
     if mismatches:
@@ -346,7 +352,10 @@ def check_evidence(books: Books) -> Check:
         return Check("evidence", Outcome.FAIL, _examples(false))
     proven = Counter(proof.culprit for proof in shown)
     missing = [
-        (owed, f"{validator.name} owes a proof for {owed} views, and none was found")
+        (
+            owed if _is_heard(record, validator) else 0,
+            f"{validator.name} owes a proof for {owed} views, and none was found",
+        )
         for validator in record.validators
         if validator.byzantine and (owed := _evidence_owed(validator)) and not proven[validator.index]
     ]
@@ -469,9 +478,10 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     """Whether heights became final while the fault lasted, as they must with a quorum and must not without one.
 
     The committees that ruled meanwhile count, and no others. Faults that overlap are taken together, and so is who is
-    byzantine or has not joined yet. Where a quorum is merely
-    slow, or whatever is sent comes late or not, either may be. A fault too short for as many views as may fail in a row
-    says nothing, and what a view change takes may become final after its beginning in any case.
+    byzantine or has not joined yet, or so shortly before that it may not vote yet. Where a quorum is merely slow, or
+    whatever is sent comes late or not, either may be. A fault too short for as many views as may fail in a row says
+    nothing, and what was proposed before, or within a view change of its beginning, may become final in any case: the
+    votes for it may be cast already.
     """
     assert fault.begun_ms is not None
     assert fault.ended_ms is not None
@@ -483,7 +493,10 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     view_change_ms = record.view_change_ms
     committees = _ruling(record, _views_during(books, fault))
     if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
-        late = [height for height, at in first.items() if fault.begun_ms + view_change_ms < at <= fault.ended_ms]
+        least = fault.begun_ms + view_change_ms
+        proposed = record.proposals
+        until = fault.ended_ms if fault.first_back_ms is None else fault.first_back_ms
+        late = [height for height, at in first.items() if least < proposed.get(height, at) and at <= until]
         if late:
             return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
         return Outcome.PASS, f"{text}, without a quorum"
@@ -559,10 +572,20 @@ def _impaired_in(members: set[str], fault: FaultRecord) -> set[str]:
 
 
 def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
-    """Validators that count as missing while a fault lasts: those that join later, byzantine and mutated ones."""
+    """Validators that count as missing while a fault lasts: those that join later, byzantine and mutated ones; and
+    those that joined, or lost their disks, so shortly before that they may still abstain."""
     assert fault.begun_ms is not None
     begun_ms = fault.begun_ms
-    late = {join.target for join in record.joins if join.ended_ms is None or join.ended_ms > begun_ms}
+    first = sorted(at for at in first_finalizations(record.judged_finalizations).values() if at <= begun_ms)
+    settled_ms = first[-HEIGHTS_UNTIL_IT_VOTES] if len(first) >= HEIGHTS_UNTIL_IT_VOTES else 0.0
+    late = {join.target for join in record.joins if join.ended_ms is None or join.ended_ms > settled_ms}
+    for other in record.faults:
+        if (
+            other.kind in RECOVERED_BY_SNAPSHOT
+            and other.ended_ms is not None
+            and settled_ms < other.ended_ms <= begun_ms
+        ):
+            late.update(other.impaired)
     section = record.scenario.validators
     broken = {
         name
@@ -602,7 +625,10 @@ def _level_with_others(books: Books, validator: ValidatorRecord) -> tuple[Outcom
     others = max((books.seals[v.name].tip for v in books.judged if v is not validator), default=0)
     height = books.seals[validator.name].tip
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
-    if height < others - CATCH_UP_SLACK_HEIGHTS:
+    # what was lost just before the end is said anew after it
+    told_ms = record.duration_ms - record.scenario.consensus.rebroadcast_ms
+    told = max((seen.height for seen in record.judged_finalizations if seen.at_ms <= told_ms), default=0)
+    if height < min(told, others - CATCH_UP_SLACK_HEIGHTS):
         return unfinished, f"{validator.name} did not catch up: height {height} where the others have {others}"
     return Outcome.PASS, f"caught up to {height}"
 
@@ -649,6 +675,12 @@ def _check_behaviours(validator: ValidatorRecord) -> tuple[Outcome, str]:
 
 def _byzantine_count(record: RunRecord) -> int:
     return sum(bool(node.byzantine) for node in record.scenario.validators.nodes)
+
+
+def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
+    """Whether no fault of the links cut a validator off: what it said then was perhaps told to nobody."""
+    cuts = (fault for fault in record.faults if fault.begun_ms is not None and fault.kind in CUTTING)
+    return not any(validator.name in fault.impaired for fault in cuts)
 
 
 def _evidence_owed(validator: ValidatorRecord) -> int:
@@ -727,6 +759,11 @@ def _finding_texts(books: Books, check: str) -> list[str]:
 def _whose(finding: Finding, count: int) -> str:
     names = "all validators" if 1 < count == len(finding.validators) else ", ".join(finding.validators)
     return f"{names} (its own execution)" if finding.evidence else names
+
+
+def _job_words(books: Books) -> str:
+    jobs = books.ledger.jobs
+    return f"{len(jobs.jobs):,} jobs, {jobs.consumed:,} consumed, " if jobs.jobs else ""
 
 
 def _timer_words(books: Books) -> str:

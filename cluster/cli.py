@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from cluster.actors.commands import add_commands as add_actor_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
@@ -101,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
     t8n.set_defaults(command=_t8n)
 
+    add_actor_commands(commands)
     add_sweep_commands(commands)
     add_mutant_commands(commands)
     add_rerun_commands(commands)

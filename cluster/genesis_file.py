@@ -2,7 +2,7 @@
 
 ``{"chain_id", "validators": [hex key], "policy"?, "preset"?, "params": {NAME: value}, "system_deployers": [address],
 "accounts": {address: {"balance": n}}, "actors": {address: {"balance": n, "code", "deployer": address, "gba"?}},
-"epochs": [{"first_view": n, "members": [index]}]}``.
+"runners": [address], "epochs": [{"first_view": n, "members": [index]}]}``.
 Written files name every parameter; ``preset`` is for files written by hand. Integers may be decimal strings. A file
 that is wrong in any way is refused whole, in one line that names the JSON path and what would be right.
 """
@@ -20,14 +20,25 @@ from cluster.errors import BadInput
 from cluster.json_input import Wrong
 from validator.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
 from validator.params import ParameterError, Parameters
-from validator.transactions import ALLOWED_CODE
+from validator.pvm.deployment import refusal
 from validator.types import AMOUNT_LIMIT, PRICE_LIMIT, Address, address_text
 
 ALLOWED_AGENTS: Final = frozenset({"builtin:fixed"})
 AGENT_FIELDS: Final = frozenset({"code", "max_fee_per_cycle", "max_priority_fee_per_cycle"})
 KEY_BYTES: Final = 32
 FIELDS: Final = frozenset(
-    {"chain_id", "validators", "policy", "preset", "params", "system_deployers", "accounts", "actors", "epochs"}
+    {
+        "chain_id",
+        "validators",
+        "policy",
+        "preset",
+        "params",
+        "system_deployers",
+        "accounts",
+        "actors",
+        "runners",
+        "epochs",
+    }
 )
 EPOCH_FIELDS: Final = frozenset({"first_view", "members"})
 VIEW_LIMIT: Final = 2**63
@@ -55,6 +66,8 @@ def to_json(genesis: Genesis) -> str:
         "accounts": accounts,
         "actors": actors,
     }
+    if genesis.runners:
+        whole["runners"] = [address_text(address) for address in genesis.runners]
     if genesis.epochs:
         whole["epochs"] = [asdict(epoch) for epoch in genesis.epochs]
     return json.dumps(whole, indent=1) + "\n"
@@ -118,8 +131,8 @@ def parse_actors(given: Any, accounts: Iterable[Address]) -> dict[Address, Genes
         taken.add(owner)
         fields = json_input.mapping(entry, path, {"balance", "code", "deployer", "gba"}, {"code", "deployer"})
         code = json_input.text(fields["code"], f"{path}.code")
-        if code not in ALLOWED_CODE:
-            raise Wrong(f"{path}.code: {code[:64]!r} is unknown; known: {', '.join(sorted(ALLOWED_CODE))}")
+        if (problem := refusal(code)) is not None:
+            raise Wrong(f"{path}.code: {problem}")
         actors[owner] = GenesisActor(
             code=code,
             deployer=json_input.address(fields["deployer"], f"{path}.deployer"),
@@ -133,6 +146,15 @@ def parse_deployers(given: Any) -> tuple[Address, ...]:
     """Who may give system instructions."""
     listed = json_input.sequence(given, "system_deployers")
     return tuple(json_input.address(item, f"system_deployers[{i}]") for i, item in enumerate(listed))
+
+
+def parse_runners(given: Any) -> tuple[Address, ...]:
+    """Who may answer jobs from the start."""
+    runners: list[Address] = []
+    for number, item in enumerate(json_input.sequence(given, "runners")):
+        path = f"runners[{number}]"
+        runners.append(json_input.owner(json_input.text(item, path), path, runners))
+    return tuple(runners)
 
 
 def _agent(given: Any, path: str) -> GenesisAgent | None:
@@ -162,6 +184,7 @@ def _genesis(given: dict[str, Any]) -> Genesis:
         accounts=accounts,
         actors=parse_actors(given.get("actors", {}), accounts),
         system_deployers=parse_deployers(given.get("system_deployers", [])),
+        runners=parse_runners(given.get("runners", [])),
         epochs=_epochs(given.get("epochs", [])),
     )
 

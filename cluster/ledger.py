@@ -15,6 +15,8 @@ reads what validators that may be broken have served. Its rules:
   moves, reverted handlers leave nothing behind, messages cost nobody anything when they run, agents are asked only
   where their actors can pay, and minted = balances + burned.
 - *Instructions* (SPEC §12): given only by those who may, and done as they say.
+- *Jobs* (SPEC §14): paid for once, answered by runners, called back once and in order, consumed at most once
+  (:mod:`cluster.job_books`).
 
 Movements hold transaction values and an actor's transfers; fees come on top: a payer loses ``burned + tip``, the tips
 of transactions and later those of fires go to ``BlockReceipts.proposer``.
@@ -32,12 +34,14 @@ from enum import StrEnum
 from typing import Final
 
 from cluster.governed import GovernedParameters
+from cluster.job_books import JobBooks, Run
 from cluster.queries import QueryAudit
 from cluster.timer_ids import SCRIPT_CODE, ScheduledTerms, handler_input, scheduled_terms, timer_id
 from cluster.work import LaneUse, WorkAudit
 from validator.block import (
     Block,
     BlockReceipts,
+    CallbackReceipt,
     Cancelled,
     DestroyedReceipt,
     Effects,
@@ -55,6 +59,7 @@ from validator.block import (
 )
 from validator.codec import CodecError, decode, unpack_uint
 from validator.genesis import Genesis
+from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.params import Parameters
 from validator.transactions import (
     Call,
@@ -70,7 +75,7 @@ from validator.transactions import (
     deployed_address,
     transaction_hash,
 )
-from validator.types import PRICE_LIMIT, address_text
+from validator.types import PRICE_LIMIT, RUNNER_CONTRACT_ADDRESS, address_text
 
 CHAIN: Final = "chain"
 TIMERS: Final = "timers"
@@ -216,8 +221,10 @@ class Ledger:
         self._governed = GovernedParameters(genesis.parameters)
         self._audit = QueryAudit(genesis)
         self._work = WorkAudit(genesis)
+        self.jobs = JobBooks(genesis)
         self._nonces: Counter[bytes] = Counter()
         self._schedule_nonces: Counter[bytes] = Counter()
+        self._actors: set[bytes] = set(genesis.actors)
         self._scripts: set[bytes] = {at for at, actor in genesis.actors.items() if actor.code == SCRIPT_CODE}
         self._last_sequence = -1
         self._backlog = 0
@@ -348,10 +355,11 @@ class Ledger:
 
     def _enter(self, context: _Context, outcome: BlockReceipts) -> None:
         """In the block's order: transactions and their tips, expired timers, queries, fires, timers that could not pay,
-        the fires' tips, messages."""
+        the fires' tips, callbacks, messages."""
         self.height = context.height
         self._governed.begin_block()
         self._audit.begin_block(context.height)
+        self.jobs.begin_block(context.height)
         self._check_phase(context, outcome)
         self._backlog += self._due.pop(context.height, 0)
         paired = len(context.bodies) == len(outcome.transactions)
@@ -373,6 +381,10 @@ class Ledger:
                 self._enter_destroyed(context, destroyed)
         self._credit_tips(context, outcome.fires)
         self._check_nothing_was_passed_over(context, outcome)
+        for callback in outcome.callbacks:
+            self._enter_callback(context, callback)
+        for what in self.jobs.phase_problems(outcome.callbacks, len(outcome.messages)):
+            self._violation(CHAIN, context.height, what)
         for message in outcome.messages:
             self._enter_message(context, message)
         self._check_expired_are_gone(context)
@@ -380,8 +392,8 @@ class Ledger:
 
     def _note_figures(self, context: _Context, outcome: BlockReceipts) -> None:
         reverted = sum(not receipt.ok for receipt in outcome.transactions)
-        receipts: tuple[TransactionReceipt | FireReceipt | MessageReceipt, ...]
-        receipts = (*outcome.transactions, *outcome.fires, *outcome.messages)
+        receipts: tuple[TransactionReceipt | FireReceipt | CallbackReceipt | MessageReceipt, ...]
+        receipts = (*outcome.transactions, *outcome.fires, *outcome.callbacks, *outcome.messages)
         self.transactions += len(outcome.transactions)
         self.messages += len(outcome.messages)
         self.queries += len(outcome.queries)
@@ -427,7 +439,32 @@ class Ledger:
         script = body.action if body is not None and isinstance(body.action, Call) else None
         source = script.payload if script is not None and script.to in self._scripts else None
         self._enter_effects(context, receipt.effects, None if script is None else script.to, source)
+        self._enter_transactions_jobs(context, name, receipt, body)
         self._check_not_negative(context, name, receipt.sender, receipt.effects.movements)
+
+    def _enter_transactions_jobs(
+        self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody | None
+    ) -> None:
+        """The jobs that it requested, or its part as a call of the runner contract."""
+        call = body.action if body is not None and isinstance(body.action, Call) else None
+        if call is not None and call.to == RUNNER_CONTRACT_ADDRESS:
+            sender, effects = receipt.sender, receipt.effects
+            for what in self.jobs.contract_problems(sender, call, receipt.ok, receipt.error, effects):
+                self._violation(CHAIN, context.height, f"{name} {what}")
+            return
+        actor = call.to if call is not None else None if body is None else receipt.sender
+        base = self.parameters.tx_base_cycles
+        run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_TRANSACTION)
+        self._enter_jobs(context, name, run, receipt.effects)
+        if body is None:
+            for what in self.jobs.enter_contract_events(receipt.effects):
+                self._violation(CHAIN, context.height, f"{name} {what}")
+
+    def _enter_jobs(self, context: _Context, name: str, run: Run, effects: Effects) -> None:
+        for what in self.jobs.run_problems(run, effects):
+            self._violation(CHAIN, context.height, f"{name} {what}")
+        for what in self.jobs.payment_problems(run, effects):
+            self._violation(CONSERVATION, context.height, f"{name} {what}")
 
     def _check_transaction_fee(
         self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody
@@ -461,7 +498,11 @@ class Ledger:
     def _enter_deployed(self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
         if receipt.created != deployed_address(receipt.sender, body.nonce):
             self._violation(CHAIN, context.height, f"{name} deployed to a wrong address")
-        if isinstance(body.action, Deploy) and body.action.code == SCRIPT_CODE:
+        if not isinstance(body.action, Deploy):
+            return
+        self._actors.add(receipt.created)
+        self._audit.deployed(receipt.created, body.action.code)
+        if body.action.code == SCRIPT_CODE:
             self._scripts.add(receipt.created)
 
     def _enter_instruction(self, context: _Context, name: str, receipt: TransactionReceipt, action: System) -> None:
@@ -538,22 +579,45 @@ class Ledger:
         self._pay(query.actor, burned, 0)
         self._check_not_negative(context, name, query.actor, ())
 
-    # --- messages -----------------------------------------------------------------------------------------------------
+    # --- callbacks and messages -------------------------------------------------------------------------------------
+
+    def _enter_callback(self, context: _Context, callback: CallbackReceipt) -> None:
+        """One that ran. Whoever requested its job had paid for it; nobody pays now."""
+        name = f"the callback of job {_short(callback.job_id)}"
+        for what in self.jobs.callback_problems(callback):
+            self._violation(CHAIN, context.height, f"{name} {what}")
+        self._enter_deferred(context, name, callback, callback.actor, callback.job_id)
+        for what in self.jobs.settlement_problems(callback):
+            self._violation(CHAIN, context.height, f"{name} {what}")
 
     def _enter_message(self, context: _Context, message: MessageReceipt) -> None:
         """One that ran. Whoever sent it had paid for it; nobody pays now."""
         name = f"a message to {address_text(message.to)}"
-        parameters = self.parameters
-        self._check_outcome(context, name, message.ok, message.error, message.effects)
-        if message.to not in self._scripts:
+        if message.to not in self._actors:
             self._violation(CHAIN, context.height, f"{name} ran, where there is no actor")
-        if not parameters.message_base_cycles <= message.cycles <= parameters.message_cycles:
-            self._violation(CONSERVATION, context.height, f"{name} used {message.cycles} cycles, which none can")
-        if message.cells > parameters.message_cells:
-            self._violation(CONSERVATION, context.height, f"{name} used {message.cells} cells, which none can")
-        self._check_sources(context, name, message.effects.movements, message.to)
-        self._enter_effects(context, message.effects, message.to, None)
-        self._check_not_negative(context, name, message.to, message.effects.movements)
+        self._enter_deferred(context, name, message, message.to)
+
+    def _enter_deferred(
+        self,
+        context: _Context,
+        name: str,
+        receipt: CallbackReceipt | MessageReceipt,
+        actor: bytes,
+        callback_of: bytes = b"",
+    ) -> None:
+        """What a run that was paid for in advance used and left behind."""
+        parameters = self.parameters
+        base = parameters.message_base_cycles
+        self._check_outcome(context, name, receipt.ok, receipt.error, receipt.effects)
+        if not base <= receipt.cycles <= parameters.message_cycles:
+            self._violation(CONSERVATION, context.height, f"{name} used {receipt.cycles} cycles, which none can")
+        if receipt.cells > parameters.message_cells:
+            self._violation(CONSERVATION, context.height, f"{name} used {receipt.cells} cells, which none can")
+        self._check_sources(context, name, receipt.effects.movements, actor)
+        self._enter_effects(context, receipt.effects, actor, None)
+        run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_DEFERRED_RUN, callback_of)
+        self._enter_jobs(context, name, run, receipt.effects)
+        self._check_not_negative(context, name, actor, receipt.effects.movements)
 
     # --- fires and destroyed timers ---------------------------------------------------------------------------------
 
@@ -572,6 +636,9 @@ class Ledger:
         self._pay(fire.fee_payer, _amount(fire.burned), _amount(fire.tip))
         script = handler_input(payload) if payload is not None and fire.actor in self._scripts else None
         self._enter_effects(context, fire.effects, fire.actor, script)
+        base = self.parameters.fire_base_cycles
+        run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_PER_DEFERRED_RUN)
+        self._enter_jobs(context, name, run, fire.effects)
         self._check_not_negative(context, name, fire.fee_payer, fire.effects.movements)
 
     def _check_fire_time(self, context: _Context, fire: FireReceipt, life: TimerLife) -> None:

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
+from cluster.timer_ids import SCRIPT_CODE
 from validator.block import QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
+from validator.pvm.subset import parse
 from validator.scheduler.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
 
 UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)
+
+
+@lru_cache(256)
+def has_own_bid(code: str) -> bool:
+    """Whether code is a program that bids for its own timers."""
+    return code != SCRIPT_CODE and parse(code).bids
 
 
 class QueryAudit:
@@ -24,12 +33,20 @@ class QueryAudit:
 
     def __init__(self, genesis: Genesis) -> None:
         self._genesis = genesis
+        self._agents: set[bytes] = {
+            at for at, actor in genesis.actors.items() if actor.agent is not None or has_own_bid(actor.code)
+        }
         self._unpaid_heights: dict[bytes, int] = {}
         """When an actor was last found unable to pay."""
         self._height = 0
         self._spent = 0
         self._asked: set[bytes] = set()
         self._by_actor: Counter[bytes] = Counter()
+
+    def deployed(self, actor: bytes, code: str) -> None:
+        """A new actor; a program may bring an agent along."""
+        if has_own_bid(code):
+            self._agents.add(actor)
 
     def begin_block(self, height: int) -> None:
         """The next block's queries follow."""
@@ -52,10 +69,9 @@ class QueryAudit:
 
     def _admission_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
         unpaid = self._unpaid_heights.get(query.actor)
-        actor = self._genesis.actors.get(query.actor)  # type: ignore[call-overload]
         if not self._genesis.runs_auction(self._height):
             yield "was made in a block that runs first in, first out"
-        if actor is None or actor.agent is None:
+        if query.actor not in self._agents:
             yield "was made of an actor without an agent"
         if query.timer_id in self._asked:
             yield "was made twice in one block"

@@ -112,6 +112,8 @@ class FaultRecord:
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""
     """What this kind of fault must not lead to, where it did, such as a validator that started from a damaged disk."""
+    first_back_ms: float | None = None
+    """When the first of those that it took down was started again, where that is known: it may be over later."""
 
     @property
     def planned(self) -> str:

@@ -14,18 +14,22 @@ from cluster.errors import BadInput
 from cluster.results import write_atomically
 from cluster.simulation.disk import MemoryDisk
 from cluster.t8n_input import InputBlock, read_blocks, read_genesis
-from validator.block import Event, FireReceipt, MessageReceipt, TransactionReceipt
+from validator.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch
+from validator.pvm.machine import PythonVm
 from validator.records import (
     ACCOUNT,
     GLOBALS,
     LONG_STORAGE,
+    PYTHON_CODE,
     STORAGE,
     TIMER,
     Account,
+    Actor,
     Globals,
     Timer,
+    actor_key,
     decode_record,
     long_storage_entry,
 )
@@ -36,7 +40,7 @@ from validator.transactions import Transaction
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import ADDRESS_BYTES, ZERO_HASH, Height, address_text
 
-NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped"})
+NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
 """Fields of protocol events that are numbers."""
 
 Page = dict[str, Any]
@@ -63,12 +67,13 @@ class Conformance:
         self._store = LogStateStore.open(MemoryDisk())
         self._store.commit(self._store.final.derive(Height(0), genesis_batch(genesis)))
         self._index = SchedulerIndex.rebuild(genesis, self._store.final)
+        self._vm = PythonVm()
 
     def process(self, block: InputBlock) -> Page:
         """Process the next block; what is not admitted is reported as ``rejected``, and the block goes on."""
         height = Height(self._store.final.height + 1)
         context = BlockContext(height, block.proposer, self._genesis, explains=True)
-        transition = Transition(self._store.final, self._index, context)
+        transition = Transition(self._store.final, self._index, context, self._vm)
         transition.start()
         shown = [_execute(transition, transaction) for transaction in block.transactions]
         outcome = transition.finish()
@@ -117,7 +122,7 @@ def _execute(transition: Transition, transaction: Transaction) -> Page:
 
 def _block_page(outcome: Outcome) -> Page:
     receipts, prices, bidding = outcome.receipts, outcome.prices, outcome.bidding
-    return {
+    page = {
         "height": receipts.height,
         "basefee_cycle": prices.basefee_cycle,
         "basefee_cell": prices.basefee_cell,
@@ -137,6 +142,9 @@ def _block_page(outcome: Outcome) -> Page:
         "events": [_event_page(event) for event in outcome.events],
         "state_root": outcome.state_root.hex(),
     }
+    if receipts.callbacks:
+        page["callbacks"] = [_callback_page(callback) for callback in receipts.callbacks]
+    return page
 
 
 def _run_page(receipt: TransactionReceipt | FireReceipt) -> Page:
@@ -164,6 +172,19 @@ def _message_page(message: MessageReceipt) -> Page:
     }
 
 
+def _callback_page(callback: CallbackReceipt) -> Page:
+    return {
+        "job_id": callback.job_id.hex(),
+        "actor": address_text(callback.actor),
+        "handler": callback.handler,
+        "status": "ok" if callback.ok else "reverted",
+        "error": callback.error or None,
+        "cycles": callback.cycles,
+        "cells": callback.cells,
+        "consumed": callback.unsettled is None,
+    }
+
+
 def _event_page(event: Event) -> Page:
     shown: Page = {"name": event.name, "actor": address_text(event.actor)}
     for name, text in event.fields:
@@ -172,14 +193,24 @@ def _event_page(event: Event) -> Page:
 
 
 def _storage(view: View) -> Page:
+    """What actors stored: texts, as scripts store them; what programs store is no text."""
     shown: Page = {}
     for prefix in (STORAGE, LONG_STORAGE):
         for key, value in view.scan(prefix):
             address, name = key[1 : 1 + ADDRESS_BYTES], key[1 + ADDRESS_BYTES :]
             if prefix == LONG_STORAGE:
                 name, value = long_storage_entry(value)
-            shown.setdefault(address_text(address), {})[name.decode()] = value.decode()
+            page = shown.setdefault(address_text(address), {})
+            page[name.decode()] = {"hex": value.hex()} if _runs_program(view, address) else value.decode()
     return shown
+
+
+def _runs_program(view: View, address: bytes) -> bool:
+    data = view.get(actor_key(address))
+    if data is None:
+        return False  # the system account has storage and no code
+    actor: Actor = decode_record(actor_key(address), data)
+    return actor.code.startswith(PYTHON_CODE)
 
 
 def _timers(view: View) -> list[Page]:

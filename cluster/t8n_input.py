@@ -14,7 +14,14 @@ from typing import Any, Final, TypeVar
 
 from cluster import json_input
 from cluster.errors import BadInput
-from cluster.genesis_file import parse_accounts, parse_actors, parse_deployers, parse_params, parse_policy
+from cluster.genesis_file import (
+    parse_accounts,
+    parse_actors,
+    parse_deployers,
+    parse_params,
+    parse_policy,
+    parse_runners,
+)
 from cluster.json_input import Wrong
 from validator.genesis import Genesis, Policy
 from validator.transactions import (
@@ -38,7 +45,7 @@ NO_VALIDATOR: Final = bytes(32)
 """A key in the place of the validators', who have no part in a pure transition."""
 MAX_BLOCKS: Final = 10_000_000
 
-GENESIS_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers", "accounts", "actors"})
+GENESIS_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers", "accounts", "actors", "runners"})
 _LIMITS: Final = {
     "nonce": U64_LIMIT,
     "gas_limit": U64_LIMIT,
@@ -105,6 +112,7 @@ def _genesis(given: Any) -> Genesis:
         accounts=accounts,
         actors=parse_actors(fields.get("actors", {}), accounts),
         system_deployers=parse_deployers(fields.get("system_deployers", [])),
+        runners=parse_runners(fields.get("runners", [])),
     )
 
 

@@ -113,7 +113,7 @@ class ChainUser(FastHttpUser):
     def on_start(self) -> None:
         self.load_user = self.share.waiting.popleft()
         self._endpoint = self.load_user.number
-        self._account: tuple[int, int] | None = None
+        self._account: tuple[int, int, tuple[bytes, ...]] | None = None
         self._account_asked_at = float("-inf")
         self._next_turn_at = time.monotonic() + self.load_user.first_delay_ms / 1_000
         gevent.sleep(self.wait_time())
@@ -143,8 +143,8 @@ class ChainUser(FastHttpUser):
         self._refresh_account()
         if self.share.chain is None or self._account is None:
             return None
-        nonce, live_timers = self._account
-        return Observation(confirmed_nonce=nonce, live_timers=live_timers, **self.share.chain)
+        nonce, live_timers, open_jobs = self._account
+        return Observation(confirmed_nonce=nonce, live_timers=live_timers, open_jobs=open_jobs, **self.share.chain)
 
     def _refresh_chain(self) -> None:
         now = time.monotonic()
@@ -166,7 +166,8 @@ class ChainUser(FastHttpUser):
         account = self._get(f"/accounts/{address_text(self.load_user.address)}", "/accounts/{address}")
         actor = account and self._get(f"/accounts/{address_text(self.load_user.actor)}", "/accounts/{address}")
         if account and actor:
-            self._account = (account["nonce"], actor["live_timers"])
+            open_jobs = tuple(map(bytes.fromhex, actor["open_jobs"]))
+            self._account = (account["nonce"], actor["live_timers"], open_jobs)
             self._account_asked_at = now
 
     # --- posting ---

@@ -59,12 +59,14 @@ OURS = ("actors", "benchmarks", "cluster", "consensus", "k8s", "loadgen", "stamp
 
 ENCODING = (
     "validator.codec",
+    "validator.errors",
     "validator.genesis",
     "validator.params",
+    "validator.pvm.values",
     "validator.transactions",
     "validator.types",
 )
-"""What of the validator a client may know: how to write and sign a transaction, and what a genesis holds."""
+"""What of the validator a client may know: how to write a transaction and its payload, and what a genesis holds."""
 
 MAY_IMPORT = {
     "consensus": ("consensus",),
@@ -210,6 +212,8 @@ def pure_code_imports_nothing_impure(path: str, source: str) -> Iterator[Finding
 # --- pure code ------------------------------------------------------------------------------------------------------
 
 IMPURE_CALLS = frozenset({"breakpoint", "eval", "exec", "id", "input", "open", "print"})
+BY_NEED = frozenset({("validator/pvm/machine.py", "exec")})
+"""The actor VM runs what it compiled."""
 
 
 def pure_code_has_no_floats(path: str, source: str) -> Iterator[Finding]:
@@ -236,7 +240,7 @@ def pure_code_calls_nothing_impure(path: str, source: str) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
-            if name in IMPURE_CALLS or (name == "hash" and id(node) not in inside):
+            if (name in IMPURE_CALLS and (path, name) not in BY_NEED) or (name == "hash" and id(node) not in inside):
                 yield node.lineno, f"call of {name}()"
 
 
@@ -250,9 +254,16 @@ def failures_are_named(path: str, source: str) -> Iterator[Finding]:
             yield node.lineno, "bare except"
 
 
+def is_program(path: str) -> bool:
+    """Whether a file is the program of an actor: in another language, which looks like this one."""
+    return path.startswith("actors/")
+
+
 def modules_say_what_they_are(path: str, source: str) -> Iterator[Finding]:
-    """Every module that holds anything has a docstring."""
-    tree = ast.parse(source)
+    """Every module that holds anything has a docstring; an actor's program says it in its class."""
+    tree: ast.Module | ast.ClassDef = ast.parse(source)
+    if tree.body and is_program(path) and isinstance(tree.body[0], ast.ClassDef):
+        tree = tree.body[0]
     if tree.body and ast.get_docstring(tree) is None:
         yield 1, "no module docstring"
 
@@ -446,8 +457,12 @@ RULES = (
     Rule(
         modules_say_what_they_are,
         is_python,
-        faults=(("a.py", "x = 1"),),
-        fine=(("a.py", ""), ("a.py", '"""What it is."""\nx = 1')),
+        faults=(("a.py", "x = 1"), ("actors/a.py", "class A(Actor):\n    x = 1")),
+        fine=(
+            ("actors/a.py", 'class A(Actor):\n    """What it is."""'),
+            ("a.py", ""),
+            ("a.py", '"""What it is."""\nx = 1'),
+        ),
     ),
     Rule(
         suites_never_sleep,

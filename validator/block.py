@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from validator.codec import encode, merkle_root, tagged_hash
+from validator.codec import OmitsEmptyLast, encode, merkle_root, tagged_hash
 from validator.types import Hash
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -171,7 +171,22 @@ class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
     effects: Effects
 
 
-class BlockReceipts(msgspec.Struct, frozen=True, array_like=True):
+class CallbackReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """One callback that ran; whoever requested the job had paid for it."""
+
+    job_id: bytes
+    actor: bytes
+    handler: str
+    ok: bool
+    error: str
+    cycles: int
+    cells: int
+    effects: Effects
+    unsettled: Event | None
+    """``JobNotConsumed``, where it reverted or did not consume the job's results."""
+
+
+class BlockReceipts(OmitsEmptyLast, frozen=True, array_like=True):
     """Everything that happened in a block, each list in execution order."""
 
     height: int
@@ -184,12 +199,17 @@ class BlockReceipts(msgspec.Struct, frozen=True, array_like=True):
     messages: tuple[MessageReceipt, ...]
     gc_cycles: int
     p50_tip: bytes
+    callbacks: tuple[CallbackReceipt, ...] = ()
+    """They ran before the messages."""
 
 
 def receipts_root(receipts: BlockReceipts) -> Hash:
-    """Root over the summary and then each receipt, in order."""
+    """Root over the summary and then each receipt, in order; a block without callbacks does not mention them."""
     summary = (receipts.height, receipts.proposer, receipts.gc_cycles, receipts.p50_tip)
+    lists: tuple[tuple[object, ...], ...]
     lists = (receipts.transactions, receipts.fires, receipts.destroyed, receipts.queries, receipts.messages)
+    if receipts.callbacks:
+        lists = (*lists, receipts.callbacks)
     items: list[object] = [(*summary, *(len(items) for items in lists))]
     for receipt_list in lists:
         items.extend(receipt_list)

@@ -2,8 +2,9 @@
 
 Structs are arrays of their fields in order, with the tag first where a type has several shapes. An encoding is
 canonical when it is what this codec writes for the value it decodes to; :func:`decode` refuses anything else, so that
-one value has one encoding and one hash. Amounts and prices exceed 64 bits and travel as big-endian bytes without
-leading zeros (:func:`pack_uint`).
+one value has one encoding and one hash. A struct that came to have one more list (:class:`OmitsEmptyLast`) leaves it
+out where it is empty, so that what was encoded before stays as it was. Amounts and prices exceed 64 bits and travel as
+big-endian bytes without leading zeros (:func:`pack_uint`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,15 @@ class CodecError(ValidatorError):
     """Bytes that are no canonical encoding of the expected type."""
 
 
+class OmitsEmptyLast(msgspec.Struct, frozen=True, array_like=True):
+    """A struct whose last field is a list that is not written where it is empty. Only for what is encoded by itself."""
+
+
 def encode(value: object) -> bytes:
     """The canonical encoding of a struct or of plain data."""
+    if isinstance(value, OmitsEmptyLast):
+        fields = msgspec.structs.astuple(value)
+        return _encoder.encode(fields if fields[-1] else fields[:-1])
     return _encoder.encode(value)
 
 
@@ -41,7 +49,7 @@ def decode(data: bytes, kind: type[T]) -> T:
         value = decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CodecError(f"no {kind.__name__}: {error}") from None
-    if _encoder.encode(value) != data:
+    if encode(value) != data:
         raise CodecError(f"no canonical {kind.__name__}: the same value has another encoding")
     return value  # type: ignore[return-value]
 

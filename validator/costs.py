@@ -1,4 +1,7 @@
-"""What host calls cost (SPEC §2), in cycles. Cells follow from the sizes of what is passed."""
+"""What host calls cost (SPEC §2), in cycles. Cells follow from the sizes of what is passed.
+
+At the end, what a call of the runner contract costs besides its transaction's base and payload.
+"""
 
 from __future__ import annotations
 
@@ -15,3 +18,11 @@ EMIT_CYCLES: Final = 50
 READ_CONTEXT_CYCLES: Final = 5
 SEND_CYCLES: Final = 80
 """A message's own price; the cycles and cells reserved for its run come on top."""
+REQUEST_JOB_CYCLES: Final = 500
+"""A job's own price; the cycles and cells reserved for its callback come on top."""
+CONSUME_RESULT_CYCLES: Final = 200
+
+SUBMIT_RESULT_CYCLES: Final = 1_000
+"""A result and the job's record are written, and the callback queued with the last one."""
+REGISTER_RUNNER_CYCLES: Final = 500
+UNREGISTER_RUNNER_CYCLES: Final = 500

@@ -23,6 +23,7 @@ from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch, genesis_header
 from validator.messages import MAX_LINKS, ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
 from validator.pages import StatePages
+from validator.pvm.machine import PythonVm
 from validator.records import GLOBALS, Globals, decode_record
 from validator.scheduler.index import SchedulerIndex
 from validator.snapshot_service import read_snapshot
@@ -210,6 +211,7 @@ class Executor:
         self._accounts: dict[int, Address] = {}
         """Accounts of validators that proposed, by their index."""
         self._invalid: dict[Hash, _InvalidBlock] = {}
+        self._vm = PythonVm()
         self._final_header = self._header_at(self._store.final.height)
         self._final = header_hash(self._final_header)
         self._check_final_state()
@@ -402,7 +404,7 @@ class Executor:
         self._move_index(parent)
         view = self._store.final if parent == self._final else self._executed[parent].outcome.view
         account = self._account_of(proposer)
-        return self._transition(view, self._index, BlockContext(height, account, self._genesis))
+        return self._transition(view, self._index, BlockContext(height, account, self._genesis), self._vm)
 
     def _account_of(self, proposer: int) -> Address:
         account = self._accounts.get(proposer)

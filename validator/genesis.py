@@ -61,6 +61,8 @@ class Genesis:
     accounts: Mapping[Address, int] = field(default_factory=dict)
     actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
     system_deployers: tuple[Address, ...] = ()
+    runners: tuple[Address, ...] = ()
+    """Who may answer jobs from the start (SPEC §14)."""
     epochs: tuple[GenesisEpoch, ...] = ()
     """Changes of the committee, views ascending; before the first one, and without any, all validators are in it."""
 

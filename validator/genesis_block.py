@@ -9,18 +9,18 @@ from validator.block import BlockReceipts, Header, receipts_root
 from validator.codec import encode, pack_uint, tagged_hash
 from validator.genesis import Genesis, GenesisAgent
 from validator.governance import GOVERNED_NAMES, storage_name, storage_text
+from validator.pvm.deployment import deployment, refusal
 from validator.records import (
     GLOBALS,
     Account,
-    Actor,
     BiddingAgent,
     Globals,
     account_key,
     actor_key,
     encode_record,
+    runner_key,
     storage_key,
 )
-from validator.transactions import ALLOWED_CODE
 from validator.types import AMOUNT_LIMIT, SYSTEM_PARAMETERS_ADDRESS, ZERO_HASH, Hash, ValidatorError, is_reserved
 
 
@@ -37,10 +37,15 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
         records[account_key(address)] = Account(balance, 0)
     for address, actor in genesis.actors.items():
         records[account_key(address)] = Account(actor.balance, 0)
-        agent = None if actor.agent is None else BiddingAgent(*astuple(actor.agent))
-        records[actor_key(address)] = Actor(actor.code, actor.deployer, agent=agent)
+        deployed = deployment(actor.code, actor.deployer)
+        agent = deployed.actor.agent if actor.agent is None else BiddingAgent(*astuple(actor.agent))
+        records[actor_key(address)] = deployed.actor._replace(agent=agent)
+        if deployed.program_key is not None:
+            records[deployed.program_key] = deployed.source
     for name, text in governed_values(genesis).items():
         records[storage_key(SYSTEM_PARAMETERS_ADDRESS, name)] = text.encode()
+    for runner in genesis.runners:
+        records[runner_key(runner)] = b""
     minted = sum(genesis.accounts.values()) + sum(actor.balance for actor in genesis.actors.values())
     records[GLOBALS] = Globals(
         next_sequence=0,
@@ -106,6 +111,8 @@ def _content_hash(genesis: Genesis) -> Hash:
     content = (genesis.chain_id, genesis.policy.value, genesis.validators, parameters, accounts, actors, deployers)
     if genesis.epochs:
         content = (*content, [(epoch.first_view, epoch.members) for epoch in genesis.epochs])
+    if genesis.runners:
+        content = (*content, ("runners", sorted(genesis.runners)))
     return tagged_hash(b"genesis", encode(content))
 
 
@@ -135,7 +142,9 @@ def _check(genesis: Genesis) -> None:
     both = sorted(set(genesis.accounts) & set(genesis.actors))
     if both:
         raise GenesisError(f"0x{both[0].hex()} is given as account and as actor")
-    for address in (*genesis.accounts, *genesis.actors):
+    if len(set(genesis.runners)) != len(genesis.runners):
+        raise GenesisError("runners: expected all different")
+    for address in (*genesis.accounts, *genesis.actors, *genesis.runners):
         if is_reserved(address):
             raise GenesisError(f"0x{address.hex()} is reserved")
     balances = [*genesis.accounts.items(), *((address, actor.balance) for address, actor in genesis.actors.items())]
@@ -143,5 +152,5 @@ def _check(genesis: Genesis) -> None:
         if not 0 <= balance < AMOUNT_LIMIT:
             raise GenesisError(f"0x{address.hex()}: balance {balance} is out of range, expected 0 to 2**128 - 1")
     for address, actor in genesis.actors.items():
-        if actor.code not in ALLOWED_CODE:
-            raise GenesisError(f"0x{address.hex()}: code {actor.code[:64]!r} is unknown")
+        if (problem := refusal(actor.code)) is not None:
+            raise GenesisError(f"0x{address.hex()}: code: {problem}")

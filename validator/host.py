@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
-from validator import costs, mailbox
+from validator import costs, jobs, mailbox
 from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled
 from validator.codec import pack_uint
 from validator.errors import HandlerFailure, Rejection
@@ -17,7 +18,7 @@ from validator.meter import Meter
 from validator.records import QueuedMessage
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
-from validator.types import Address, TimerId, parse_timer_id
+from validator.types import Address, Hash, TimerId, parse_timer_id
 from validator.world import World
 
 
@@ -35,7 +36,9 @@ class HandlerContext:
     messages_left: int = 0
     """How many more messages and jobs the run may still hold (SPEC §2)."""
     cycles_reserved: int = 0
-    """Reserved so far for the messages that the run queued."""
+    """Reserved so far for the messages that the run queued and the jobs that it requested."""
+    callback_of: bytes = b""
+    """The job whose callback the run is."""
     value: int = 0
     """What the transaction pays to the actor."""
     movements: list[Movement] = field(default_factory=list)
@@ -134,9 +137,67 @@ class HandlerContext:
         self.messages_left -= 1
         self.cycles_reserved += cycles
 
+    def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
+        """Ask the runners for results, paying for the callback's run in full (SPEC §14); returns the job's id."""
+        parameters = self.terms.parameters
+        self.meter.charge(costs.REQUEST_JOB_CYCLES + parameters.message_cycles, len(payload) + parameters.message_cells)
+        if self.messages_left == 0:
+            raise Rejection("TooManyMessages")
+        job_id = jobs.request(self.world, self.actor, payload, results_needed, handler, self.height)
+        self.messages_left -= 1
+        self.cycles_reserved += parameters.message_cycles
+        self.report(
+            "JobRequested", ("job_id", job_id.hex()), ("handler", handler), ("results_needed", str(results_needed))
+        )
+        return job_id
+
+    def consume_result(self, job_id: bytes) -> None:
+        """Settle a job in its callback; it succeeds once (SPEC §14)."""
+        self.meter.charge(costs.CONSUME_RESULT_CYCLES)
+        jobs.consume(self.world, self.actor, job_id, self.callback_of, self.height)
+        self.report("JobConsumed", ("job_id", job_id.hex()))
+
     def saved_timer(self, key: str) -> bytes:
         """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
         return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
+
+
+class ReadOnlyContext(HandlerContext):
+    """A run that may change nothing: every call that would fails, once it is paid for (SPEC §9)."""
+
+    def kv_set(self, key: str, value: bytes) -> None:
+        self._refuse(costs.KV_SET_CYCLES)
+
+    def kv_delete(self, key: str) -> None:
+        self._refuse(costs.KV_DELETE_CYCLES)
+
+    def emit(self, name: str, data: str) -> None:
+        self._refuse(costs.EMIT_CYCLES)
+
+    def transfer(self, to: Address, amount: int) -> None:
+        self._refuse(costs.TRANSFER_CYCLES)
+
+    def schedule_timer(self, request: ScheduleRequest) -> TimerId:
+        self._refuse(costs.SCHEDULE_TIMER_CYCLES)
+
+    def cancel_timer(self, timer_id: bytes) -> None:
+        self._refuse(costs.CANCEL_TIMER_CYCLES)
+
+    def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
+        self._refuse(costs.EXTEND_TIMER_CYCLES)
+
+    def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
+        self._refuse(costs.SEND_CYCLES)
+
+    def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
+        self._refuse(costs.REQUEST_JOB_CYCLES)
+
+    def consume_result(self, job_id: bytes) -> None:
+        self._refuse(costs.CONSUME_RESULT_CYCLES)
+
+    def _refuse(self, cycles: int) -> NoReturn:
+        self.meter.charge(cycles)
+        raise HandlerFailure("ReadOnly")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +207,7 @@ class RunResult:
     error: str
     effects: Effects
     cycles_reserved: int = 0
-    """Cycles that the run reserved for messages which it queued; they are part of what it used."""
+    """Cycles that the run reserved for messages and callbacks; they are part of what it used."""
 
     @property
     def ok(self) -> bool:

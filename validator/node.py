@@ -102,7 +102,7 @@ from validator.messages import (
 )
 from validator.misconduct import INVALID_BLOCK, InvalidBlock, encode_misconduct
 from validator.transactions import transaction_hash
-from validator.types import Hash, Height
+from validator.types import HASH_BYTES, Hash, Height
 
 MAX_CANDIDATES: Final = 8_192
 """Mempool transactions offered to a block builder."""
@@ -648,9 +648,20 @@ class Node:
         return None if self._wanted is None else BlockRequest(self._wanted)
 
     def _on_block_request(self, sender: int, digest: Hash) -> None:
+        """Answer with the block; or with the newest finalization, where it may be final here and asked for in vain.
+
+        Whoever builds on a block that is final elsewhere, and has missed its finalization, would ask for ever: it is in
+        no tree any more. From the finalization it learns to ask for final blocks.
+        """
+        if len(digest) != HASH_BYTES:
+            return
         held = self._tree.get(digest)
         if held is not None:
             self._send(sender, BlockResponse(held.body))
+            return
+        newest = self._engine.certificate_for(self._engine.final_view)
+        if newest is not None:
+            self._send(sender, ConsensusMessage(encode_consensus(newest)))
 
     def _on_block_response(self, sender: int, body: bytes) -> None:
         block = decode_block(body)

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from validator.block import Block, BlockReceipts, Event, TransactionReceipt, header_hash
 from validator.codec import decode
-from validator.records import Account, Actor, Timer, account_key, actor_key, decode_record, timer_key
+from validator.records import (
+    JOB,
+    Account,
+    Actor,
+    ActorJobs,
+    Job,
+    Timer,
+    account_key,
+    actor_jobs_key,
+    actor_key,
+    decode_record,
+    timer_key,
+)
 from validator.transactions import transaction_hash
 from validator.types import Hash, address_text
 
@@ -84,7 +96,21 @@ class StatePages:
             "nonce": account.nonce,
             "code": None if actor is None else actor.code,
             "live_timers": 0 if actor is None else actor.live_timers,
+            "open_jobs": [] if actor is None else self._open_jobs(address),
         }
+
+    def _open_jobs(self, actor: bytes) -> list[str]:
+        """The jobs of an actor that still take results, ids ascending. Looks at every job, where the actor has any."""
+        jobs: ActorJobs | None = self._record(actor_jobs_key(actor))
+        if jobs is None or not jobs.unsettled:
+            return []
+        height = self._executor.final_header.height
+        found: list[str] = []
+        for key, data in self._executor.final_view.scan(JOB):
+            job: Job = decode_record(key, data)
+            if job.actor == actor and not job.is_complete and not job.consumed and job.ends_at > height:
+                found.append(key[len(JOB) :].hex())
+        return found
 
     def timer(self, timer_id: bytes) -> Page | None:
         """A pending timer."""

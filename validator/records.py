@@ -9,11 +9,20 @@ key                                        record
                                            record then holds the key too
 ``t`` ‖ timer id[32]                       :class:`Timer`
 ``b`` ‖ address[20]                        :class:`BidMemory` of an actor with a gas bidding agent
+``P`` ‖ hash[32]                           a Python program's source, once for all actors that run it
 ``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
 ``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
                                            block, for as long as one of them is live
 ``o``                                      the overflow tree's root, while the tree is not empty
 ``f`` ‖ height[8]                          :class:`Fires` of that block, while it is in the fairness window
+``j`` ‖ job id[32]                         :class:`Job`
+``J`` ‖ job id[32]                         a job's payload, until its results are complete
+``r`` ‖ job id[32] ‖ runner[20]            that runner's result, until the job is consumed or gone
+``q`` ‖ number[8]                          :class:`Completion`: a callback that waits, in the order of completion
+``e`` ‖ number[8]                          :class:`JobEnd`: when a job ends, in the order of the requests
+``k`` ‖ address[20]                        :class:`ActorJobs` of an actor that ever requested a job
+``n``                                      :class:`JobCounters`, once there was a job
+``w`` ‖ address[20]                        a registered runner; the value is empty
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
 
@@ -29,7 +38,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from validator.codec import encode, pack_uint, tagged_hash
-from validator.types import Address, TimerId
+from validator.types import Address, Hash, TimerId
 
 ACCOUNT: Final = b"a"
 ACTOR: Final = b"c"
@@ -37,13 +46,24 @@ STORAGE: Final = b"s"
 LONG_STORAGE: Final = b"S"
 TIMER: Final = b"t"
 BID_MEMORY: Final = b"b"
+CODE: Final = b"P"
 MESSAGE: Final = b"m"
 SUPPLY: Final = b"p"
 OVERFLOW: Final = b"o"
 FIRES: Final = b"f"
+JOB: Final = b"j"
+JOB_PAYLOAD: Final = b"J"
+JOB_RESULT: Final = b"r"
+COMPLETION: Final = b"q"
+JOB_END: Final = b"e"
+ACTOR_JOBS: Final = b"k"
+JOB_COUNTERS: Final = b"n"
+RUNNER: Final = b"w"
 GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
+PYTHON_CODE: Final = "python:"
+PYTHON_AGENT: Final = "python"
 DEFAULT_HANDLER: Final = "handle_timer"
 """What a fire calls where the timer names no handler (SPEC §4)."""
 
@@ -56,7 +76,8 @@ class Account(NamedTuple):
 
 
 class BiddingAgent(NamedTuple):
-    """An actor's own gas bidding agent (SPEC §9). ``builtin:fixed`` always gives the same bid."""
+    """An actor's own gas bidding agent (SPEC §9): ``builtin:fixed`` always gives the same bid, ``python`` is the
+    actor's own ``get_gas_bid``."""
 
     code: str
     max_fee_per_cycle: int
@@ -67,6 +88,7 @@ class Actor(NamedTuple):
     """An account with code."""
 
     code: str
+    """``builtin:script``, or ``python:`` and the hash of the source in hex (:func:`python_code`)."""
     deployer: Address
     schedule_nonce: int = 0
     live_timers: int = 0
@@ -129,6 +151,61 @@ class Fires(NamedTuple):
     """How often each actor fired in one block, actors ascending."""
 
     counts: tuple[tuple[Address, int], ...]
+
+
+class Job(NamedTuple):
+    """A job that was requested (SPEC §14). Its payload and its results have records of their own."""
+
+    actor: Address
+    handler: str
+    """What the callback calls."""
+    results_needed: int
+    ends_at: int
+    """The last block that takes a result for it."""
+    runners: tuple[Address, ...] = ()
+    """Who gave a result, in the order of submission."""
+    consumed: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.runners) == self.results_needed
+
+    @property
+    def awaits_callback(self) -> bool:
+        return self.is_complete and not self.consumed
+
+
+class Completion(NamedTuple):
+    """A job whose results are complete and whose callback waits."""
+
+    job_id: Hash
+    height: int
+    """The block that completed it."""
+
+
+class JobEnd(NamedTuple):
+    """When a job ends."""
+
+    job_id: Hash
+    height: int
+
+
+class ActorJobs(NamedTuple):
+    """What an actor has of jobs."""
+
+    nonce: int = 0
+    """Jobs that it requested so far."""
+    unsettled: int = 0
+    """Those of them that are neither consumed nor gone."""
+
+
+class JobCounters(NamedTuple):
+    """Numbers of the two queues; those below ``first`` are gone."""
+
+    first_completion: int = 0
+    next_completion: int = 0
+    first_end: int = 0
+    next_end: int = 0
 
 
 class Globals(NamedTuple):
@@ -201,12 +278,50 @@ def supply_key(height: int) -> bytes:
     return SUPPLY + height.to_bytes(8, "big")
 
 
+def code_key(digest: bytes) -> bytes:
+    return CODE + digest
+
+
+def python_code(source: str) -> tuple[str, bytes]:
+    """The code of an actor that runs this program, and the key under which the program stands."""
+    digest = tagged_hash(b"program", source.encode())
+    return PYTHON_CODE + digest.hex(), code_key(digest)
+
+
 def message_key(number: int) -> bytes:
     return MESSAGE + number.to_bytes(8, "big")
 
 
 def fires_key(height: int) -> bytes:
     return FIRES + height.to_bytes(8, "big")
+
+
+def job_key(job_id: bytes) -> bytes:
+    return JOB + job_id
+
+
+def job_payload_key(job_id: bytes) -> bytes:
+    return JOB_PAYLOAD + job_id
+
+
+def job_result_key(job_id: bytes, runner: bytes) -> bytes:
+    return JOB_RESULT + job_id + runner
+
+
+def completion_key(number: int) -> bytes:
+    return COMPLETION + number.to_bytes(8, "big")
+
+
+def job_end_key(number: int) -> bytes:
+    return JOB_END + number.to_bytes(8, "big")
+
+
+def actor_jobs_key(address: bytes) -> bytes:
+    return ACTOR_JOBS + address
+
+
+def runner_key(address: bytes) -> bytes:
+    return RUNNER + address
 
 
 def height_in(key: bytes) -> int:
@@ -301,12 +416,41 @@ def _decode_fires(data: bytes) -> Fires:
     return Fires(tuple((Address(actor), count) for actor, count in counts))
 
 
+def _decode_job(data: bytes) -> Job:
+    actor, handler, results_needed, ends_at, runners, consumed = msgspec.msgpack.decode(data)
+    return Job(actor, handler, results_needed, ends_at, tuple(runners), consumed)
+
+
+def _decode_completion(data: bytes) -> Completion:
+    return Completion._make(msgspec.msgpack.decode(data))
+
+
+def _decode_job_end(data: bytes) -> JobEnd:
+    return JobEnd._make(msgspec.msgpack.decode(data))
+
+
+def _decode_actor_jobs(data: bytes) -> ActorJobs:
+    return ActorJobs._make(msgspec.msgpack.decode(data))
+
+
+def _decode_job_counters(data: bytes) -> JobCounters:
+    return JobCounters._make(msgspec.msgpack.decode(data))
+
+
 def _encode_globals(record: Globals) -> bytes:
     return encode([pack_uint(value) for value in record])
 
 
 def _decode_globals(data: bytes) -> Globals:
     return Globals(*map(_unpack, msgspec.msgpack.decode(data)))
+
+
+def _encode_text(text: str) -> bytes:
+    return text.encode()
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode()
 
 
 def _identity(data: bytes) -> bytes:
@@ -320,10 +464,19 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     LONG_STORAGE: (_identity, _identity),
     TIMER: (_encode_timer, _decode_timer),
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
+    CODE: (_encode_text, _decode_text),
     MESSAGE: (encode, _decode_message),
     SUPPLY: (pack_uint, _unpack),
     OVERFLOW: (_identity, _identity),
     FIRES: (encode, _decode_fires),
+    JOB: (encode, _decode_job),
+    JOB_PAYLOAD: (_identity, _identity),
+    JOB_RESULT: (_identity, _identity),
+    COMPLETION: (encode, _decode_completion),
+    JOB_END: (encode, _decode_job_end),
+    ACTOR_JOBS: (encode, _decode_actor_jobs),
+    JOB_COUNTERS: (encode, _decode_job_counters),
+    RUNNER: (_identity, _identity),
     GLOBALS: (_encode_globals, _decode_globals),
 }
 

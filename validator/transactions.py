@@ -16,6 +16,7 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from validator.codec import CodecError, decode, encode, keccak256, pack_uint, tagged_hash, unpack_uint
+from validator.pvm.limits import MAX_SOURCE_BYTES
 from validator.types import (
     ADDRESS_BYTES,
     AMOUNT_LIMIT,
@@ -32,7 +33,8 @@ SIGNING_DOMAIN: Final = b"stampede/transaction/v1"
 MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
 U64_LIMIT: Final = 2**64
 
-ALLOWED_CODE: Final = frozenset({"builtin:script"})
+BUILTIN: Final = "builtin:"
+BUILTIN_CODE: Final = frozenset({"builtin:script"})
 
 
 class TransactionError(ValidatorError):
@@ -52,6 +54,7 @@ class Deploy(msgspec.Struct, frozen=True, array_like=True, tag="deploy"):
     """Create an actor, endowed with ``value``."""
 
     code: str
+    """``builtin:script``, or a Python program's source."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
@@ -222,10 +225,19 @@ def check_shape(transaction: Transaction) -> None:
             raise TransactionError(f"timer_id: {len(timer_id)} bytes, expected {HASH_BYTES}")
         case System(instruction=ExtendTimer(new_expires_at=height)) if not 0 <= height < U64_LIMIT:
             raise TransactionError(f"new_expires_at: {height} is out of range, expected 0 to 2**64 - 1")
-        case Deploy(code=code) if code not in ALLOWED_CODE:
-            raise TransactionError(f"code: {code[:64]!r} is unknown; known: {', '.join(sorted(ALLOWED_CODE))}")
+        case Deploy(code=code) if (problem := code_problem(code)) is not None:
+            raise TransactionError(f"code: {problem}")
         case _:
             pass
+
+
+def code_problem(code: str) -> str | None:
+    """Why no actor can have this code, as far as that can be seen without looking into a program."""
+    if code.startswith(BUILTIN) and code not in BUILTIN_CODE:
+        return f"{code[:64]!r} is unknown; known: {', '.join(sorted(BUILTIN_CODE))}, or a Python program's source"
+    if not 1 <= len(code) <= MAX_SOURCE_BYTES or not code.isascii():
+        return f"a program of {len(code):,} characters; expected 1 to {MAX_SOURCE_BYTES:,}, ASCII alone"
+    return None
 
 
 def deployed_address(sender: bytes, nonce: int) -> Address:

@@ -8,13 +8,14 @@ everything that the header must say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from validator import governance, mailbox
+from validator import governance, jobs, mailbox
 from validator.block import (
     BlockReceipts,
+    CallbackReceipt,
     Cancelled,
     Event,
     Extended,
@@ -28,11 +29,15 @@ from validator.errors import HandlerFailure, Rejection
 from validator.genesis import Genesis
 from validator.governance import parameters_in_force
 from validator.host import HandlerContext, RunResult, run_handler
+from validator.jobs import Waiting
 from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.meter import Meter
 from validator.params import Parameters
+from validator.pvm.deployment import deploy_cycles, deployment
 from validator.pvm.dispatch import program
-from validator.records import OVERFLOW, TIMER, Actor, Fires, QueuedMessage, Timer, fires_key, supply_key
+from validator.pvm.machine import PythonVm, Vm
+from validator.pvm.subset import ProgramError
+from validator.records import OVERFLOW, TIMER, Fires, QueuedMessage, Timer, fires_key, supply_key
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -52,7 +57,7 @@ from validator.transactions import (
     UpdateTimerConfig,
     deployed_address,
 )
-from validator.types import SYSTEM_PARAMETERS_ADDRESS, Address, Hash, Height
+from validator.types import RUNNER_CONTRACT_ADDRESS, SYSTEM_PARAMETERS_ADDRESS, Address, Hash, Height
 from validator.world import Change, World
 
 
@@ -146,6 +151,21 @@ class UserLane:
 
 
 @dataclass(slots=True)
+class DeferredLane:
+    """What callbacks and messages used so far, less what they reserved for others."""
+
+    limit: int
+    used: int = 0
+    is_full: bool = False
+    """One did not fit: none behind it runs in this block."""
+
+    def admits(self, reserved: int) -> bool:
+        """Whether the next one runs, which has so many cycles reserved."""
+        self.is_full = self.is_full or self.used + reserved > self.limit
+        return not self.is_full
+
+
+@dataclass(slots=True)
 class Transition:
     """One block being processed."""
 
@@ -155,6 +175,7 @@ class Transition:
     index: SchedulerIndex
     """The scheduler's index, standing at the parent. It is left begun for this block, for the caller to advance."""
     context: BlockContext
+    vm: Vm = field(default_factory=PythonVm)
     world: World = field(init=False)
     parameters: Parameters = field(init=False)
     """As they stood when the block began."""
@@ -163,14 +184,16 @@ class Transition:
     fairness: FairnessWeights = field(init=False)
     basefee_lane: int = field(init=False)
     user_lane: UserLane = field(init=False)
+    deferred_lane: DeferredLane = field(init=False)
     receipts: list[TransactionReceipt] = field(init=False)
+    callbacks: list[CallbackReceipt] = field(init=False)
     messages: list[MessageReceipt] = field(init=False)
     events: list[Event] = field(init=False)
 
     def __post_init__(self) -> None:
         self.world = World(self.parent)
         self.user_lane = UserLane()
-        self.receipts, self.messages, self.events = [], [], []
+        self.receipts, self.callbacks, self.messages, self.events = [], [], [], []
 
     def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
         """Process a whole block. Raises :class:`NotAdmitted` where it holds a transaction that it must not."""
@@ -212,6 +235,7 @@ class Transition:
         """Freeze the basefees, the fairness window and the parameters for the block."""
         height, genesis, chain = self.context.height, self.context.genesis, self.world.globals
         self.parameters = parameters_in_force(self.world, genesis.parameters)
+        self.deferred_lane = DeferredLane(self.parameters.lane_deferred_cycles)
         auction = genesis.runs_auction(height)
         self.basefee_lane = chain.basefee_lane_timer
         price = lane_price(chain.basefee_lane_timer, self.parameters) if auction else 0
@@ -303,6 +327,7 @@ class Transition:
         run = HandlerContext(
             self.world, meter, target, transaction.sender, self.terms, allowance, MESSAGES_PER_TRANSACTION
         )
+        run.value = transaction.value
 
         def body(context: HandlerContext) -> None:
             meter.charge(self.parameters.tx_base_cycles)
@@ -310,21 +335,28 @@ class Transition:
                 case Transfer():
                     context.move(transaction.sender, target, transaction.value)
                 case Deploy(code=code):
-                    meter.charge(0, len(code.encode()))
+                    meter.charge(deploy_cycles(code), len(code.encode()))
                     context.move(transaction.sender, target, transaction.value)
                     self.deploy(target, code, transaction.sender)
                     created.append(target)
                 case Call(handler=handler, payload=payload):
                     meter.charge(0, len(payload))
                     context.move(transaction.sender, target, transaction.value)
-                    actor = self.world.actor(target)
-                    if actor is None:
-                        raise Rejection("UnknownActor")
-                    program(actor.code, handler, payload)(context)
+                    self.call(context, handler, payload)
                 case System(instruction=instruction):
                     self.run_instruction(context, instruction)
 
         return run_handler(run, body)
+
+    def call(self, context: HandlerContext, handler: str, payload: bytes) -> None:
+        """Run a handler of what the transaction calls: an actor, or the runner contract (SPEC §14)."""
+        if context.actor == RUNNER_CONTRACT_ADDRESS:
+            jobs.run_contract(context, handler, payload, self.context.genesis.system_deployers)
+            return
+        actor = self.world.actor(context.actor)
+        if actor is None:
+            raise Rejection("UnknownActor")
+        program(self.vm, actor.code, handler, payload)(context)
 
     def run_instruction(self, context: HandlerContext, instruction: Instruction) -> None:
         """A system instruction (SPEC §12)."""
@@ -353,7 +385,13 @@ class Transition:
     def deploy(self, address: Address, code: str, deployer: Address) -> None:
         if self.world.actor(address) is not None:
             raise HandlerFailure("ActorExists")
-        self.world.put_actor(address, Actor(code, deployer))
+        try:
+            deployed = deployment(code, deployer)
+        except ProgramError:
+            raise HandlerFailure("ProgramInvalid") from None  # what else it says depends on the version of Python
+        self.world.put_actor(address, deployed.actor)
+        if deployed.program_key is not None:
+            self.world.put(deployed.program_key, deployed.source)
 
     # --- step 4 -------------------------------------------------------------------------------------------------------
 
@@ -364,8 +402,10 @@ class Transition:
         phase.run()
         self.events.extend(phase.events)
         self.world.credit(self.context.proposer, phase.use.tips)
+        self.run_callbacks()
         self.run_messages()
         self.count_fires(phase)
+        jobs.end_jobs(self.world, self.context.height)
         ended = self.keep_calendar()
         self.keep_supplies(phase, ended)
         burned = self.close(phase)
@@ -373,28 +413,67 @@ class Transition:
 
     def timer_phase(self) -> TimerPhase:
         return self.timer_phase_class(
-            self.world, self.index, self.parameters, self.terms, self.prices, self.fairness, self.context.explains
+            self.world,
+            self.index,
+            self.parameters,
+            self.terms,
+            self.prices,
+            self.fairness,
+            self.vm,
+            self.context.explains,
         )
 
     # --- step 5 -------------------------------------------------------------------------------------------------------
 
-    def run_messages(self) -> None:
-        """Run the messages that were queued before this phase, in order, as far as the lane reaches (SPEC §14)."""
-        end, used = self.world.globals.next_message, 0
-        while self.world.globals.first_message < end:
-            message = mailbox.first(self.world)
-            if used + message.cycles > self.parameters.lane_deferred_cycles:
+    def run_callbacks(self) -> None:
+        """Run the callbacks of jobs that were complete before this block, in order, as far as the lane reaches (SPEC
+        §14)."""
+        while (waiting := jobs.first_waiting(self.world, self.context.height)) is not None:
+            if len(self.callbacks) == jobs.CALLBACKS_PER_BLOCK:
+                self.deferred_lane.is_full = True
+            if not self.deferred_lane.admits(self.parameters.message_cycles):
                 return
-            used += self.run_message(message)
+            self.deferred_lane.used += self.run_callback(waiting)
 
-    def run_message(self, message: QueuedMessage) -> int:
-        """Run one message; returns the cycles it used less those reserved for messages that it queued itself."""
-        receiver = mailbox.dequeue(self.world, message)
-        meter = Meter(message.cycles, message.cells)
+    def run_callback(self, waiting: Waiting) -> int:
+        """Run one callback; returns the cycles it used less those reserved by what it queued itself."""
+        job_id, job = waiting
+        payload = jobs.callback_payload(self.world, waiting)
+        jobs.dequeue(self.world)
+        actor = self.world.actor(job.actor)
+        assert actor is not None, "a job's actor exists"
+        meter = Meter(self.parameters.message_cycles, self.parameters.message_cells)
         context = HandlerContext(
-            self.world, meter, message.to, message.sender, self.terms, messages_left=MESSAGES_PER_DEFERRED_RUN
+            self.world,
+            meter,
+            job.actor,
+            RUNNER_CONTRACT_ADDRESS,
+            self.terms,
+            messages_left=MESSAGES_PER_DEFERRED_RUN,
+            callback_of=job_id,
         )
-        body = program(receiver.code, message.handler, message.payload)
+        result = self.run_deferred(context, program(self.vm, actor.code, job.handler, payload))
+        unsettled = None
+        if not jobs.end_callback(self.world, job_id, self.context.height):
+            unsettled = Event("JobNotConsumed", job.actor, (("job_id", job_id.hex()),))
+            self.events.append(unsettled)
+        self.callbacks.append(
+            CallbackReceipt(
+                job_id=job_id,
+                actor=job.actor,
+                handler=job.handler,
+                ok=result.ok,
+                error=result.error,
+                cycles=meter.cycles_used,
+                cells=meter.cells_used,
+                effects=result.effects,
+                unsettled=unsettled,
+            )
+        )
+        return meter.cycles_used - result.cycles_reserved
+
+    def run_deferred(self, context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
+        """Run what was paid for in advance, the base of its cycles first."""
 
         def charged(run: HandlerContext) -> None:
             run.meter.charge(self.parameters.message_base_cycles)
@@ -402,6 +481,26 @@ class Transition:
 
         result = run_handler(context, charged)
         self.events.extend(result.effects.events)
+        return result
+
+    def run_messages(self) -> None:
+        """Run the messages that were queued before this phase, in order, as far as the callbacks left room in the lane
+        (SPEC §14)."""
+        end = self.world.globals.next_message
+        while self.world.globals.first_message < end:
+            message = mailbox.first(self.world)
+            if not self.deferred_lane.admits(message.cycles):
+                return
+            self.deferred_lane.used += self.run_message(message)
+
+    def run_message(self, message: QueuedMessage) -> int:
+        """Run one message; returns the cycles it used less those reserved by what it queued itself."""
+        receiver = mailbox.dequeue(self.world, message)
+        meter = Meter(message.cycles, message.cells)
+        context = HandlerContext(
+            self.world, meter, message.to, message.sender, self.terms, messages_left=MESSAGES_PER_DEFERRED_RUN
+        )
+        result = self.run_deferred(context, program(self.vm, receiver.code, message.handler, message.payload))
         self.messages.append(
             MessageReceipt(
                 to=message.to,
@@ -488,6 +587,7 @@ class Transition:
             messages=tuple(self.messages),
             gc_cycles=phase.use.gc_cycles,
             p50_tip=pack_uint(self.prices.p50_tip),
+            callbacks=tuple(self.callbacks),
         )
         changes = self.world.changes()
         return Outcome(

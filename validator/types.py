@@ -48,6 +48,10 @@ SYSTEM_PARAMETERS_ADDRESS: Final = Address(bytes(19) + b"\x09")
 """The system account that holds governed parameters (SPEC §1)."""
 
 
+RUNNER_CONTRACT_ADDRESS: Final = Address(bytes(19) + b"\x0a")
+"""What runners call with the results of jobs, and who sends the callbacks (SPEC §14)."""
+
+
 class ValidatorError(Exception):
     """Root of the expected failures of this package: one clear line each."""
 

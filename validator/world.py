@@ -14,12 +14,14 @@ from validator.errors import Rejection
 from validator.records import (
     GLOBALS,
     LONG_STORAGE,
+    PYTHON_CODE,
     Account,
     Actor,
     Globals,
     Timer,
     account_key,
     actor_key,
+    code_key,
     decode_record,
     encode_record,
     long_storage_entry,
@@ -134,6 +136,12 @@ class World:
 
     def put_actor(self, address: bytes, actor: Actor) -> None:
         self.put(actor_key(address), actor)
+
+    def source(self, code: str) -> str:
+        """The program of an actor whose code is a Python program's."""
+        source: str | None = self.get(code_key(bytes.fromhex(code.removeprefix(PYTHON_CODE))))
+        assert source is not None, "a program stands as long as an actor runs it"
+        return source
 
     def storage_get(self, address: bytes, key: str) -> bytes | None:
         state_key = storage_key(address, key)

@@ -325,7 +325,7 @@ class Simulation:
         archived = executor.archive.get(height)
         assert archived is not None, "a final block was archived"
         self.monitor.final(machine.name, height, archived)
-        if self.monitor.wants_proofs(height) and executor.final_header.height == height:
+        if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
             self.monitor.check_proofs(machine.name, height, executor.prove)
 
     def _note_proposal(self, index: int, job: Build | Execute) -> None:
@@ -490,13 +490,15 @@ def _limit_us(scenario: Scenario) -> int:
 
 def _observation(validator: Validator, user: LoadUser) -> Observation:
     header, pages = validator.executor.final_header, validator.executor.pages
+    watched = pages.account(user.actor)
     return Observation(
         height=header.height,
         confirmed_nonce=pages.account(user.address)["nonce"],
         basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
         basefee_cell=int.from_bytes(header.basefee_cell, "big"),
         basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
-        live_timers=pages.account(user.actor)["live_timers"],
+        live_timers=watched["live_timers"],
+        open_jobs=tuple(map(bytes.fromhex, watched["open_jobs"])),
     )
 
 

@@ -375,7 +375,14 @@ class Faults:
             self._held_down[machine.index] -= 1
             if not self._held_down[machine.index] and not machine.is_running:
                 machine.start()
+                self._note_first_back(machine)
         self._end_those_that_are_back()
+
+    def _note_first_back(self, machine: Machine) -> None:
+        """A machine runs again: from now on no fault that took it down has all of its targets down."""
+        for active in self._active:
+            if machine in active.machines and not active.is_over and active.record.first_back_ms is None:
+                active.record.first_back_ms = self._stage.clock.now_ms
 
     def _end_those_that_are_back(self) -> None:
         for active in self._active:

@@ -53,7 +53,7 @@ TIMERS_LOOKED_AT: Final = 256
 """Of those scheduled last, for some to ask proofs about."""
 TIMERS_ASKED: Final = 2
 """Proofs of absence and of presence asked for at a time."""
-PROOFS_EVERY_HEIGHTS: Final = 16
+PROOFS_EVERY_HEIGHTS: Final = 8
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
 
@@ -285,9 +285,10 @@ class SafetyMonitor:
 
     # --- proofs -----------------------------------------------------------------------------------------------------
 
-    def wants_proofs(self, height: int) -> bool:
-        """Whether a validator that made this height final is to prove something."""
-        return height % PROOFS_EVERY_HEIGHTS == 0
+    def wants_proofs(self, height: int, validator: int) -> bool:
+        """Whether a validator that made this height final is to prove something: half of them each time, in turn."""
+        times, rest = divmod(height, PROOFS_EVERY_HEIGHTS)
+        return not rest and (times + validator) % 2 == 0
 
     def check_proofs(self, name: str, height: int, prove: Prove) -> None:
         """Ask a validator whose final height this is for a key that is there, one that is not, and one of before."""

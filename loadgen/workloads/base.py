@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,10 +23,17 @@ LOAD_HANDLER = "run"
 """The handler that load transactions call; ``builtin:script`` treats all alike."""
 
 
+ACTOR_CODE: Final = "builtin:script"
+
+
 class Options(BaseModel):
     """A workload's options: unknown ones are refused, values are not coerced from other types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def users_named(self) -> set[int]:
+        """The other users that these options name, by number."""
+        return set()
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -45,6 +52,8 @@ class Observation:
     """The three basefees in force during that block, in the smallest CBY unit a cycle or cell."""
     live_timers: int = 0
     """Live timers of the user's actor."""
+    open_jobs: tuple[bytes, ...] = ()
+    """Jobs that still take results, of the actor that the user watches, in no particular order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,8 @@ class Member:
     actor: Address
     peers: tuple[Address, ...]
     """Accounts of all users of the plan, this one included, by number."""
+    actors: tuple[Address, ...]
+    """Their actors, by number."""
     random: Random
     parameters: Parameters
 
@@ -96,6 +107,18 @@ class Workload(ABC, Generic[OptionsT]):
 
     name: ClassVar[str]
     options_type: ClassVar[type[Options]]
+    is_runner: ClassVar[bool] = False
+    """Whether its users' accounts are registered runners from the genesis on."""
+
+    @property
+    def watched(self) -> Address:
+        """The actor that the user looks at before each turn: its own, unless the workload says otherwise."""
+        return self.member.actor
+
+    @classmethod
+    def actor_code(cls, options: Options) -> str:
+        """The code of the user's actor at genesis."""
+        return ACTOR_CODE
 
     def __init__(self, options: OptionsT, member: Member) -> None:
         self.options = options

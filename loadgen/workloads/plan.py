@@ -27,7 +27,6 @@ FUNDING: Final = 10**24
 
 MAX_USERS: Final = 10_000
 MAX_PROCESSES: Final = 64
-ACTOR_CODE: Final = "builtin:script"
 ACTOR_ADDRESS_PREFIX: Final = b"\xac"
 """First byte of every load actor's address, so that none is a reserved one."""
 
@@ -59,6 +58,10 @@ class UserGroup(BaseModel):
             WORKLOADS[name].options_type.model_validate(given)
         return given
 
+    def actor_code(self) -> str:
+        """The code of these users' actors."""
+        return WORKLOADS[self.workload].actor_code(self.parsed_options())
+
     def parsed_options(self) -> Options:
         """The options with the workload's defaults filled in."""
         return WORKLOADS[self.workload].options_type.model_validate(self.options)
@@ -79,6 +82,17 @@ class LoadPlan(BaseModel):
             raise ValueError(f"users: {self.user_count} users in all, expected at most {MAX_USERS}")
         return self
 
+    @model_validator(mode="after")
+    def _users_that_are_named_exist(self) -> LoadPlan:
+        for place, group in enumerate(self.users):
+            named = group.parsed_options().users_named()
+            beyond = sorted(number for number in named if number >= self.user_count)
+            if beyond:
+                raise ValueError(
+                    f"users[{place}].options: there is no user {beyond[0]}, the last is {self.user_count - 1}"
+                )
+        return self
+
     @property
     def user_count(self) -> int:
         return sum(group.count for group in self.users)
@@ -89,11 +103,17 @@ class LoadPlan(BaseModel):
 
     def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
         """The users' actors at genesis, by number; a user is its actor's deployer."""
-        deployers = self.genesis_accounts(seed)
+        codes = [group.actor_code() for group in self.users for _ in range(group.count)]
         return {
-            _actor_address(seed, number): GenesisActor(ACTOR_CODE, deployer, FUNDING)
-            for number, deployer in enumerate(deployers)
+            _actor_address(seed, number): GenesisActor(code, deployer, FUNDING)
+            for number, (deployer, code) in enumerate(zip(self.genesis_accounts(seed), codes, strict=True))
         }
+
+    def genesis_runners(self, seed: int) -> tuple[Address, ...]:
+        """The users that are registered runners, addresses ascending."""
+        groups = [group for group in self.users for _ in range(group.count)]
+        accounts = zip(self.genesis_accounts(seed), groups, strict=True)
+        return tuple(sorted(address for address, group in accounts if WORKLOADS[group.workload].is_runner))
 
     def build_users(
         self,
@@ -107,19 +127,26 @@ class LoadPlan(BaseModel):
         ``chain_id`` and ``parameters`` are the chain's, as its genesis has them.
         """
         peers = tuple(self.genesis_accounts(seed))
+        actors = tuple(_actor_address(seed, number) for number in range(self.user_count))
         groups = [group for group in self.users for _ in range(group.count)]
         return [
-            _build_user(seed, chain_id, parameters, group, number, peers)
+            _build_user(seed, chain_id, parameters, group, number, (peers, actors))
             for number, group in enumerate(groups)
             if numbers is None or number in numbers
         ]
 
 
 def _build_user(
-    seed: int, chain_id: str, parameters: Parameters, group: UserGroup, number: int, peers: tuple[Address, ...]
+    seed: int,
+    chain_id: str,
+    parameters: Parameters,
+    group: UserGroup,
+    number: int,
+    everybody: tuple[tuple[Address, ...], tuple[Address, ...]],
 ) -> LoadUser:
+    peers, actors = everybody
     random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
-    member = Member(number, peers[number], _actor_address(seed, number), peers, random, parameters)
+    member = Member(number, peers[number], actors[number], peers, actors, random, parameters)
     workload = WORKLOADS[group.workload](group.parsed_options(), member)
     return LoadUser(_key(seed, number), chain_id, group.interval_ms, workload)
 

@@ -9,9 +9,11 @@ from loadgen.workloads.base import Workload
 from loadgen.workloads.churn import Churn
 from loadgen.workloads.flood import Flood
 from loadgen.workloads.heartbeat import Heartbeat
+from loadgen.workloads.program import Program
+from loadgen.workloads.runner import Runner
 from loadgen.workloads.transfer import Transfer
 
 WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {
-    workload.name: workload for workload in (Heartbeat, Flood, Churn, Transfer)
+    workload.name: workload for workload in (Heartbeat, Flood, Churn, Transfer, Program, Runner)
 }
 """By name. A new workload is one file and one entry here."""

@@ -56,8 +56,8 @@ class LoadUser:
         """Position in the plan, from 0 on."""
         self.workload: str = workload.name
         self.address: Address = member.address
-        self.actor: Address = member.actor
-        """The ``builtin:script`` actor that this user's transactions call."""
+        self.actor: Address = workload.watched
+        """The actor that it looks at: the one that its transactions call, or whose jobs it answers."""
         self.interval_ms = interval_ms
         self.first_delay_ms: int = member.random.randrange(interval_ms)
         """When the first turn is due after the load's start, so that users do not move in step."""

@@ -33,6 +33,7 @@ from loadgen.workloads.script import encode_script, schedule
 from validator.block import (
     Block,
     BlockReceipts,
+    CallbackReceipt,
     Cancelled,
     DestroyedReceipt,
     Effects,
@@ -80,7 +81,9 @@ TTL = 10_000
 NO_EFFECTS = Effects()
 
 
-def make_genesis(params: dict[str, Any] | None = None, policy: Policy = Policy.CIP1) -> Genesis:
+def make_genesis(
+    params: dict[str, Any] | None = None, policy: Policy = Policy.CIP1, runners: tuple[Address, ...] = ()
+) -> Genesis:
     """A rich user, who may give system instructions, an actor, and one with an agent of its own.
 
     Timers of made chains fire when a test says so: a scan of one timer a block never passes any over.
@@ -97,6 +100,7 @@ def make_genesis(params: dict[str, Any] | None = None, policy: Policy = Policy.C
             BIDDER: GenesisActor("builtin:script", USER_ADDRESS, FUNDS, agent),
         },
         system_deployers=(USER_ADDRESS,),
+        runners=runners,
     )
 
 
@@ -126,6 +130,7 @@ class ChainMaker:
     fires: list[FireReceipt] = field(default_factory=list)
     destroyed: list[DestroyedReceipt] = field(default_factory=list)
     queries: list[QueryReceipt] = field(default_factory=list)
+    callbacks: list[CallbackReceipt] = field(default_factory=list)
     messages: list[MessageReceipt] = field(default_factory=list)
 
     @property
@@ -134,10 +139,17 @@ class ChainMaker:
         return len(self.blocks) + 1
 
     def transact(
-        self, action: Action, effects: Effects = NO_EFFECTS, value: int = 0, tip: int = 3, **changes: Any
+        self,
+        action: Action,
+        effects: Effects = NO_EFFECTS,
+        value: int = 0,
+        tip: int = 3,
+        use: tuple[int, int] = (5_000, 200),
+        **changes: Any,
     ) -> TransactionReceipt:
-        """Add a transaction of :data:`USER` with its receipt; ``changes`` plant faults in the receipt."""
-        cycles, cells = 5_000, 200
+        """Add a transaction of :data:`USER` that uses so many cycles and cells, with its receipt; ``changes`` plant
+        faults in the receipt."""
+        cycles, cells = use
         transaction = Transaction(
             sender=USER_ADDRESS,
             nonce=self.nonce,
@@ -214,6 +226,15 @@ class ChainMaker:
         self.queries.append(receipt)
         return receipt
 
+    def callback(self, job_id: bytes, effects: Effects | None = None, **changes: Any) -> CallbackReceipt:
+        """The callback of a job of the actor, which consumes it unless ``effects`` say otherwise."""
+        consumed = Effects(events=(Event("JobConsumed", ACTOR, (("job_id", job_id.hex()),)),))
+        given = consumed if effects is None else effects
+        receipt = CallbackReceipt(job_id, ACTOR, "back", True, "", 3_000, 20, given, None)
+        receipt = msgspec.structs.replace(receipt, **changes)
+        self.callbacks.append(receipt)
+        return receipt
+
     def message(self, effects: Effects = NO_EFFECTS, **changes: Any) -> MessageReceipt:
         """One that ran, of the actor to itself."""
         receipt = MessageReceipt(ACTOR, ACTOR, "run", True, "", 3_000, 20, effects)
@@ -263,7 +284,8 @@ class ChainMaker:
         record = BlockRecord(encode(block), encode(receipts), header.state_root)
         self.parent = header_hash(header)
         self.blocks.append(record)
-        self.transactions, self.fires, self.destroyed, self.queries, self.messages = [], [], [], [], []
+        self.transactions, self.fires, self.destroyed, self.queries = [], [], [], []
+        self.callbacks, self.messages = [], []
         return record
 
     def receipts(self) -> BlockReceipts:
@@ -278,6 +300,7 @@ class ChainMaker:
             messages=tuple(self.messages),
             gc_cycles=200 * len(self.destroyed),
             p50_tip=pack_uint(2 if self.height > 1 else 0),
+            callbacks=tuple(self.callbacks),
         )
 
 

@@ -452,6 +452,12 @@ def network_stood_still(record: RunRecord) -> None:
     record.finalizations = [replace(f, at_ms=end + f.at_ms) if f.height >= 6 else f for f in record.finalizations]
 
 
+def later_from(record: RunRecord, height: int, by_ms: float) -> None:
+    """Everything above a height is proposed and final so much later."""
+    record.finalizations = [replace(f, at_ms=f.at_ms + by_ms) if f.height > height else f for f in record.finalizations]
+    record.proposals = {at: ms + by_ms if at > height else ms for at, ms in record.proposals.items()}
+
+
 def too_short(record: RunRecord) -> None:
     fault = record.faults[0]
     assert fault.begun_ms is not None
@@ -662,13 +668,57 @@ def test_the_twin_of_one_that_is_killed_votes_on() -> None:
     fault = record.faults[0]
     fault.is_hard, fault.targets, fault.impaired = True, ("validator-1", "validator-3"), ("validator-1", "validator-3")
     fault.ended_ms = (fault.begun_ms or 0) + 30_000
-    record.finalizations = [replace(f, at_ms=f.at_ms + 9_000) if f.height > 6 else f for f in record.finalizations]
+    later_from(record, 6, 9_000)
     record.duration_ms += 40_000
     assert "finalised without a quorum" in run_check(record, "faults").detail
     nodes = [*(NodeSection() for _ in range(3)), NodeSection(byzantine=["twins"])]
     validators = record.scenario.validators.model_copy(update={"nodes": nodes})
     record.scenario = record.scenario.model_copy(update={"validators": validators})
     assert "finalised without a quorum" not in run_check(record, "faults").detail
+
+
+def test_what_was_proposed_before_the_quorum_was_lost_may_become_final_after_it() -> None:
+    record = with_kill(make_record())
+    fault = record.faults[0]
+    fault.is_hard, fault.targets, fault.impaired = True, ("validator-1", "validator-3"), ("validator-1", "validator-3")
+    fault.ended_ms = (fault.begun_ms or 0) + 30_000
+    later_from(record, 6, 9_000)
+    record.duration_ms += 40_000
+    assert "finalised without a quorum" in run_check(record, "faults").detail
+    record.proposals = dict.fromkeys(record.proposals, fault.begun_ms or 0.0)
+    assert "finalised without a quorum" not in run_check(record, "faults").detail
+
+
+def test_a_quorum_is_lost_until_the_first_is_back() -> None:
+    record = with_kill(make_record())
+    fault = record.faults[0]
+    fault.is_hard, fault.targets, fault.impaired = True, ("validator-1", "validator-3"), ("validator-1", "validator-3")
+    fault.ended_ms = (fault.begun_ms or 0) + 30_000
+    later_from(record, 6, 9_000)
+    record.duration_ms += 40_000
+    fault.first_back_ms = (fault.begun_ms or 0) + 2_000
+    assert "finalised without a quorum" not in run_check(record, "faults").detail
+
+
+def test_who_lost_its_disk_may_not_vote_yet() -> None:
+    """One of four is down; another one came back by a snapshot right before, and abstains."""
+    record = with_kill(make_record())
+    network_stood_still(record)
+    assert run_check(record, "faults").verdict is FAIL
+    begun_ms = record.faults[0].begun_ms or 0.0
+    lost = replace(record.faults[0], kind="wipe", begun_ms=begun_ms - 900, ended_ms=begun_ms - 1, is_hard=True)
+    lost.targets = lost.impaired = ("validator-3",)
+    record.faults.append(lost)
+    assert "no height was finalised" not in run_check(record, "faults").detail
+
+
+def test_what_was_lost_right_before_the_end_leaves_nobody_behind() -> None:
+    record = with_kill(make_record())
+    left_behind(record)
+    assert run_check(record, "faults").verdict is FAIL
+    consensus = record.scenario.consensus.model_copy(update={"rebroadcast_ms": 3_600_000})
+    record.scenario = record.scenario.model_copy(update={"consensus": consensus})
+    assert "did not catch up" not in run_check(record, "faults").detail
 
 
 def test_a_partition_is_judged_by_the_committees_on_its_sides() -> None:
@@ -679,7 +729,7 @@ def test_a_partition_is_judged_by_the_committees_on_its_sides() -> None:
     fault.kind, fault.sides, fault.is_hard = "partition", (tuple(names[:2]), tuple(names[2:])), True
     fault.targets, fault.impaired = (), tuple(names)
     fault.ended_ms = (fault.begun_ms or 0) + 30_000
-    record.finalizations = [replace(f, at_ms=f.at_ms + 9_000) if f.height > 6 else f for f in record.finalizations]
+    later_from(record, 6, 9_000)
     record.duration_ms += 40_000
     check = run_check(record, "faults")
     assert (check.verdict, "finalised without a quorum" in check.detail) == (FAIL, True)

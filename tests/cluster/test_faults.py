@@ -279,6 +279,17 @@ def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
     assert fault.ended_ms is not None
 
 
+def test_who_is_back_first_is_noted_while_the_fault_lasts_and_not_after_it() -> None:
+    short = {"kind": "kill", "target": "validator-1", "at_height": 5, "down_ms": 400}
+    long = {"kind": "kill", "target": ["validator-1", "validator-2"], "at_height": 6, "down_ms": 2_000}
+    again = {"kind": "kill", "target": "validator-1", "at_height": 15, "down_ms": 500}
+    faults = run(short, long, again).faults
+    assert all(fault.ended_ms is not None and fault.first_back_ms is not None for fault in faults)
+    assert all((fault.first_back_ms or 0) <= (fault.ended_ms or 0) for fault in faults)
+    paused = run({"kind": "pause", "target": "validator-1", "at_height": 5, "for_ms": 300}, again).faults
+    assert paused[0].first_back_ms is None, "nobody was down"
+
+
 def test_what_comes_for_a_paused_machine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "MAX_HELD_MESSAGES", 20)
     simulation = Simulation(make_scenario({"kind": "pause", "target": "validator-1"} | LASTING), 5, "test")

@@ -101,6 +101,10 @@ USER, SCRIPT = address_text(USER_ADDRESS), address_text(ACTOR)
         (changed("preset", "soft"), "g.json: preset: 'soft' is unknown"),
         (changed("preset", 1), "g.json: preset: expected a name or null, got a number"),
         (changed("system_deployers", ["0x12"]), "g.json: system_deployers[0]: '0x12' is no address"),
+        (changed("runners", {}), "g.json: runners: expected a list, got an object"),
+        (changed("runners", [5]), "g.json: runners[0]: expected a text, got a number"),
+        (changed("runners", [USER, USER]), "g.json: runners[1]: this address is given twice"),
+        (changed("runners", ["0x" + "00" * 20]), "g.json: runners[0]: reserved address"),
         (changed("epochs", {}), "g.json: epochs: expected a list, got an object"),
         (changed("epochs", [{"first_view": 3}]), "g.json: epochs[0]: field 'members' is missing"),
         (changed("epochs", [{"first_view": 3, "members": ["x"]}]), "g.json: epochs[0].members[0]: expected an integer"),
@@ -114,7 +118,8 @@ USER, SCRIPT = address_text(USER_ADDRESS), address_text(ACTOR)
         (changed(f"accounts/{USER}/nonce", 1), f"g.json: accounts.{USER}: unknown field 'nonce'"),
         (changed("accounts/0x" + "00" * 20, {"balance": 1}), "reserved address"),
         (changed(f"accounts/{SCRIPT.upper().replace('0X', '0x')}", {"balance": 1}), "this address is given twice"),
-        (changed(f"actors/{SCRIPT}/code", "native"), f"g.json: actors.{SCRIPT}.code: 'native' is unknown"),
+        (changed(f"actors/{SCRIPT}/code", "builtin:x"), f"g.json: actors.{SCRIPT}.code: 'builtin:x' is unknown"),
+        (changed(f"actors/{SCRIPT}/code", "native"), f"g.json: actors.{SCRIPT}.code: line 1, column 1: no class"),
         (changed(f"actors/{SCRIPT}/deployer", ...), f"g.json: actors.{SCRIPT}: field 'deployer' is missing"),
     ],
 )
@@ -136,3 +141,6 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     scheduled = replace(make_genesis(), epochs=(GenesisEpoch(7, (0, 2)), GenesisEpoch(9, (1,))))
     (tmp_path / "scheduled.json").write_text(to_json(scheduled))
     assert read_genesis(tmp_path / "scheduled.json") == scheduled
+    answered = make_genesis(runners=(USER_ADDRESS, OTHER))
+    assert from_json(to_json(answered)) == answered
+    assert "runners" not in to_json(make_genesis())

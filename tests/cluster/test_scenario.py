@@ -17,6 +17,7 @@ from cluster.errors import BadInput, ExitCode
 from cluster.mutants import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
 from loadgen.workloads import WORKLOADS
+from loadgen.workloads.program import ProgramCall
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -331,6 +332,7 @@ def sections() -> dict[str, type[BaseModel]]:
     """Every model that a scenario is made of, by its heading in the reference."""
     found = {"scenario": Scenario, **dict(_parts(Scenario, ""))}
     found |= {f"{name} options": workload.options_type for name, workload in WORKLOADS.items()}
+    found["program calls"] = ProgramCall
     return found
 
 

@@ -93,7 +93,14 @@ class FakePages:
     async def account(self, address: Address) -> dict[str, Any]:
         self._check_ready()
         nonce = self._chain.nonces.get(address, 0)
-        return {"address": address_text(address), "balance": 2**100, "nonce": nonce, "code": None, "live_timers": 0}
+        return {
+            "address": address_text(address),
+            "balance": 2**100,
+            "nonce": nonce,
+            "code": None,
+            "live_timers": 0,
+            "open_jobs": [],
+        }
 
     async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}

@@ -294,7 +294,11 @@ def test_a_plan_survives_json() -> None:
         ({"processes": "2"}, ("processes",), "valid integer"),
         ({"users": {}}, ("users",), "valid list"),
         ({"users": [{}]}, ("users", 0, "workload"), "Field required"),
-        ({"users": [{"workload": "nope"}]}, ("users", 0, "workload"), "known: churn, flood, heartbeat, transfer"),
+        (
+            {"users": [{"workload": "nope"}]},
+            ("users", 0, "workload"),
+            "known: churn, flood, heartbeat, program, runner, transfer",
+        ),
         ({"users": [{"workload": "flood", "count": 0}]}, ("users", 0, "count"), "greater than or equal to 1"),
         ({"users": [{"workload": "flood", "interval_ms": 1.5}]}, ("users", 0, "interval_ms"), "valid integer"),
         ({"users": [{"workload": "flood", "options": 3}]}, ("users", 0, "options"), "valid dictionary"),

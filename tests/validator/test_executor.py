@@ -463,6 +463,7 @@ def test_pages_of_a_final_chain() -> None:
         "nonce": 0,
         "code": None,
         "live_timers": 0,
+        "open_jobs": [],
     }
     assert pages.block(0) is pages.block(2) is pages.receipt(Hash(bytes(32))) is pages.timer(bytes(32)) is None
     assert [len(item) for item in pages.blocks(0, 5)] == [3]

@@ -66,6 +66,9 @@ def test_everything_of_a_genesis_is_in_its_hash() -> None:
         replace(base, actors={**base.actors, OTHER: GenesisActor("builtin:script", BOB, RICH)}),
         replace(base, system_deployers=(ALICE,)),
         replace(base, policy=Policy.FIFO),
+        replace(base, runners=(ALICE,)),
+        replace(base, runners=(BOB,)),
+        replace(base, runners=(BOB,), epochs=(GenesisEpoch(5, (0, 1)),)),
         make_genesis(agents={ACTOR: GenesisAgent("builtin:fixed", 5, 6)}),
         make_genesis(agents={ACTOR: GenesisAgent("builtin:fixed", 6, 5)}),
         make_genesis(agents={OTHER: GenesisAgent("builtin:fixed", 5, 6)}),
@@ -103,7 +106,8 @@ WRONG: list[tuple[str, Genesis]] = [
     ("is reserved", make_genesis(actors={SYSTEM: 1})),
     ("balance -1 is out of range", make_genesis(accounts={ALICE: -1})),
     ("is out of range", make_genesis(actors={ACTOR: 2**128})),
-    ("code 'other' is unknown", replace(make_genesis(), actors={ACTOR: GenesisActor("other", ALICE, 1)})),
+    ("code: 'builtin:other' is unknown", replace(make_genesis(), actors={ACTOR: GenesisActor("builtin:other", ALICE)})),
+    ("code: line 1, column 1: no class", replace(make_genesis(), actors={ACTOR: GenesisActor("other", ALICE, 1)})),
 ]
 
 

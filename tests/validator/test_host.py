@@ -62,6 +62,8 @@ CALLS: list[tuple[str, Call, int, int]] = [
     ("refused schedule", lambda host: host.schedule_timer(ScheduleRequest(0, b"12345", bid_given=True)), 1_000, 5),
     ("refused cancel", lambda host: host.cancel_timer(b""), 500, 0),
     ("refused extend", lambda host: host.extend_timer(b"", 5), 500, 0),
+    ("refused request", lambda host: host.request_job(b"12345", 0, ""), 100_500, 10_005),
+    ("refused consume", lambda host: host.consume_result(b""), 200, 0),
     ("refused transfer", lambda host: host.transfer(OTHER, 2**127), 200, 0),
 ]
 

@@ -258,6 +258,21 @@ def test_what_peers_send_wrongly_is_dropped() -> None:
     network.run_to(6)
 
 
+def test_who_asks_for_a_block_that_is_final_here_learns_that_it_is() -> None:
+    """It has missed the finalization, and builds on a block that is in nobody's tree any more."""
+    network = Network().start()
+    network.run_to(6)
+    node = network.validator(0).node
+    final = network.validator(0).executor.archive.block(5)
+    assert final is not None
+    asked = encode_message(BlockRequest(header_hash(final.header)))
+    (answer,) = [effect for effect in node.handle(Message(1, asked)) if isinstance(effect, Send)]
+    certificate = consensus_message(answer.payload)
+    assert isinstance(certificate, Certificate)
+    assert (certificate.kind, certificate.view) == (VoteKind.FINALIZE, node.final_view)
+    assert answer.recipient == 1
+
+
 def test_ranges_that_prove_nothing_are_refused() -> None:
     network = Network(cut={3}).start()
     network.run_to(8, 0, 1, 2)

@@ -1,1 +1,1 @@
-"""The programs that actors run. For now there is one: ``builtin:script`` (:mod:`validator.pvm.script`)."""
+"""The programs that actors run: Python in a metered VM (:mod:`validator.pvm.machine`), and ``builtin:script``."""

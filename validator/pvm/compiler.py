@@ -322,7 +322,7 @@ class _Function:
         body: list[ast.stmt] = [ast.Nonlocal([LEFT])]
         deep = ast.Compare(_name(DEPTH), [ast.Gt()], [_constant(MAX_CALL_DEPTH)])
         body.append(ast.If(deep, [ast.Expr(_call("_too_deep"))], []))
-        body += self._block(method.node.body, OWN_CALL)
+        body += self._block(method.node.body, OWN_CALL, method.node.lineno)
         kind = ast.AsyncFunctionDef if method.is_async else ast.FunctionDef
         parameters = ast.arguments([], arguments, None, [], [], None, [])
         made = kind(FUNCTION + method.name, parameters, body, [])
@@ -332,12 +332,17 @@ class _Function:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _block(self, block: list[ast.stmt], extra: int = 0, first: Iterable[ast.stmt] = ()) -> list[ast.stmt]:
-        """A block, each piece behind its charge; the first one pays ``extra`` too, and ``first`` stands behind that."""
+    def _block(
+        self, block: list[ast.stmt], extra: int = 0, head: int = 0, first: Iterable[ast.stmt] = ()
+    ) -> list[ast.stmt]:
+        """A block, each piece behind its charge; the first one pays ``extra`` too, what line ``head`` costs, and
+        ``first`` stands behind that."""
         made: list[ast.stmt] = []
         for piece in pieces(block):
             lines = [(statement.lineno, statement_cost(statement)) for statement in piece]
-            made += self._charge(extra + sum(cycles for _, cycles in lines), piece[0], extra, lines)
+            if extra:
+                lines = [(head, extra), *lines]
+            made += self._charge(sum(cycles for _, cycles in lines), piece[0], lines)
             extra = 0
             made += first
             first = ()
@@ -345,10 +350,8 @@ class _Function:
                 made += [ast.copy_location(part, statement) for part in self._statement(statement)]
         return made
 
-    def _charge(self, cycles: int, place: ast.stmt, extra: int, lines: list[tuple[int, int]]) -> list[ast.stmt]:
+    def _charge(self, cycles: int, place: ast.stmt, lines: list[tuple[int, int]]) -> list[ast.stmt]:
         made: list[ast.stmt] = []
-        if extra:
-            lines = [(place.lineno, extra), *lines]
         number = self._compiler.piece_number(lines)
         if number is not None:
             made.append(ast.Expr(_call("_observe", _constant(number))))
@@ -373,7 +376,7 @@ class _Function:
             case ast.If(test=test, body=body, orelse=orelse):
                 return [ast.If(self._expression(test), self._block(body), self._block(orelse))]
             case ast.While(test=test, body=body):
-                return [ast.While(self._expression(test), self._block(body, turn_cost(node)), [])]
+                return [ast.While(self._expression(test), self._block(body, turn_cost(node), node.lineno), [])]
             case ast.For():
                 return self._for(node)
             case ast.Return(value=value):
@@ -389,11 +392,11 @@ class _Function:
 
     def _for(self, node: ast.For) -> list[ast.stmt]:
         if isinstance(node.target, ast.Name):
-            body = self._block(node.body, turn_cost(node))
+            body = self._block(node.body, turn_cost(node), node.lineno)
             return [ast.For(node.target, self._iterated(node.iter), body, [])]
         element = self._temporary()
         unpacked = [ast.copy_location(part, node) for part in self._unpack(node.target, _name(element))]
-        body = self._block(node.body, turn_cost(node), unpacked)
+        body = self._block(node.body, turn_cost(node), node.lineno, unpacked)
         return [ast.For(_store(element), self._iterated(node.iter), body, [])]
 
     def _unpack(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:

@@ -10,7 +10,11 @@ from typing import Any, Final
 
 from validator.host import HandlerContext
 from validator.pvm import script
+from validator.pvm.machine import Vm
+from validator.records import PYTHON_CODE
 from validator.types import MAX_NAME_BYTES
+
+SCRIPT: Final = "builtin:script"
 
 _ENVELOPE: Final = frozenset({"_handler", "_payload"})
 _STRICT_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -40,7 +44,9 @@ def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
     return name, base64.b64decode(encoded)
 
 
-def program(code: str, handler: str, payload: bytes) -> Callable[[HandlerContext], None]:
+def program(vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[HandlerContext], None]:
     """What runs a handler of an actor with this code."""
-    assert code == "builtin:script", f"no actor can be deployed with code {code!r}"
+    if code.startswith(PYTHON_CODE):
+        return lambda context: vm.run(context.world.source(code), handler, payload, context)
+    assert code == SCRIPT, f"no actor can be deployed with code {code!r}"
     return lambda context: script.run(context, payload)

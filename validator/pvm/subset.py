@@ -225,13 +225,15 @@ class _Checker:
 
     def program(self, tree: ast.Module) -> Program | None:
         body = _without_docstring(tree.body)
-        for extra in body[1:] if body else []:
-            self.refuse(extra, "something beside the class", f"a program is one class …({BASE}) and nothing else")
-        if not body or not isinstance(body[0], ast.ClassDef):
-            place = body[0] if body else tree
-            self.refuse(place, "no class", f"expected: class Name({BASE}): …")
+        shell = next((node for node in body if isinstance(node, ast.ClassDef)), None)
+        for extra in body:
+            if isinstance(extra, ast.Import | ast.ImportFrom):
+                self._refuse_node(extra)
+            elif shell is not None and extra is not shell:
+                self.refuse(extra, "something beside the class", f"a program is one class …({BASE}) and nothing else")
+        if shell is None:
+            self.refuse(body[0] if body else tree, "no class", f"expected: class Name({BASE}): …")
             return None
-        shell = body[0]
         self._check_shell(shell)
         self._collect(shell)
         methods = {name: self._method(node) for name, node in self._methods.items()}
@@ -271,7 +273,7 @@ class _Checker:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 self._annotation(node.annotation)
                 self._class_constant(node, node.target.id, node.value)
-            elif not isinstance(node, ast.Pass):
+            elif not isinstance(node, ast.Pass) and not _is_remark(node):
                 self.refuse(node, "a statement in the class", "a class holds constants (NAME = value) and methods")
 
     def _declare(self, node: ast.AST, name: str) -> None:
@@ -362,10 +364,13 @@ class _Checker:
     def _block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             check = self._statements.get(type(statement))
-            if check is None:
-                self._refuse_node(statement)
-            else:
+            if check is not None:
                 check(statement)
+                continue
+            self._refuse_node(statement)
+            if isinstance(statement, ast.Try):  # its author wants to hear of all at once
+                for block in _blocks(statement):
+                    self._block(block)
 
     def _target_name(self, node: ast.AST, name: str) -> None:
         if name == SELF:
@@ -418,8 +423,8 @@ class _Checker:
         self._expression(node.value)
 
     def _expression_statement(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return  # a remark
+        if _is_remark(node):
+            return
         if not isinstance(node.value, ast.Call | ast.Await):
             self.refuse(node, "a value that nobody uses", "call something, or assign it")
         self._expression(node.value)
@@ -726,10 +731,12 @@ class _Checker:
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0] if body else None
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        return body[1:]
-    return body
+    return body[1:] if body and _is_remark(body[0]) else body
+
+
+def _is_remark(node: ast.stmt) -> bool:
+    """Whether a statement is a text and nothing else."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _is_text(text: str) -> bool:
@@ -769,5 +776,15 @@ def _assigned(body: list[ast.stmt]) -> Iterator[str]:
                 yield from stored_names(target)
             case ast.For(target=target):
                 yield from stored_names(target)
-        for block in ("body", "orelse"):
-            yield from _assigned(getattr(statement, block, []))
+            case ast.Try(handlers=handlers):
+                yield from (handler.name for handler in handlers if handler.name is not None)
+        for block in _blocks(statement):
+            yield from _assigned(block)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks that a statement holds."""
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for handler in getattr(statement, "handlers", []):
+        yield handler.body

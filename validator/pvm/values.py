@@ -279,3 +279,27 @@ def _key(found: Value) -> Value:
             _refuse()
         return hidden_key(found)
     return found
+
+
+# --- for clients ------------------------------------------------------------------------------------------------------
+
+
+def encode_value(value: Value) -> bytes:
+    """A payload for a handler, as clients make it; nothing for ``None``. Raises as :func:`pack` does."""
+    return b"" if value is None else pack(value, _free)
+
+
+def decode_value(encoded: bytes) -> Value:
+    """A stored value, as clients read it. Raises as :func:`unpack` does."""
+    return _shown(unpack(encoded, _free))
+
+
+def _shown(value: Value) -> Value:
+    """The value with keys as programs see them."""
+    if value.__class__ is dict:
+        return {shown_key(key): _shown(part) for key, part in value.items()}
+    return [_shown(part) for part in value] if value.__class__ is list else value
+
+
+def _free(_cycles: int) -> None:
+    """Whoever is no program pays nothing."""

@@ -13,7 +13,11 @@ from typing import Final, NamedTuple
 
 from validator.block import Event, QueryReceipt
 from validator.codec import pack_uint
-from validator.records import BiddingAgent, BidMemory, Timer, bid_memory_key, timer_key
+from validator.errors import HandlerFailure
+from validator.host import ReadOnlyContext
+from validator.meter import Meter
+from validator.pvm.machine import Vm
+from validator.records import PYTHON_AGENT, BiddingAgent, BidMemory, Timer, bid_memory_key, timer_key
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.rows import OPEN_MAX, WORD_BITS, timer_id_of_row
 from validator.scheduler.scheduling import SchedulingTerms
@@ -47,12 +51,6 @@ class _Candidate(NamedTuple):
     actor: Address
 
 
-def ask(agent: BiddingAgent) -> Answer:
-    """Ask an agent. ``builtin:fixed`` always answers the same, for 100 cycles."""
-    assert agent.code == "builtin:fixed", f"no actor can have an agent with code {agent.code!r}"
-    return Answer(LEAST_QUERY_CYCLES, Bid(agent.max_fee_per_cycle, agent.max_priority_fee_per_cycle))
-
-
 @dataclass(slots=True)
 class BiddingRound:
     """The queries of one block."""
@@ -61,6 +59,8 @@ class BiddingRound:
     index: SchedulerIndex
     terms: SchedulingTerms
     basefee_cycle: int
+    basefee_cell: int
+    vm: Vm
     counts_all: bool
     """Whether to count the candidates that are not admitted, too; costs a look at every one."""
     receipts: list[QueryReceipt] = field(default_factory=list)
@@ -76,6 +76,8 @@ class BiddingRound:
     """Timers that were asked about in vain: the default agent prices them."""
     _results: dict[bytes, Bid | None] = field(default_factory=dict)
     _unpaid: set[Address] = field(default_factory=set)
+    _balances: dict[Address, int] = field(default_factory=dict)
+    """What the actors that are asked held before the first query: one snapshot, since queries alone change it."""
 
     def run(self) -> None:
         """Ask about the candidates, in their order, as far as the budget reaches."""
@@ -143,6 +145,7 @@ class BiddingRound:
 
     def _query(self, candidate: _Candidate) -> None:
         actor, height = candidate.actor, self.terms.height
+        self._balances.setdefault(actor, self.world.balance(actor))
         memory = self._memory(actor)._replace(queried_height=height)
         if self.world.balance(actor) < self.terms.parameters.gba_max_cycles * self.basefee_cycle:
             self.spent += UNPAID_QUERY_CYCLES
@@ -152,7 +155,7 @@ class BiddingRound:
             return
         record = self.world.actor(actor)
         assert record is not None and record.agent is not None, "only actors with an agent are asked"
-        answer = ask(record.agent)
+        answer = self._ask(candidate, record.code, record.agent)
         used = max(LEAST_QUERY_CYCLES, answer.cycles)
         self.world.debit(actor, used * self.basefee_cycle)
         self.spent += used
@@ -165,6 +168,34 @@ class BiddingRound:
             )
         self._remember(actor, memory)
         self._note(candidate, "failed" if answer.bid is None else "ok", used, answer.bid)
+
+    def _ask(self, candidate: _Candidate, code: str, agent: BiddingAgent) -> Answer:
+        """Ask an agent. ``builtin:fixed`` always answers the same, for 100 cycles."""
+        if agent.code != PYTHON_AGENT:
+            assert agent.code == "builtin:fixed", f"no actor can have an agent with code {agent.code!r}"
+            return Answer(LEAST_QUERY_CYCLES, Bid(agent.max_fee_per_cycle, agent.max_priority_fee_per_cycle))
+        meter = Meter(self.terms.parameters.gba_max_cycles, 0)
+        context = ReadOnlyContext(self.world, meter, candidate.actor, candidate.actor, self.terms)
+        try:
+            bid = self.vm.bid(self.world.source(code), self._offered(candidate), context)
+        except HandlerFailure:
+            return Answer(meter.cycles_used, None)
+        return Answer(meter.cycles_used, Bid(*bid))
+
+    def _offered(self, candidate: _Candidate) -> dict[str, int]:
+        """What an agent is told (SPEC §9)."""
+        timer, chain = self.world.timer(candidate.timer_id), self.world.globals
+        assert timer is not None, "candidates are live"
+        return {
+            "trigger_block_height": timer.trigger_height,
+            "current_block_height": self.terms.height,
+            "basefee_cycle": self.basefee_cycle,
+            "basefee_cell": self.basefee_cell,
+            "basefee_lane_timer": self.terms.lane_price,
+            "last_block_cycle_usage": chain.last_block_cycle_usage,
+            "previous_block_p50_priority_tip_per_cycle": self.terms.p50_tip,
+            "owner_actor_balance": self._balances[candidate.actor],
+        }
 
     def _note(self, candidate: _Candidate, outcome: str, cycles: int, bid: Bid | None) -> None:
         burned = cycles * self.basefee_cycle

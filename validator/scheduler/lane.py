@@ -22,6 +22,7 @@ from validator.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.meter import Meter
 from validator.params import Parameters, TieBreak
 from validator.pvm.dispatch import program, resolve_handler
+from validator.pvm.machine import Vm
 from validator.records import TIMER, Timer, timer_key
 from validator.scheduler import kernels
 from validator.scheduler.bidding import BiddingRound
@@ -75,6 +76,7 @@ class TimerPhase:
     terms: SchedulingTerms
     prices: LanePrices
     fairness: FairnessWeights
+    vm: Vm
     explains: bool = False
     """Whether to say of each timer that stays why it was carried; costs a look at every one."""
     use: LaneUse = field(default_factory=LaneUse)
@@ -89,7 +91,8 @@ class TimerPhase:
     """Timers that were to be destroyed when the garbage collection budget was used up."""
 
     def __post_init__(self) -> None:
-        self.bidding = BiddingRound(self.world, self.index, self.terms, self.prices.basefee_cycle, self.explains)
+        basefees = (self.prices.basefee_cycle, self.prices.basefee_cell)
+        self.bidding = BiddingRound(self.world, self.index, self.terms, *basefees, self.vm, self.explains)
 
     def run(self) -> None:
         """Perform the phase over the timers that are due."""
@@ -204,7 +207,7 @@ class TimerPhase:
         actor = self.world.actor(timer.actor)
         assert actor is not None, "a timer's actor exists"
         handler, payload = resolve_handler(timer.handler, timer.payload)
-        body = program(actor.code, handler, payload)
+        body = program(self.vm, actor.code, handler, payload)
 
         def charged(run: HandlerContext) -> None:
             run.meter.charge(p.fire_base_cycles)

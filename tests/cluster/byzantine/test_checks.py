@@ -12,7 +12,7 @@ from cluster.books import keep_books, longest_chain
 from cluster.chain import validator_signer
 from cluster.checks import Check, Outcome, check_run
 from cluster.evidence import proofs
-from cluster.record import Finalization, RunRecord
+from cluster.record import FaultRecord, Finalization, RunRecord
 from cluster.status import Tally
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Evidence, Vote, VoteKind, conflict, encode_evidence, vote_signing_bytes
@@ -130,6 +130,15 @@ def test_what_a_byzantine_validator_shows_is_no_evidence() -> None:
     record = byzantine_record(owed=0)
     show(record, 3, encode_evidence(evidence_of(record, 1)))
     assert found(record, "evidence").verdict is PASS
+
+
+def test_who_was_cut_off_told_perhaps_nobody() -> None:
+    record = byzantine_record()
+    assert found(record, "evidence").verdict is FAIL
+    cut = FaultRecord("one_way_partition", "validator-3 > all", 3, begun_ms=100.0, ended_ms=900.0)
+    cut.impaired = ("validator-3",)
+    record.faults.append(cut)
+    assert found(record, "evidence").verdict is INCONCLUSIVE
 
 
 # --- the other checks -------------------------------------------------------------------------------------------------

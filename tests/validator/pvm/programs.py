@@ -86,7 +86,7 @@ EXPRESSIONS = {
     "Q": ["L", "L", "R", "R", "D", "S", "B", "X"],
 }  # fmt: skip
 
-ASSIGNED = "n=N n=N s=S b=B l=L l=L d=D x=X x=X x=L".split()
+ASSIGNED = ["n=N", "n=N", "s=S", "b=B", "l=L", "l=L", "d=D", "x=X", "x=X", "x=L"]
 STATEMENTS = [
     *[f"<{kind}> = {value}" for kind, value in (pair.split("=") for pair in ASSIGNED)] * 3,
     *[f"<n> {operator}= N" for operator in ("+", "+", "-", "*", "//", "%", "**", "<<", ">>", "&", "|", "^")],

@@ -1,0 +1,48 @@
+class Heartbeat(Actor):
+    """Beats every so many blocks, for ever or a number of times, and can be changed or stopped at any moment.
+
+    The next beat is scheduled before this one does anything else, so a beat that fails because of its work still would
+    not be the last one: a failing handler is undone as a whole. What must go on must not fail.
+    """
+
+    def start(self, payload):
+        """``{"every": blocks, "times": how often, or None for ever}``; replaces a heart that beats already."""
+        self.only_owner()
+        every = payload["every"]
+        assert every > 0, "every: at least one block"
+        self.stop_timer()
+        self.set("every", every)
+        self.set("left", payload["times"])
+        self.beat_next(every)
+
+    def stop(self, payload):
+        """No more beats."""
+        self.only_owner()
+        self.stop_timer()
+
+    def beat(self, payload):
+        """What the timer calls."""
+        assert self.sender == self.address, "only the timer beats"
+        self.delete("timer")
+        count = self.get("count", 0) + 1
+        self.set("count", count)
+        self.set("last", self.height)
+        self.emit("beat", count)
+        left = self.get("left")
+        if left is not None:
+            left = left - 1
+            self.set("left", left)
+        if left is None or left > 0:
+            self.beat_next(self.get("every"))
+
+    def beat_next(self, every):
+        self.set("timer", self.schedule(self.height + every, None, "beat", gas_limit=60000))
+
+    def stop_timer(self):
+        timer = self.get("timer")
+        if timer is not None:
+            self.cancel(timer)
+            self.delete("timer")
+
+    def only_owner(self):
+        assert self.sender == self.deployer, "only the owner"

@@ -1,0 +1,200 @@
+"""The Python actor VM: what metering costs, calls a second through a whole transition, compiling.
+
+Each kernel is one method's body, run as it stands by CPython and metered by the VM with every check in place, in turns;
+a ratio is of the best of each. ``calls_per_second`` is of whole blocks: transactions that call a handler which reads,
+adds and stores, state commit with fsync and index included; ``script_calls_per_second`` is the same work said to
+``builtin:script``.
+
+- ``metering_slowdown_median``, ``metering_slowdown_worst``: metered time over plain time, over the kernels.
+- ``ns_per_cycle_least``, ``ns_per_cycle_most``: what a cycle takes, over the kernels: the band that charges keep to.
+- ``compile_us_per_byte``: check, compile and load of the longest example, by its source's bytes; ``load_us``: getting
+  a program ready whose code is in the cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from chains import RICH, BenchmarkChain, actor_address, actors, call, median
+from reporting import Metric, Size, run_benchmark
+
+from loadgen.workloads.shipped import NAMES, source_of
+from validator.host import HandlerContext
+from validator.meter import Meter
+from validator.params import Parameters
+from validator.pvm.machine import LoadedProgram, PythonVm, compiled
+from validator.pvm.values import encode_value
+from validator.scheduler.scheduling import SchedulingTerms
+from validator.transition import PreparedTransaction
+from validator.types import Address
+from validator.world import World
+
+KERNELS = {
+    "arithmetic": """
+        total = 0
+        for i in range(20000):
+            total = (total + i * 7) % 1000003
+        return total
+""",
+    "sieve": """
+        n = 6000
+        flags = [True] * n
+        i = 2
+        while i * i < n:
+            if flags[i]:
+                j = i * i
+                while j < n:
+                    flags[j] = False
+                    j += i
+            i += 1
+        return len([i for i in range(2, n) if flags[i]])
+""",
+    "matrix": """
+        n = 20
+        a = [[i * j % 7 for j in range(n)] for i in range(n)]
+        product = []
+        for i in range(n):
+            row = []
+            for j in range(n):
+                total = 0
+                for k in range(n):
+                    total += a[i][k] * a[k][j]
+                row.append(total)
+            product.append(row)
+        return product[3][4]
+""",
+    "counting": """
+        counts = {}
+        words = ["alpha", "beta", "gamma", "delta", "epsilon"]
+        for i in range(6000):
+            word = words[i % 5]
+            counts[word] = counts.get(word, 0) + 1
+        return counts["gamma"]
+""",
+    "text": """
+        parts = []
+        for i in range(2500):
+            parts.append(str(i) + ":" + str(i * i))
+        joined = ",".join(parts)
+        total = 0
+        for part in joined.split(","):
+            total += len(part)
+        return total
+""",
+    "calls": """
+        total = 0
+        for i in range(6000):
+            total = self.step(total, i)
+        return total
+
+    def step(self, total, i):
+        if i % 2 == 0:
+            return total + i
+        return total - 1
+""",
+}
+COUNTER = """
+class Counter(Actor):
+    def run(self, payload):
+        self.set("count", self.get("count", 0) + 1)
+"""
+SCRIPT = b'[["get","count"],["set","count","1"]]'
+CALLS_A_BLOCK = 1_000
+USERS = 100
+
+
+def main() -> None:
+    run_benchmark(__doc__, measure)
+
+
+def measure(size: Size) -> list[Metric]:
+    rounds = 5 if size.quick else 25
+    figures = [_kernel(body, rounds) for body in KERNELS.values()]
+    slowdowns = sorted(slowdown for slowdown, _ in figures)
+    a_cycle = [nanoseconds for _, nanoseconds in figures]
+    blocks = 4 if size.quick else 15
+    compile_us, load_us = _compiling(rounds)
+    return [
+        Metric("metering_slowdown_median", median(slowdowns), "× plain Python", goal=4, at_least=False),
+        Metric("metering_slowdown_worst", slowdowns[-1], "× plain Python", goal=8, at_least=False),
+        *(Metric(f"slowdown_{name}", value[0], "×") for name, value in zip(KERNELS, figures, strict=True)),
+        Metric("ns_per_cycle_least", min(a_cycle), "ns"),
+        Metric("ns_per_cycle_most", max(a_cycle), "ns"),
+        Metric("calls_per_second", _calls_a_second(COUNTER, encode_value(None), blocks), "calls/s", goal=10_000),
+        Metric("script_calls_per_second", _calls_a_second("builtin:script", SCRIPT, blocks), "calls/s"),
+        Metric("compile_us_per_byte", compile_us, "µs/byte"),
+        Metric("load_us", load_us, "µs"),
+    ]
+
+
+def _kernel(body: str, rounds: int) -> tuple[float, float]:
+    """How much slower a kernel is when it is metered, and the nanoseconds that a cycle of it takes."""
+    source = f"class Kernel(Actor):\n    def run(self, payload):{body}"
+    namespace: dict[str, Any] = {"Actor": object}
+    exec(source, namespace)
+    plain = namespace["Kernel"]()
+    program = LoadedProgram(*compiled(source))
+    context = _context()
+
+    def metered() -> None:
+        context.meter.cycles_used = 0
+        program.run_handler("run", b"", context)
+
+    fast = slow = float("inf")
+    for _ in range(rounds):
+        fast = min(fast, _seconds(lambda: plain.run(None)))
+        slow = min(slow, _seconds(metered))
+    return slow / fast, slow * 1e9 / context.meter.cycles_used
+
+
+def _context() -> HandlerContext:
+    """A run that calls no host, and has no end of cycles."""
+    terms = SchedulingTerms(1, 0, 0, Parameters(), auction=False)
+    world: World = None  # type: ignore[assignment]
+    return HandlerContext(world, Meter(10**15, 0), Address(bytes(20)), Address(bytes(20)), terms)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _calls_a_second(code: str, payload: bytes, blocks: int) -> float:
+    parameters = Parameters(lane_user_cycles=10**9, lane_user_cells=10**9, block_cycles_target=10**9)
+    accounts = {actor_address(number, 9): RICH for number in range(USERS)}
+    chain = BenchmarkChain(parameters, actors(USERS, code=code), accounts)
+    try:
+        speeds = []
+        for block in range(blocks):
+            seconds, outcome = chain.timed_block(_calls(block, payload))
+            assert all(receipt.ok for receipt in outcome.receipts.transactions)
+            speeds.append(CALLS_A_BLOCK / seconds)
+        return median(speeds[1:])
+    finally:
+        chain.close()
+
+
+def _calls(block: int, payload: bytes) -> list[PreparedTransaction]:
+    each = CALLS_A_BLOCK // USERS
+    return [
+        call(actor_address(number % USERS, 9), block * each + number // USERS, actor_address(number % USERS), payload)
+        for number in range(CALLS_A_BLOCK)
+    ]
+
+
+def _compiling(rounds: int) -> tuple[float, float]:
+    """Microseconds a byte to check and compile, and to load what is compiled."""
+    source = max(map(source_of, NAMES), key=len)
+    compiling = loading = float("inf")
+    for _ in range(rounds):
+        compiled.cache_clear()
+        compiling = min(compiling, _seconds(lambda: PythonVm()._load(source)))
+        loading = min(loading, _seconds(lambda: PythonVm()._load(source)))
+    return compiling * 1e6 / len(source), loading * 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Cycles by line: programs compiled so that each piece says that it runs, and every other charge traced to its line.
+
+Three kinds of charges make up what a program uses, and each is noted where it is made:
+
+- *pieces*: straight-line code, by the compiler's own table of lines;
+- *sizes*: what operators, builtins and methods charge by the size of their values, on the line that called them;
+- *host*: what a host call takes from the meter, what crosses the border included.
+
+What is charged before the first line runs, unpacking the payload, belongs to the handler's ``def``. Where cycles run
+out, the charge that did not fit counts as far as there was something left, as the meter counts it. So the lines of a
+program add up to what its runs used, exactly.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from validator.host import HandlerContext
+from validator.pvm.api import GAS_BID
+from validator.pvm.compiler import FILE_NAME, compile_program, piece_lines
+from validator.pvm.machine import LoadedProgram
+from validator.pvm.operations import Value
+from validator.pvm.subset import Program, parse
+
+
+@dataclass(slots=True)
+class LineProfile:
+    """What the lines of one program were charged, all its runs together."""
+
+    pieces: Counter[int] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    host: Counter[int] = field(default_factory=Counter)
+    runs: Counter[int] = field(default_factory=Counter)
+    """How often each line was reached."""
+
+    def cycles(self, line: int) -> int:
+        """Everything that a line was charged."""
+        return self.pieces[line] + self.sizes[line] + self.host[line]
+
+    @property
+    def total(self) -> int:
+        return self.pieces.total() + self.sizes.total() + self.host.total()
+
+
+class ProfilingVm:
+    """Runs programs as a validator does, and keeps a profile of each. Implements ``Vm``."""
+
+    def __init__(self) -> None:
+        self.profiles: dict[str, LineProfile] = {}
+        """By source."""
+        self._loaded: dict[str, _ObservedProgram] = {}
+
+    def run(self, source: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+        self._load(source).run_handler(handler, payload, context)
+
+    def bid(self, source: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+        return self._load(source).bid(offered, context)
+
+    def _load(self, source: str) -> _ObservedProgram:
+        if source not in self._loaded:
+            self.profiles[source] = LineProfile()
+            self._loaded[source] = _ObservedProgram(parse(source), self.profiles[source])
+        return self._loaded[source]
+
+
+class _ObservedProgram(LoadedProgram):
+    """A program whose charges are noted by line."""
+
+    def __init__(self, program: Program, profile: LineProfile) -> None:
+        self._profile = profile
+        self._pieces = piece_lines(program)
+        self._reached = [frozenset(line for line, _ in piece) for piece in self._pieces]
+        self._first_line = 0
+        super().__init__(program, compile_program(program, observed=True))
+
+    def run_handler(self, handler: str, payload: bytes, context: HandlerContext) -> None:
+        self._enter_method(handler)
+        super().run_handler(handler, payload, context)
+
+    def bid(self, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+        self._enter_method(GAS_BID)
+        return super().bid(offered, context)
+
+    def _enter_method(self, name: str) -> None:
+        method = self.program.methods.get(name)
+        self._first_line = 0 if method is None else method.node.lineno
+
+    # --- what compiled code calls -------------------------------------------------------------------------------------
+
+    def _namespace(self) -> dict[str, Any]:
+        charge = self._charge
+
+        def charge_size(cycles: int) -> None:
+            self._note(self._profile.sizes, self._line(), cycles)
+            charge(cycles)
+
+        self.operations.charge = charge_size
+        return {**super()._namespace(), "_observe": self._observe}
+
+    def _observe(self, piece: int) -> None:
+        """A piece is about to be charged."""
+        left = self._remaining()
+        for line, cycles in self._pieces[piece]:
+            self._profile.pieces[line] += min(cycles, left)
+            left -= min(cycles, left)
+        self._profile.runs.update(self._reached[piece])
+
+    def _pay(self, cycles: int, piece: int | None) -> bool:
+        assert piece is not None, "observed programs number their pieces"
+        self._note(self._profile.pieces, self._pieces[piece][0][0], cycles)
+        return super()._pay(cycles, piece)
+
+    def _through_host(self, call: Callable[..., Value]) -> Callable[..., Value]:
+        performed = super()._through_host(call)
+
+        def noted(*arguments: Value, **named: Value) -> Value:
+            line, before = self._line(), self._remaining()
+            try:
+                return performed(*arguments, **named)
+            finally:
+                self._profile.host[line] += before - self._remaining()
+
+        return noted
+
+    def _note(self, charges: Counter[int], line: int, cycles: int) -> None:
+        charges[line] += min(cycles, self._remaining())
+
+    def _line(self) -> int:
+        """The line of the program that is running; the handler's own where none runs yet."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename == FILE_NAME:
+                return frame.f_lineno
+            frame = frame.f_back
+        return self._first_line

@@ -1,0 +1,144 @@
+"""Program: each user has a Python actor of its own, one of those that ship, and calls its handlers.
+
+The calls of ``setup`` are made once, in the first turn; then each turn makes the next one of ``calls``, round and
+round. A payload is JSON, and stands for the value that the handler gets: ``{"hex": text}`` for bytes, ``{"actor": n}``
+and ``{"account": n}`` for the addresses of user ``n``, ``{"random": [least, most]}`` for a number that each call draws,
+``{"turn": text}`` for the text and the number of the user's turn, which is another one in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field, field_validator
+
+from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
+from loadgen.workloads.shipped import NAMES, source_of
+from validator.errors import HandlerFailure
+from validator.pvm.values import encode_value
+from validator.transactions import Call
+from validator.types import ADDRESS_BYTES, Address
+
+NOBODY: Final = Address(bytes(ADDRESS_BYTES))
+
+
+class ProgramCall(Options):
+    """One call of a handler."""
+
+    handler: Annotated[str, Field(min_length=1, max_length=64)]
+    payload: Any = None
+    gas_limit: Annotated[int, Field(ge=1_000, le=5_000_000)] = 300_000
+    cells_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 20_000
+    value: Annotated[int, Field(ge=0, le=10**20)] = 0
+    """What the call pays to the actor, in the smallest CBY unit."""
+
+    @field_validator("payload")
+    @classmethod
+    def _payload_is_a_value(cls, payload: Any) -> Any:
+        sample = _Filling(lambda _number: NOBODY, lambda _number: NOBODY, lambda least, _most: least, 0)
+        try:
+            encode_value(sample.value(payload))
+        except HandlerFailure as failure:
+            raise ValueError(f"no value for a handler: {failure.name}") from None
+        return payload
+
+
+class ProgramOptions(Options):
+    """Options of :class:`Program`."""
+
+    program: str
+    """Its name in ``actors/``."""
+    setup: list[ProgramCall] = []
+    calls: list[ProgramCall] = []
+
+    @field_validator("program")
+    @classmethod
+    def _program_ships(cls, name: str) -> str:
+        if name not in NAMES:
+            raise ValueError(f"unknown program {name!r}; known: {', '.join(NAMES)}")
+        return name
+
+    def users_named(self) -> set[int]:
+        found: set[int] = set()
+
+        def note(number: int) -> Address:
+            found.add(number)
+            return NOBODY
+
+        for call in (*self.setup, *self.calls):
+            _Filling(note, note, lambda least, _most: least, 0).value(call.payload)
+        return found
+
+
+class Program(Workload[ProgramOptions]):
+    """Calls the handlers of one Python actor."""
+
+    name: ClassVar[str] = "program"
+    options_type: ClassVar[type[Options]] = ProgramOptions
+
+    def __init__(self, options: ProgramOptions, member: Member) -> None:
+        super().__init__(options, member)
+        self._turns = 0
+
+    @classmethod
+    def actor_code(cls, options: Options) -> str:
+        assert isinstance(options, ProgramOptions)
+        return source_of(options.program)
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        turn, calls = self._turns, self.options.calls
+        self._turns += 1
+        if turn == 0 and self.options.setup:
+            return [self._intent(call) for call in self.options.setup]
+        return [self._intent(calls[turn % len(calls)])] if calls else []
+
+    def _intent(self, call: ProgramCall) -> Intent:
+        member = self.member
+        filling = _Filling(member.actors.__getitem__, member.peers.__getitem__, member.random.randint, self._turns)
+        action = Call(member.actor, call.handler, encode_value(filling.value(call.payload)))
+        return Intent(action, call.gas_limit, call.cells_limit, value=call.value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """What stands in a payload for what only the user knows."""
+
+    actor: Callable[[int], Address]
+    account: Callable[[int], Address]
+    draw: Callable[[int, int], int]
+    turn: int
+
+    def value(self, given: Any) -> Any:
+        """The value that a payload's JSON stands for. Raises :class:`ValueError`, and IndexError for no user."""
+        if isinstance(given, dict) and len(given) == 1:
+            ((name, argument),) = given.items()
+            if name in _FILLED:
+                return self._filled(name, argument)
+        if isinstance(given, dict):
+            return {key: self.value(part) for key, part in given.items()}
+        return [self.value(part) for part in given] if isinstance(given, list) else given
+
+    def _filled(self, name: str, argument: Any) -> Any:
+        match name, argument:
+            case "hex", str(text):
+                return bytes.fromhex(text)
+            case "actor", int(number) if number >= 0:
+                return bytes(self.actor(number))
+            case "account", int(number) if number >= 0:
+                return bytes(self.account(number))
+            case "random", [int(least), int(most)] if least <= most:
+                return self.draw(least, most)
+            case "turn", str(text):
+                return f"{text}{self.turn}"
+        raise ValueError(f"{name}: {argument!r} is no {_FILLED[name]}")
+
+
+_FILLED: Final = {
+    "hex": "text of hex digits",
+    "actor": "number of a user",
+    "account": "number of a user",
+    "random": "pair of least and most",
+    "turn": "text",
+}

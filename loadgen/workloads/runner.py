@@ -1,0 +1,69 @@
+"""Runner: answers the jobs of another user's actor, as a service outside the chain would (SPEC §14).
+
+A runner user's account is a registered runner from the genesis on. It looks at the actor that it serves, and gives each
+open job one result: a number between ``least`` and ``most``, drawn by every runner for itself, as eight bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field, model_validator
+
+from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
+from validator.pvm.values import encode_value
+from validator.transactions import Call
+from validator.types import RUNNER_CONTRACT_ADDRESS, Address
+
+SUBMIT_RESULT: Final = "submit_result"
+GAS_LIMIT: Final = 50_000
+CELLS_LIMIT: Final = 1_000
+MAX_REMEMBERED: Final = 1_024
+"""Jobs that were answered already; those that are still open are among the newest."""
+
+
+class RunnerOptions(Options):
+    """Options of :class:`Runner`."""
+
+    serves: Annotated[int, Field(ge=0, lt=10_000)]
+    """The user whose actor's jobs are answered, by number."""
+    least: Annotated[int, Field(ge=0, lt=2**63)] = 900
+    most: Annotated[int, Field(ge=0, lt=2**63)] = 1_100
+
+    @model_validator(mode="after")
+    def _least_is_least(self) -> RunnerOptions:
+        if self.least > self.most:
+            raise ValueError(f"least: {self.least} is above most ({self.most})")
+        return self
+
+    def users_named(self) -> set[int]:
+        return {self.serves}
+
+
+class Runner(Workload[RunnerOptions]):
+    """Answers each open job once."""
+
+    name: ClassVar[str] = "runner"
+    options_type: ClassVar[type[Options]] = RunnerOptions
+    is_runner: ClassVar[bool] = True
+
+    def __init__(self, options: RunnerOptions, member: Member) -> None:
+        super().__init__(options, member)
+        self._answered: dict[bytes, None] = {}
+
+    @property
+    def watched(self) -> Address:
+        return self.member.actors[self.options.serves]
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        waiting = [job_id for job_id in observation.open_jobs if job_id not in self._answered]
+        for job_id in waiting:
+            self._answered[job_id] = None
+            if len(self._answered) > MAX_REMEMBERED:
+                del self._answered[next(iter(self._answered))]
+        return [self._answer(job_id) for job_id in waiting]
+
+    def _answer(self, job_id: bytes) -> Intent:
+        result = self.member.random.randint(self.options.least, self.options.most).to_bytes(8, "big")
+        action = Call(RUNNER_CONTRACT_ADDRESS, SUBMIT_RESULT, encode_value([job_id, result]))
+        return Intent(action, GAS_LIMIT, CELLS_LIMIT)

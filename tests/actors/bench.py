@@ -1,0 +1,92 @@
+"""Example actors on a chain of their own: called by two users, with everything that they leave behind at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from loadgen.workloads.shipped import source_of
+from tests.validator.chain import ALICE, BOB, RICH, Chain, make_genesis
+from validator.block import MessageReceipt, TransactionReceipt
+from validator.genesis import GenesisActor
+from validator.pvm.values import decode_value, encode_value
+from validator.transactions import Call, Transaction
+from validator.transition import Outcome
+from validator.types import RUNNER_CONTRACT_ADDRESS, Address
+from validator.world import World
+
+@dataclass
+class Bench:
+    """A chain with these actors, which ALICE owns; ``runners`` answer jobs."""
+
+    names: tuple[str, ...]
+    runners: tuple[Address, ...] = ()
+    chain: Chain = field(init=False)
+    at: dict[str, Address] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.at = {name: Address(bytes([0xA0 + place]) * 20) for place, name in enumerate(self.names)}
+        actors = {self.at[name]: GenesisActor(source_of(name), ALICE, RICH) for name in self.names}
+        accounts = {ALICE: RICH, BOB: RICH} | dict.fromkeys(self.runners, RICH)
+        self.chain = Chain(replace(make_genesis(accounts=accounts), actors=actors, runners=self.runners))
+
+    def call(self, name: str, handler: str, payload: Any = None, sender: Address = ALICE, **fields: Any) -> str:
+        """Call a handler in a block of its own; the error, empty where there is none."""
+        receipt = self.calls((name, handler, payload, sender, fields)).receipts.transactions[0]
+        return receipt.error
+
+    def calls(self, *given: tuple[str, str, Any, Address, dict[str, Any]]) -> Outcome:
+        """Call several handlers in one block."""
+        nonces = dict(self.chain.nonces)
+        made = []
+        for name, handler, value, sender, fields in given:
+            target = RUNNER_CONTRACT_ADDRESS if name == "runner contract" else self.at[name]
+            action = Call(target, handler, encode_value(value))
+            made.append(self._transaction(sender, nonces.get(sender, 0), action, fields))
+            nonces[sender] = nonces.get(sender, 0) + 1
+        return self.chain.block(*made)
+
+    @staticmethod
+    def _transaction(sender: Address, nonce: int, action: Call, fields: dict[str, Any]) -> Transaction:
+        given: dict[str, Any] = {
+            "gas_limit": 1_000_000,
+            "cells_limit": 60_000,
+            "max_fee_per_cycle": 10**9,
+            "max_priority_fee_per_cycle": 0,
+            "max_fee_per_cell": 10**9,
+        }
+        return Transaction(sender=sender, nonce=nonce, action=action, **{**given, **fields})
+
+    def wait(self, blocks: int) -> list[Outcome]:
+        """Let blocks pass; every fire, message and callback in them succeeds."""
+        outcomes = [self.chain.block() for _ in range(blocks)]
+        failed = [found for outcome in outcomes for found in self.failures(outcome)]
+        assert not failed, failed
+        return outcomes
+
+    @staticmethod
+    def failures(outcome: Outcome) -> list[str]:
+        receipts = outcome.receipts
+        return [each.error for each in (*receipts.fires, *receipts.messages, *receipts.callbacks) if not each.ok]
+
+    def stored(self, name: str, key: str) -> Any:
+        value = World(self.chain.view).storage_get(self.at[name], key)
+        return None if value is None else decode_value(value)
+
+    def balance(self, who: Address) -> int:
+        return World(self.chain.view).balance(who)
+
+    def events(self, name: str | None = None) -> list[tuple[str, str]]:
+        """What was emitted so far, in order: names and data."""
+        return [
+            (event.name, dict(event.fields)["data"])
+            for outcome in self.chain.blocks
+            for event in outcome.events
+            if [key for key, _ in event.fields] == ["data"] and (name is None or event.actor == self.at[name])
+        ]
+
+    def last(self) -> TransactionReceipt:
+        return self.chain.blocks[-1].receipts.transactions[-1]
+
+    def messages(self) -> list[MessageReceipt]:
+        return list(self.chain.blocks[-1].receipts.messages)

@@ -1,0 +1,242 @@
+"""``stampede actor check`` and ``run`` as users meet them: what is printed, what it returns, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cluster.actors.commands import MAX_BLOCKS
+from cluster.cli import main
+from cluster.errors import ExitCode
+from tests.cluster.actors.programs import BUSY, COUNTER
+from validator.pvm.weights import DEPLOY_CYCLES_A_BYTE
+
+WRONG = """import os
+
+class Wrong(Actor):
+    def start(self, payload):
+        try:
+            self.count = payload / 2
+        except KeyError as error:
+            os.abort(error)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, source in (("counter.py", COUNTER), ("busy.py", BUSY), ("wrong.py", WRONG)):
+        (tmp_path / name).write_text(source, encoding="utf-8")
+    return tmp_path
+
+
+def actor(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
+    """The exit code and all that is printed, by line."""
+    code = main(["actor", *arguments])
+    captured = capsys.readouterr()
+    return code, (captured.out + captured.err).splitlines()
+
+
+def line_with(lines: list[str], *parts: str) -> str:
+    return next(line for line in lines if all(part in line for part in parts))
+
+
+# --- check ------------------------------------------------------------------------------------------------------------
+
+
+def test_check_names_every_problem_with_its_place_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = actor(capsys, "check", "wrong.py")
+    assert code == ExitCode.BAD_INPUT
+    assert lines == [
+        "wrong.py:1:1: an import; everything that a program may use is there without one",
+        "wrong.py:5:9: try; check before you act: nothing can be caught",
+        "wrong.py:6:13: an assignment to self.count; keep what must last with self.set(key, value)",
+        "wrong.py:6:26: /; use //: there are no floats",
+        line_with(lines, "wrong.py:8:13: the method abort; "),
+        "wrong.py:8:13: the name os, which is nowhere defined; assign it first",
+    ]
+
+
+def test_check_says_what_a_fine_program_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = actor(capsys, "check", "counter.py", "busy.py")
+    assert code == ExitCode.PASS
+    cost = 1_000 + DEPLOY_CYCLES_A_BYTE * len(COUNTER)
+    assert lines == [
+        "counter.py: Counter is fine: handlers start, tick, forever, tell, earn; leaves bidding to the default agent; "
+        f"{len(COUNTER):,} bytes; deploying it costs {cost:,} cycles and {len(COUNTER):,} cells",
+        line_with(lines, "busy.py: Busy is fine", "bids for its timers"),
+    ]
+    assert actor(capsys, "check", "counter.py", "wrong.py")[0] == ExitCode.BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "odd.py:1:1: no class; expected: class Name(Actor): "),
+        (b"class A(Actor):\r\n", "odd.py:1:16: a carriage return; end lines with a line feed alone"),
+        (b"class A(Actor):\n\tx = 1\n", "odd.py:2:1: a tab; indent with spaces"),
+        ("class A(Actor):\n x = 'é'\n".encode(), "odd.py:2:7: character U+00E9; programs are ASCII text"),
+        (b"class A(Actor):\n x = '\xff'\n", "stampede: odd.py:2: byte 0xff is no UTF-8; programs are ASCII text"),
+        (b"class A(Actor)\n", "odd.py:1:15: this is no Python; the parser says: expected ':'"),
+        (b"#" * 20_000, "odd.py:1:1: 20,000 characters; expected at most 16,000"),
+        (b"#" * 2_000_000, "stampede: odd.py: more than 1,024,000 bytes; a program has at most 16,000"),
+    ],
+)
+def test_odd_files_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, content: bytes, said: str
+) -> None:
+    (folder / "odd.py").write_bytes(content)
+    code, lines = actor(capsys, "check", "odd.py")
+    assert code == ExitCode.BAD_INPUT and len(lines) == 1
+    assert lines[0].startswith(said)
+    code, again = actor(capsys, "run", "odd.py")
+    assert code == ExitCode.BAD_INPUT and again == [f"stampede: {lines[0].removeprefix('stampede: ')}"]
+
+
+# --- run --------------------------------------------------------------------------------------------------------------
+
+
+def test_run_shows_blocks_storage_and_use(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = actor(capsys, "run", "counter.py", "--blocks", "3")
+    assert code == ExitCode.PASS
+    assert line_with(lines, "block 1 ").split()[2:4] == ["deploy", "Counter"]
+    assert line_with(lines, "block 2 ").split()[2:4] == ["call", "Counter.start(None)"]
+    assert line_with(lines, "block 3 ").split()[2:4] == ["fire", "Counter.tick(None)"]
+    assert line_with(lines, "block 4 ").split()[2:] == ["nothing"]
+    assert line_with(lines, "event tick: 1")
+    assert line_with(lines, "timer ", " for block 5")
+    assert line_with(lines, "  count ").split() == ["count", "2"]
+    assert line_with(lines, "fire  Counter.tick").split()[2:4] == ["2", "0"]
+    assert lines[-1] == "5 blocks, 4 runs: none failed"
+
+
+def test_a_failure_is_shown_with_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = actor(capsys, "run", "counter.py", "--call", "start=1", "--call", "forever", "--blocks", "6")
+    assert code == ExitCode.FAIL
+    failed = lines.index(line_with(lines, "Counter.tick(None)", "✕ ZeroDivisionError"))
+    assert lines[failed + 1].strip() == "counter.py:17 in give_up: 10 // (count - 3)"
+    assert lines[failed + 2].strip() == "called at counter.py:12 in tick: self.give_up(count)"
+    failed = lines.index(line_with(lines, "Counter.forever(None)", "✕ OutOfCycles"))
+    assert lines[failed + 1].strip().startswith("counter.py:24 in forever")
+    assert line_with(lines, "2 failed")
+
+
+def test_a_failing_bid_is_shown_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = actor(capsys, "run", "busy.py", "--blocks", "2")
+    assert code == ExitCode.FAIL
+    place = next(i for i, line in enumerate(BUSY.split("\n"), start=1) if "5 //" in line)
+    assert line_with(lines, "Busy.get_gas_bid()", "✕ ZeroDivisionError")
+    assert line_with(lines, f"busy.py:{place} in get_gas_bid: return")
+    assert line_with(lines, "event GbaFallback of Busy: ", "reason failed")
+    assert line_with(lines, "bids at most ", "a tip of 5 included")
+
+
+def test_messages_between_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    calls = ("--call", 'tell={"address_of": "Counter2"}', "--call", "Counter2.start")
+    code, lines = actor(capsys, "run", "counter.py", "--other", "counter.py", *calls, "--blocks", "0")
+    assert code == ExitCode.PASS
+    assert line_with(lines, "message", "Counter2.start(1)")
+    assert line_with(lines, "call", "Counter2.start(None)")
+
+
+def test_value_and_payloads_reach_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = actor(
+        capsys, "run", "counter.py", "--call", "earn", "--value", "77", "--balance", "5", "--blocks", "0"
+    )
+    assert code == ExitCode.PASS
+    assert line_with(lines, "event earned: 77") and line_with(lines, "Counter holds 82")
+
+
+def test_what_a_program_says_cannot_reach_the_terminal_raw(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    said = r'self.emit("a\x1b[31m", "b\x07"); self.set("k\n", "v\x1b"); raise ActorError("\x1b]0;x")'
+    for cut in (said, said.rpartition(";")[0]):
+        (folder / "rude.py").write_text(f"class Rude(Actor):\n def start(self, payload):\n  {cut}\n", encoding="utf-8")
+        _, lines = actor(capsys, "run", "rude.py", "--blocks", "0", "--call", 'start="\\u001b[2J"')
+        assert all(line.isprintable() for line in lines)
+
+
+def test_the_same_command_prints_the_same_and_writes_it(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    arguments = ("run", "busy.py", "--other", "counter.py", "--call", "start", "--json", "out.json")
+    first, page = actor(capsys, *arguments), (folder / "out.json").read_text(encoding="utf-8")
+    assert actor(capsys, *arguments) == first
+    assert (folder / "out.json").read_text(encoding="utf-8") == page
+    found = json.loads(page)
+    assert found["actors"]["Busy"]["storage"]["total"] == 440
+    assert found["actors"]["Busy"]["storage"]["digest"][0].keys() == {"hex"}
+    runs = [run for block in found["blocks"] for run in block["runs"]]
+    assert {run["kind"] for run in runs} == {"deploy", "call", "bid", "fire"}
+    assert [run["failed_at"] for run in runs if run["kind"] == "fire" and run["error"]] == [
+        [{"method": "sort", "line": next(i for i, t in enumerate(BUSY.split("\n"), 1) if "found = " in t)}]
+    ]
+    assert found["failures"] == sum(run["error"] is not None for run in runs)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "nowhere.py"], "nowhere.py: cannot be read: No such file or directory"),
+        (["run", "."], ".: cannot be read: Is a directory"),
+        (
+            ["run", "wrong.py"],
+            "wrong.py:1:1: an import; everything that a program may use is there without one (5 more",
+        ),
+        (["run", "counter.py", "--other", "wrong.py"], "wrong.py:1:1: an import; "),
+        (
+            ["run", "counter.py", "--blocks", "-1"],
+            "argument --blocks: '-1' is no number of blocks: expected 0 to 100,000",
+        ),
+        (["run", "counter.py", "--blocks", str(MAX_BLOCKS + 1)], "argument --blocks: "),
+        (["run", "counter.py", "--blocks", "9" * 9_999], "argument --blocks: "),
+        (["run", "counter.py", "--balance", "1e3"], "argument --balance: '1e3' is no amount: expected 0 to "),
+        (
+            ["run", "counter.py", "--gas-limit", "999"],
+            "argument --gas-limit: '999' is no gas limit: expected 1,000 to ",
+        ),
+        (
+            ["run", "counter.py", "--call", "tik"],
+            "--call tik: counter.py has no handler 'tik'; did you mean tick? It has",
+        ),
+        (["run", "counter.py", "--call", ""], "--call : counter.py has no handler ''; It has handlers: start, "),
+        (
+            ["run", "counter.py", "--call", "give_up=1"],
+            "--call give_up: counter.py:15: give_up(self, count) is a helper: ",
+        ),
+        (
+            ["run", "busy.py", "--call", "get_gas_bid"],
+            "--call get_gas_bid: busy.py:29: get_gas_bid is asked by the chain",
+        ),
+        (["run", "counter.py", "--call", "Other.start"], "--call Other.start: no actor 'Other'; there are Counter"),
+        (["run", "counter.py", "--call", "start="], "--call start: no JSON: Expecting value"),
+        (["run", "counter.py", "--call", "start=soon"], "--call start: no JSON: Expecting value"),
+        (["run", "counter.py", "--call", "start=1.5"], "--call start: 1.5 is no integer"),
+        (["run", "counter.py", "--call", f"start={2**256}"], "--call start: an integer of more than 256 bits"),
+        (["run", "counter.py", "--call", 'start={"a":1,"a":2}'], "--call start: field 'a' is given twice"),
+        (
+            ["run", "counter.py", "--call", 'start={"hex":"0"}'],
+            "--call start: hex: expected pairs of hex digits, got '0'",
+        ),
+        (
+            ["run", "counter.py", "--call", 'start=[{"address_of":"X"}]'],
+            "--call start: $[0].address_of: no actor 'X' on",
+        ),
+        (["run", "counter.py", "--call", "start=" + "[" * 40 + "]" * 40], "--call start: too large or too deep"),
+        (
+            ["run", "counter.py", "--blocks", "0", "--json", "no/out.json"],
+            "no/out.json: cannot be written: No such file",
+        ),
+        (["profile", "nowhere.py"], "nowhere.py: cannot be read: No such file or directory"),
+        (["stub", "--out", "no/stub.pyi"], "no/stub.pyi: cannot be written: No such file or directory"),
+        (["check"], "the following arguments are required: FILE"),
+        ([], "the following arguments are required: TOOL"),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    code = main(["actor", *arguments])
+    lines = capsys.readouterr().err.splitlines()
+    assert code == ExitCode.BAD_INPUT and len(lines) == 1
+    assert lines[0].startswith(f"stampede: {said}")

@@ -1,0 +1,48 @@
+"""What a new actor's code comes to in state: the actor's record, and the program where it is Python."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from validator.pvm.dispatch import SCRIPT
+from validator.pvm.machine import compiled
+from validator.pvm.subset import ProgramError
+from validator.pvm.weights import DEPLOY_CYCLES_A_BYTE
+from validator.records import PYTHON_AGENT, Actor, BiddingAgent, python_code
+from validator.transactions import code_problem
+from validator.types import Address
+
+
+class Deployment(NamedTuple):
+    """A new actor, and the program to be stored under a key; none for ``builtin:script``."""
+
+    actor: Actor
+    program_key: bytes | None = None
+    source: str = ""
+
+
+def deploy_cycles(code: str) -> int:
+    """What checking and compiling the code costs."""
+    return 0 if code == SCRIPT else DEPLOY_CYCLES_A_BYTE * len(code)
+
+
+def refusal(code: str) -> str | None:
+    """Why no actor can have this code, in one line; ``None`` where one can."""
+    problem = code_problem(code)
+    if problem is not None or code == SCRIPT:
+        return problem
+    try:
+        compiled(code)
+    except ProgramError as error:
+        return str(error)
+    return None
+
+
+def deployment(code: str, deployer: Address) -> Deployment:
+    """A new actor with this code. Raises :class:`~validator.pvm.subset.ProgramError` for a program that is refused."""
+    if code == SCRIPT:
+        return Deployment(Actor(code, deployer))
+    program, _ = compiled(code)
+    name, key = python_code(code)
+    agent = BiddingAgent(PYTHON_AGENT, 0, 0) if program.bids else None
+    return Deployment(Actor(name, deployer, agent=agent), key, code)
