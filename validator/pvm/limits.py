@@ -8,7 +8,7 @@ from typing import Final
 
 MAX_SOURCE_BYTES: Final = 16_000
 MAX_LOGICAL_LINE: Final = 600
-"""Characters of a statement, over all its lines, strings and comments included."""
+"""Characters of a statement, over all its lines, strings and indentation included, comments not."""
 MAX_BRACKETS: Final = 20
 """Brackets that may be open at once."""
 MAX_INDENT: Final = 12

@@ -214,7 +214,7 @@ class _Unpacker(_Room):
         """A text or bytes."""
         width, least, is_text = _LENGTHS[kind]
         length = self._number(width) if width else kind - 0xA0
-        if length < least:
+        if length < least or length > len(self._encoded) - self.position:
             _refuse()
         self.take(length)
         data = self._bytes(length)

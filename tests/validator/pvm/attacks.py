@@ -1,5 +1,6 @@
-"""What somebody would try who means harm. ``REFUSED`` never gets as far as running; ``RUNNING`` pays for all it does."""
+"""What somebody would try who means harm. ``REFUSED`` never gets as far as running; ``RUNNING`` pays for all."""
 
+# ruff: noqa: E501  # tables, one case a line
 from __future__ import annotations
 
 from tests.validator.pvm.running import program
@@ -320,7 +321,7 @@ RUNNING: dict[str, tuple[str, str]] = {
     "tasks in order": ("x = sorted([self.spawn(self.idle()), self.spawn(self.idle())])", "TypeError"),
     "ended tasks": ("x = self.spawn(self.idle())\nwhile True:\n    await x", OUT),
     # the host
-    "stored shared": ("x = [1]\nfor i in range(30):\n    x = [x, x]\nself.set('k', x)", "ValueTooLarge"),
+    "stored shared": ("x = [1]\nfor i in range(30):\n    x = [x, x]\nself.set('k', x)", OUT),
     "stored self-holding": ("x = []\nx.append(x)\nself.set('k', x)", "ValueInvalid"),
     "stored deep": ("x = []\nfor i in range(40):\n    x = [x]\nself.set('k', x)", "ValueInvalid"),
     "stored large": ("x = bytes(1000000)\nself.set('k', [x, x])", "ValueTooLarge"),

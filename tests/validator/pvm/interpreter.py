@@ -13,6 +13,7 @@ import ast
 import operator
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import msgspec
@@ -357,16 +358,12 @@ class Interpreter:
             source = yield from self.source(node.iter, names, depth)
             extra = w.ITERATION + target_price(node.target)
             for each in source:
-                try:
+                with suppress(Continue):
                     yield from self.block(node.body, names, depth, extra, (node.target, each))
-                except Continue:
-                    pass
             return
         while (yield from self.value(node.test, names, depth)):
-            try:
+            with suppress(Continue):
                 yield from self.block(node.body, names, depth, w.ITERATION + price(node.test))
-            except Continue:
-                pass
 
     def source(self, node: ast.expr, names: Names, depth: int) -> Steps:
         """What a loop goes over; a range is never made a list of."""
@@ -380,7 +377,7 @@ class Interpreter:
     def values(self, nodes: list[Any], names: Names, depth: int) -> Steps:
         found = []
         for node in nodes:
-            found.append((yield from self.value(node, names, depth)))
+            found.append((yield from self.value(node, names, depth)))  # noqa: PERF401  # no comprehension may yield
         return found
 
     def name(self, name: str, names: Names) -> Value:

@@ -8,6 +8,7 @@ Everything is drawn from templates: ``N``, ``S``, ``B``, ``L``, ``D`` and ``X`` 
 ``T`` for a test, ``I`` for an index or key, ``n`` and so on between ``<`` and ``>`` for a variable.
 """
 
+# ruff: noqa: E501, SIM905  # tables, one case a line
 from __future__ import annotations
 
 import re
@@ -76,7 +77,7 @@ EXPRESSIONS = {
     "T": [
         *["N < N", "N <= N", "N == N", "N != N", "N > N", "N >= N"] * 2, "X == X", "X != X", "X < X", "X >= X", "X in X",
         "X in L", "X not in L", "I in D", "I not in D", "S in S", "B in B", "N in B", "S == S", "S < S", "B == B", "L == L",
-        "L < L", "L >= L", "D == D", "X == 'a'", "'" + "q" * 32 + "' == X", "X == None", "(X) is None", "(X) is not None",
+        "L < L", "L >= L", "D == D", "X == 'a'", "'" + "q" * 32 + "' == X", "X == None", "((X) is None)", "((X) is not None)",
         "X == 3", "X != True", "N < N < N", "N <= N == N != N", "X < N < X", "0 <= N < 10", "S <= S < 'b'", "(not X)", "(not T)",
         "(T and T)", "(T or T)", "any(L)", "all(L)", "bool(X)", "S.startswith(S)", "S.endswith(S)", "X", "N", "(1 < 2) == T",
     ],

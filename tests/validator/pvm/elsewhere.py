@@ -1,0 +1,94 @@
+"""Runs programs under whatever Python starts this file, without third-party packages.
+
+Reads a JSON list of ``[source, cycles]`` from standard input, writes what each did. The host, the codec of values and
+keccak are stand-ins: they need packages that another Python may not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import types
+from typing import Any
+
+
+def stand_in(name: str, **names: Any) -> None:
+    module = types.ModuleType(name)
+    vars(module).update(names)
+    sys.modules[name] = module
+
+
+class Host:
+    """A host that charges nothing and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.context: Any = None
+        self._stored: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_arguments, **_named: 7 if name.startswith("read_") else None
+
+
+class Context:
+    """A meter, and nothing else of a host."""
+
+    def __init__(self, cycles: int) -> None:
+        self.meter = self
+        self.cycles_limit, self.cycles_used = cycles, 0
+
+
+stand_in("validator.codec", keccak256=lambda data: hashlib.sha256(data).digest())
+stand_in("validator.host", HandlerContext=Context)
+stand_in("validator.pvm.hostcalls", HostCalls=Host)
+stand_in("validator.pvm.values", unpack=lambda _encoded, _charge: None)
+stand_in("validator.types", PRICE_LIMIT=2**64)
+
+from validator.errors import HandlerFailure  # noqa: E402
+from validator.pvm.compiler import compile_program  # noqa: E402
+from validator.pvm.machine import LoadedProgram  # noqa: E402
+from validator.pvm.operations import shown_key  # noqa: E402
+from validator.pvm.subset import ProgramError, parse  # noqa: E402
+from validator.pvm.tasks import TaskQueue  # noqa: E402
+
+
+def shape(value: Any, depth: int = 6) -> Any:
+    """A value for comparing, cut off where it goes deep."""
+    kind = type(value).__name__
+    if not depth:
+        return "…"
+    if isinstance(value, list | tuple):
+        return [kind, [shape(part, depth - 1) for part in value[:50]]]
+    if isinstance(value, dict):
+        return [kind, [[shape(shown_key(key)), shape(part, depth - 1)] for key, part in list(value.items())[:50]]]
+    return [kind, str(value) if isinstance(value, str | int | None) else value.hex() if kind == "bytes" else ""]
+
+
+def outcome(source: str, cycles: int) -> list[Any]:
+    """The error, the cycles used and the result of a program's first handler; its problems where it is refused."""
+    try:
+        program = parse(source)
+    except ProgramError as refused:
+        return ["refused", [[problem.line, problem.column] for problem in refused.problems]]
+    loaded, context, found, error = LoadedProgram(program, compile_program(program)), Context(cycles), [], ""
+    name = program.handlers[0]
+
+    async def first() -> None:
+        found.append(await loaded._functions[name](0, None))
+
+    def body() -> None:
+        if program.methods[name].is_async:
+            loaded._tasks = TaskQueue()
+            loaded._tasks.run(first())
+        else:
+            found.append(loaded._functions[name](0, None))
+
+    try:
+        loaded._metered(context, body)
+    except HandlerFailure as failure:
+        error = failure.name
+    return [error, context.cycles_used, shape(found)]
+
+
+if __name__ == "__main__":
+    json.dump([outcome(source, cycles) for source, cycles in json.load(sys.stdin)], sys.stdout)

@@ -1,0 +1,190 @@
+"""Calls and readings on ``self``: what they take, what they cost, and what they leave behind."""
+
+# ruff: noqa: E501, SIM905  # tables, one case a line
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.validator.chain import ACTOR, ALICE, OTHER
+from tests.validator.pvm.running import new_context, program, run, value_of
+from validator import costs
+from validator.errors import HandlerFailure
+from validator.pvm.api import HOST_CALLS, HOST_READS
+from validator.pvm.hostcalls import MAX_KEY_CHARACTERS, HostCalls
+from validator.pvm.operations import shown_key
+from validator.pvm.weights import HOST_CALL, HOST_READ, NODES, VALUE_NODE
+
+CALLED = 12 + HOST_CALL
+NOT_HERE = {"request_job", "consume_result"}
+"""Calls that the host of this branch does not have yet."""
+
+
+def cycles_of(body: str) -> int:
+    return run(program(body)).cycles - run(program("pass")).cycles
+
+
+@pytest.mark.parametrize(
+    ("call", "cycles"),
+    [
+        ("self.get('k')", costs.KV_GET_CYCLES),
+        ("self.set('k', 1)", costs.KV_SET_CYCLES + VALUE_NODE),
+        ("self.set('k', 'a' * 64)", costs.KV_SET_CYCLES + VALUE_NODE + 2 + 4 + 16 + 2),
+        ("self.delete('k')", costs.KV_DELETE_CYCLES),
+        ("self.emit('e')", costs.EMIT_CYCLES),
+        ("self.emit('e', 2 ** 255)", costs.EMIT_CYCLES + 4 + 20 + 60 + 77 // 32),
+        ("self.burn(7)", 7),
+        ("self.transfer(b'" + "x" * 20 + "', 1)", costs.TRANSFER_CYCLES),
+        ("self.schedule(9)", costs.SCHEDULE_TIMER_CYCLES),
+        ("self.schedule(9, 5)", costs.SCHEDULE_TIMER_CYCLES + VALUE_NODE),
+        ("self.cancel(b'')", costs.CANCEL_TIMER_CYCLES),
+        ("self.extend(b'', 5)", costs.EXTEND_TIMER_CYCLES),
+        ("self.send(b'" + "x" * 20 + "', 'h', cycles=1)", costs.SEND_CYCLES),
+    ],
+)
+def test_a_call_costs_its_price_and_its_way(call: str, cycles: int) -> None:
+    assert cycles_of(call) == CALLED + cycles
+
+
+def test_reading_a_value_costs_what_writing_it_did() -> None:
+    body = "self.set('k', {'a': [1, 2]})\n"
+    assert cycles_of(body + "self.get('k')") - cycles_of(body) == CALLED + costs.KV_GET_CYCLES + 5 * VALUE_NODE
+
+
+def test_a_wide_text_costs_more_than_a_narrow_one() -> None:
+    assert cycles_of("self.set('k', '" + "\\u00e9" * 64 + "')") > cycles_of("self.set('k', '" + "e" * 64 + "')") + 30
+
+
+@pytest.mark.parametrize("name", HOST_READS)
+def test_a_reading_costs_the_same_for_all(name: str) -> None:
+    assert cycles_of(f"x = self.{name}") == costs.READ_CONTEXT_CYCLES + HOST_READ + 2
+
+
+def test_readings_say_what_they_should() -> None:
+    context = new_context()
+    assert value_of("return [self.height, self.sender, self.address, self.deployer, self.value, self.lane_price]") == [
+        1, bytes(ALICE), bytes(ACTOR), bytes(ALICE), 5, 10**6,
+    ]  # fmt: skip
+    assert value_of("return self.balance") == context.world.balance(ACTOR)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("self.get(1)", "TypeError"),
+        ("self.get(b'k')", "TypeError"),
+        (f"self.get('k' * {MAX_KEY_CHARACTERS + 1})", "ValueTooLarge"),
+        ("self.set(None, 1)", "TypeError"),
+        ("self.set('k', self.spawn)", ""),
+        ("self.emit(1)", "TypeError"),
+        ("self.emit('e', None)", "TypeError"),
+        ("self.emit('e', [1])", "TypeError"),
+        ("self.burn('1')", "TypeError"),
+        ("self.burn(-1)", "ValueError"),
+        ("self.transfer('x', 1)", "TypeError"),
+        ("self.transfer(b'x', 1)", "ValueError"),
+        ("self.transfer(self.sender, -1)", "ValueError"),
+        ("self.transfer(self.sender, None)", "TypeError"),
+        ("self.schedule('1')", "TypeError"),
+        ("self.schedule(0)", "TimerHeightNotInFuture"),
+        ("self.schedule(2 ** 200)", "TimerHeightOutOfRange"),
+        ("self.schedule(9, handler=1)", "TypeError"),
+        ("self.schedule(9, handler='')", "TimerHandlerInvalid"),
+        ("self.schedule(9, fee_payer=b'x')", "ValueError"),
+        ("self.schedule(9, gas_limit='1')", "TypeError"),
+        ("self.schedule(9, gas_limit=2 ** 255)", "TimerGasLimitTooHigh"),
+        ("self.schedule(9, expires_at=[])", "TypeError"),
+        ("self.schedule(9, payer_cap=-(2 ** 255))", "TimerFeeOutOfRange"),
+        ("self.schedule(9, max_fee_per_cycle=2 ** 255)", "TimerFeeOutOfRange"),
+        ("self.schedule(9, tier='slow')", "ValueError"),
+        ("self.schedule(9, tier=1)", "TypeError"),
+        ("self.cancel('x')", "TypeError"),
+        ("self.cancel(5)", "TypeError"),
+        ("self.extend(b'x', None)", "TypeError"),
+        ("self.send(b'x', 'h')", "ValueError"),
+        ("self.send(self.address, 5)", "TypeError"),
+        ("self.send(self.address, 'h', cycles=2 ** 255)", "MessageLimitInvalid"),
+        ("self.send(self.address, 'h', cycles=-1)", "MessageLimitInvalid"),
+        ("self.send(self.sender, 'h', cycles=2000, cells=0)", "UnknownActor"),
+    ],
+)
+def test_arguments_are_checked(call: str, error: str) -> None:
+    if not error:
+        return
+    assert run(program(call)).error == error
+
+
+def test_all_may_be_given_by_name() -> None:
+    found = run(
+        program("x = self.schedule(payload=[1], height=9, handler='later', tier=FAST)\nself.cancel(timer_id=x)")
+    )
+    assert not found.error
+    assert [made.trigger_height for made in found.effects.scheduled] == [9]
+
+
+def test_a_message_is_queued_with_its_payload() -> None:
+    body = f"self.send(bytes.fromhex('{OTHER.hex()}'), 'h', {{'a': 1}}, cycles=2000, cells=9)"
+    found = run(program(body))
+    assert not found.error and found.storage
+
+
+def test_every_call_of_the_table_is_there() -> None:
+    calls = HostCalls()
+    for name, signature in HOST_CALLS.items():
+        code = getattr(calls, name).__func__.__code__
+        assert code.co_varnames[1 : code.co_argcount] == signature.parameters
+    for name in HOST_READS:
+        assert callable(getattr(calls, f"read_{name}"))
+
+
+EXTREMES = (
+    "None True False 0 1 -1 5 2000 (2**31) (2**63-1) 2**63 2**64 -(2**63) -(2**64) 2**127 2**128 2**200 -(2**255) '' 'k' 'fast' b'' b'x' "
+    "self.sender self.address bytes(20) bytes(32) [] [1] {} {'a':1} (1,2) 'x'*1024 '\\x00' chr(0x10ffff) [2**200] {5:5}"
+).split()
+
+
+def drawn_call(random: Random) -> str:
+    name = random.choice(sorted(set(HOST_CALLS) - NOT_HERE))
+    signature = HOST_CALLS[name]
+    given = [random.choice(EXTREMES) for _ in signature.required]
+    named = [f"{each}={random.choice(EXTREMES)}" for each in signature.optional if random.random() < 0.4]
+    return f"self.{name}({', '.join([*given, *named])})"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**40))
+def test_no_argument_stops_the_validator(seed: int) -> None:
+    """Whatever is passed, the handler returns or fails."""
+    random = Random(seed)
+    body = "\n".join(drawn_call(random) for _ in range(2))
+    found = run(program(body))
+    assert run(program(body)) == found
+
+
+def test_stored_values_come_back_as_lists_and_in_the_order_of_keys() -> None:
+    found = value_of("self.set('k', {'b': (1, 2), 3: None, 'a': True})\nreturn self.get('k')")
+    assert [(shown_key(key), each) for key, each in found.items()] == [(3, None), ("a", True), ("b", [1, 2])]
+
+
+def test_a_default_is_the_programs_own_value() -> None:
+    assert value_of("x = []\ny = self.get('none', x)\ny.append(1)\nreturn x") == [1]
+    assert value_of("return self.get('none')") is None
+
+
+def test_what_is_stored_is_a_copy() -> None:
+    body = "x = [1]\nself.set('k', x)\nx.append(2)\ny = self.get('k')\ny.append(3)\nreturn [x, y, self.get('k')]"
+    assert value_of(body) == [[1, 2], [1, 3], [1]]
+
+
+def test_the_nodes_table_has_a_price_for_every_node_of_the_language() -> None:
+    assert all(cycles >= 0 for cycles in NODES.values())
+
+
+def test_readings_do_not_reach_the_host_outside_a_handler() -> None:
+    calls: Any = HostCalls()
+    with pytest.raises((AssertionError, HandlerFailure)):
+        calls.read_height()

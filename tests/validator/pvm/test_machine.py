@@ -1,0 +1,276 @@
+"""The VM as the rest of the validator sees it: errors of programs and of the host, meters, caches, handlers, bids."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.validator.pvm.attacks import running_program
+from tests.validator.pvm.running import Run, error_of, load, new_context, observe, packed, program, run
+from validator.errors import HandlerFailure, OutOfCells, OutOfCycles, Rejection
+from validator.pvm import machine
+from validator.pvm.compiler import compile_program
+from validator.pvm.machine import LoadedProgram, PythonVm
+from validator.pvm.operations import ValueMethods
+from validator.pvm.subset import ProgramError, parse
+from validator.types import PRICE_LIMIT
+
+COUNTER = program(
+    "self.set('n', self.get('n', 0) + 1)\nself.emit('n', self.get('n'))", "def helper(self, x, y):\n    return x"
+)
+
+
+# --- handlers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_runs_and_leaves_its_effects() -> None:
+    found = run(COUNTER)
+    assert not found.error
+    assert [event.name for event in found.effects.events] == ["n"]
+    assert len(found.storage) == 1
+
+
+@pytest.mark.parametrize("handler", ["nothing", "helper", "", "__init__", "get_gas_bid", "set", "_f_handle"])
+def test_only_handlers_are_called_from_outside(handler: str) -> None:
+    source = COUNTER + "\n    def get_gas_bid(self, context):\n        return 1\n"
+    assert run(source, handler=handler).error == "UnknownHandler"
+    assert run(source, handler=handler).cycles == 0
+
+
+def test_a_handler_may_be_called_by_the_program_itself() -> None:
+    assert (
+        error_of(program("return self.other(payload)", "def other(self, payload):\n    return payload[0]"), [1]) == ""
+    )
+
+
+def test_a_bad_payload_is_the_callers() -> None:
+    loaded = load(COUNTER)
+    found = observe(new_context(), lambda context: loaded.run_handler("handle", b"\xc1", context))
+    assert found.error == "BadPayload"
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("x = 1 + 'a'", "TypeError"),
+        ("x = [1][5]", "IndexError"),
+        ("x = {'a': 1}['b']", "KeyError"),
+        ("x = {'a': 1}[None]", "TypeError"),
+        ("x = 1 // 0", "ZeroDivisionError"),
+        ("x = int('x')", "ValueError"),
+        ("if payload:\n    x = 1\nreturn x", "NameError"),
+        ("if payload:\n    x = 1\nreturn [x for y in [1]]", "NameError"),
+        ("a, b = [1]", "ValueError"),
+        ("a, b = 5", "TypeError"),
+        ("for x in 5:\n    pass", "TypeError"),
+        ("x = 2 ** 256", "IntegerTooLarge"),
+        ("x = -(2 ** 255) * 2", "IntegerTooLarge"),
+        ("x = [][2 ** 200]", "IndexError"),
+        ("x = len(5)", "TypeError"),
+        ("x = range(1, 5, 0)", "ValueError"),
+        ("for x in range(1, 5, 0):\n    pass", "ValueError"),
+        ("for x in range('a'):\n    pass", "TypeError"),
+        ("assert payload, 'why'", "ActorError: why"),
+        ("assert payload, 5", "ActorError"),
+        ("raise ActorError('x' * 200)", "ActorError: " + "x" * 100),
+        ("raise ActorError()", "ActorError"),
+        ("self.transfer(self.sender, 2 ** 200)", "InsufficientBalance"),
+        ("self.cancel(b'')", "NotFound"),
+    ],
+)
+def test_a_programs_error_has_a_name(body: str, error: str) -> None:
+    found = run(program("self.set('k', 1)\n" + body))
+    assert found.error == error
+    assert not found.storage, "a handler that fails leaves nothing"
+
+
+# --- the host's own errors --------------------------------------------------------------------------------------------
+
+
+class Broken(ValueMethods):
+    """Operations with a bug."""
+
+    def b_keccak256(self, data: Any) -> bytes:
+        raise TypeError("a bug of ours")
+
+    def b_chr(self, code: Any) -> str:
+        raise MemoryError
+
+    def b_ord(self, character: Any) -> int:
+        return self.nothing
+
+
+class BrokenProgram(LoadedProgram):
+    operations_class = Broken
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [("keccak256(b'')", TypeError), ("chr(1)", MemoryError), ("ord('a')", AttributeError)]
+)
+def test_a_bug_of_ours_is_no_error_of_the_program(body: str, kind: type[Exception]) -> None:
+    checked = parse(program(f"x = {body}"))
+    broken = BrokenProgram(checked, compile_program(checked))
+    with pytest.raises(kind):
+        observe(new_context(), lambda context: broken.run_handler("handle", b"", context))
+
+
+def test_an_error_of_the_hosts_call_goes_through() -> None:
+    loaded, context = load(program("self.set('k', 1)")), new_context()
+
+    def fail(_actor: bytes, _key: str, _value: bytes) -> None:
+        raise ValueError("a full disk")
+
+    context.world.storage_set = fail
+    with pytest.raises(ValueError, match="a full disk"):
+        observe(context, lambda given: loaded.run_handler("handle", b"", given))
+
+
+def again(loaded: LoadedProgram, payload: Any) -> Run:
+    return observe(new_context(1_000), lambda context: loaded.run_handler("handle", packed(payload), context))
+
+
+def test_a_program_runs_again_after_any_failure() -> None:
+    loaded = load(
+        program("if payload == 1:\n    raise ActorError('x')\nwhile payload == 2:\n    pass\nself.set('k', 1)")
+    )
+    for payload, error in [(1, "ActorError: x"), (2, "OutOfCycles"), (0, ""), (2, "OutOfCycles"), (0, "")]:
+        assert again(loaded, payload).error == error
+
+
+@pytest.mark.parametrize(
+    "name", ["unequal lengths", "deep tuples", "deep extreme", "recursion", "async recursion", "stored deep"]
+)
+def test_depth_is_the_programs_fault_wherever_the_validator_stands(name: str) -> None:
+    """With half of Python's stack in use."""
+
+    def deep(levels: int) -> str:
+        return deep(levels - 1) if levels else run(running_program(name)).error
+
+    error = deep((sys.getrecursionlimit() - 400) // 2)
+    assert error == run(running_program(name)).error
+    assert error in ("RecursionError", "ValueInvalid")
+
+
+# --- the meter --------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 3_000))
+def test_out_of_cycles_uses_all_of_them_wherever_it_is(cycles: int) -> None:
+    source = program("x = 'ab' * 40\nself.set('k', [x, {'a': 5}])\nself.burn(100)\nreturn self.get('k')[0] == x")
+    whole = run(source)
+    found = run(source, cycles=cycles)
+    if cycles < whole.cycles:
+        assert (found.error, found.cycles, found.storage) == ("OutOfCycles", cycles, {})
+    else:
+        assert found == whole
+
+
+def test_out_of_cells_leaves_the_calls_cycles_charged() -> None:
+    source = program("self.emit('e', 'abc')")
+    assert run(source, cells=3).error == ""
+    assert (run(source, cells=2).error, run(source, cells=2).cycles) == ("OutOfCells", run(source, cells=3).cycles)
+
+
+def test_a_refused_call_is_paid_for() -> None:
+    failed = run(program("self.cancel(b'')"))
+    assert failed.error == "NotFound" and failed.cycles >= 500
+
+
+def test_what_the_host_charges_and_the_program_charges_is_one_meter() -> None:
+    plain, burnt = run(program("self.burn(0)")), run(program("self.burn(12345)"))
+    assert burnt.cycles - plain.cycles == 12_345
+
+
+def test_a_meter_that_was_used_before_goes_on() -> None:
+    loaded, context = load(program("pass")), new_context(1_000)
+    context.meter.charge(700)
+    observe(context, lambda given: loaded.run_handler("handle", b"", given))
+    assert context.meter.cycles_used == 720
+    context.meter.charge(270)
+    assert observe(context, lambda given: loaded.run_handler("handle", b"", given)).error == "OutOfCycles"
+    assert context.meter.cycles_used == 1_000
+
+
+@pytest.mark.parametrize("failure", [OutOfCycles(), OutOfCells(), Rejection("MailboxFull")])
+def test_a_failure_inside_a_host_call_ends_the_handler(failure: HandlerFailure) -> None:
+    loaded, context = load(program("self.set('a', 1)\nself.set('k', 1)")), new_context(10_000)
+
+    def fail(key: str, value: bytes) -> None:
+        context.meter.charge(300)
+        raise failure
+
+    context.world.storage_set = lambda actor, key, value: fail(key, value)
+    found = observe(context, lambda given: loaded.run_handler("handle", b"", given))
+    assert found.error == failure.name
+    assert 500 < found.cycles < 1_000
+
+
+# --- caches -----------------------------------------------------------------------------------------------------------
+
+
+def test_programs_are_kept_by_their_text_and_are_each_others_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MAX_LOADED", 2)
+    vm = PythonVm()
+    sources = [program(f"self.emit('e', {i})") for i in range(4)]
+    for turn in [0, 1, 0, 2, 3, 0, 1]:
+        context = new_context()
+        vm.run(sources[turn], "handle", b"", context)
+        assert context.events[0].fields == (("data", str(turn)),)
+        assert len(vm._loaded) <= 2
+    kept = list(vm._loaded)
+    assert kept == [sources[0], sources[1]]
+
+
+def test_being_in_the_cache_costs_nothing_and_saves_nothing() -> None:
+    vm, costs = PythonVm(), []
+    for _ in range(3):
+        context = new_context()
+        vm.run(COUNTER, "handle", b"", context)
+        costs.append(context.meter.cycles_used)
+    assert len(set(costs)) == 1
+
+
+def test_a_text_that_is_no_program_is_refused_before_it_runs() -> None:
+    with pytest.raises(ProgramError):
+        PythonVm().run("import os", "handle", b"", new_context())
+
+
+# --- bids -------------------------------------------------------------------------------------------------------------
+
+
+def bid(returned: str) -> Any:
+    source = f"class A(Actor):\n    def get_gas_bid(self, context):\n        return {returned}\n"
+    return PythonVm().bid(source, {"basefee_lane_timer": 7}, new_context())
+
+
+def test_a_bid_is_two_figures() -> None:
+    made = "{'max_fee_per_cycle': context['basefee_lane_timer'] * 2, 'max_priority_fee_per_cycle': 1}"
+    assert bid(made) == (14, 1)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "None", "5", "{}", "{'max_fee_per_cycle': 1}", "[1, 2]",
+        "{'max_fee_per_cycle': 1, 'max_priority_fee_per_cycle': True}",
+        "{'max_fee_per_cycle': 1, 'max_priority_fee_per_cycle': -1}",
+        "{'max_fee_per_cycle': 1, 'max_priority_fee_per_cycle': '1'}",
+        f"{{'max_fee_per_cycle': {PRICE_LIMIT}, 'max_priority_fee_per_cycle': 1}}",
+        "{'max_fee_per_cycle': 1, 'max_priority_fee_per_cycle': 1, 'more': 1}", "{1: 1, 2: 2}",
+    ],
+)  # fmt: skip
+def test_what_is_no_bid_fails(returned: str) -> None:
+    with pytest.raises(HandlerFailure, match="BidInvalid"):
+        bid(returned)
+
+
+def test_the_context_of_a_bid_is_the_programs_own_copy() -> None:
+    offered = {"a": 1}
+    source = "class A(Actor):\n    def get_gas_bid(self, context):\n        context['a'] = 5\n        return {}\n"
+    with pytest.raises(HandlerFailure, match="BidInvalid"):
+        PythonVm().bid(source, offered, new_context())
+    assert offered == {"a": 1}
