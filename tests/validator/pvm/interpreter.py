@@ -1300,6 +1300,13 @@ class Host:
     def burn(self, cycles: Value) -> None:
         self.context.burn(self.natural(cycles))
 
+    def request_job(self, payload: Value, results_needed: Value, handler: Value) -> bytes:
+        packed = self.packed(payload)
+        return bytes(self.context.request_job(packed, self.number(results_needed), self.text(handler)))
+
+    def consume_result(self, job_id: Value) -> None:
+        self.context.consume_result(self.data(job_id))
+
 
 def head_size(count: int) -> int:
     """Bytes before a dict's first pair."""

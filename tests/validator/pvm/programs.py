@@ -8,7 +8,7 @@ Everything is drawn from templates: ``N``, ``S``, ``B``, ``L``, ``D`` and ``X`` 
 ``T`` for a test, ``I`` for an index or key, ``n`` and so on between ``<`` and ``>`` for a variable.
 """
 
-# ruff: noqa: E501, SIM905  # tables, one case a line
+# ruff: noqa: E501  # tables, one case a line
 from __future__ import annotations
 
 import re
@@ -26,7 +26,7 @@ FIRST = {
     ).split(),
     "s": [
         "''", "'a'", "'ab'", "'abc'", "'k'", "'aaaa'", "' x '", "'A,b,C'", "'12'", "'-7'", "'0f'", "'\\u00e9'",
-        "'\\U0001f600'", "'" + "z" * 31 + "'", "'" + "z" * 32 + "'", "'" + "y" * 70 + "'", "str(2**250)",
+        "'\\U0001f600'", "'" + "z" * 31 + "'", "'" + "z" * 32 + "'", "'" + "y" * 70 + "'", "str(2**250)", "(chr(233) * 40)", "('e' * 99 + chr(8364))",
     ],
     "b": ["b''", "b'a'", "b'ab'", "b'\\xff'", "b'\\x00\\x01'", "b'\\xc3\\xa9'", "b'" + "q" * 40 + "'", "bytes(33)"],
     "l": [
@@ -105,7 +105,7 @@ HOST = [
     "self.set('k', X)", "self.set(S, X)", "self.set('k', D)", "<x> = self.get('k')", "<x> = self.get(S, X)", "self.delete('k')",
     "self.emit(S, X)", "self.emit('e', N)", "self.emit('e')", "self.emit('e', data=B)", "self.burn(50)", "self.burn(N)",
     "self.transfer(self.deployer, N)", "self.transfer(B, 1)", "<b> = self.schedule(self.height + 5, X)",
-    "<b> = self.schedule(N, payload=X, tier=FAST)", "self.schedule(3, tier=S)", "self.cancel(<b>)", "self.cancel(X)",
+    "<b> = self.schedule(N, payload=X, tier=FAST)", "self.schedule(3, tier=S)", "self.cancel(<b>)", "<b> = self.request_job(X, 1, 'handle')", "self.request_job(X, N, S)", "self.consume_result(<b>)", "self.cancel(X)",
     "self.extend(<b>, N)", "self.send(self.address, 'h', X, cycles=2000, cells=5)", "self.send(self.address, S, cycles=N)",
     "self.schedule(3, fee_payer=self.sender, payer_cap=N, gas_limit=N)", "self.schedule(3, handler=S, expires_at=X)",
     "self.schedule(height=4, max_fee_per_cycle=N, max_priority_fee_per_cycle=N)",
