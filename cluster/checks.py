@@ -45,6 +45,9 @@ CUTTING: Final = frozenset({"partition", "one_way_partition", "degrade"})
 SLOWING: Final = frozenset({"degrade", "leader_delay"})
 """Kinds of faults during which progress cannot be expected, however many validators are up."""
 
+LOST_ONCE_MORE: Final = 2
+"""On links that lose messages, with nobody to spare for a quorum, views may fail for so many times as long."""
+
 HEIGHTS_UNTIL_IT_VOTES: Final = 4
 """Who comes by a snapshot abstains in the views that it may have voted in before; after so many heights it does not."""
 
@@ -507,7 +510,7 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
         or any(other.kind in SLOWING for other in at_once)
     ):
         return Outcome.PASS, text
-    needed_ms = record.recovery_ms
+    needed_ms = record.recovery_ms * (LOST_ONCE_MORE if record.scenario.links.loss else 1)
     if length < needed_ms:
         return (
             Outcome.INCONCLUSIVE,
