@@ -494,7 +494,7 @@ class Interpreter:
         if own in self.methods:
             return (yield from self.call(own, given, depth + 1))
         if own is not None:
-            return getattr(self.host, own)(*given, **named)
+            return self.host.called(own, given, named)
         if isinstance(node.func, ast.Name):
             assert node.func.id in BUILTINS
             return getattr(self.library, f"builtin_{node.func.id}")(*given)
@@ -1240,6 +1240,14 @@ class Host:
         return found
 
     # --- calls --------------------------------------------------------------------------------------------------------
+
+    def called(self, name: str, given: list[Value], named: Names) -> Value:
+        """A call, its price taken before anything else happens."""
+        prices = {"get": 10, "emit": 50, "send": 80, "schedule": 1_000, "cancel": 500, "extend": 500}
+        prices |= dict.fromkeys(("set", "delete", "transfer", "consume_result"), 200)
+        prices |= {"burn": 0, "request_job": 500 + self.context.terms.parameters.message_cycles}
+        self.context.prepay(prices[name])
+        return getattr(self, name)(*given, **named)
 
     def get(self, key: Value, default: Value = None) -> Value:
         stored = self.context.kv_get(self.text(key))
