@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from validator.errors import OutOfCycles
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
+from validator.pvm.collector import YoungAlone
 from validator.pvm.compiler import FILE_NAME, compile_program
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
@@ -70,8 +71,9 @@ class _Named:
 
 @lru_cache(MAX_COMPILED)
 def _compiled(named: _Named) -> tuple[Program, CodeType]:
-    program = parse(named.source)
-    code = compile_program(program)
+    with YoungAlone():
+        program = parse(named.source)
+        code = compile_program(program)
     program.forget_bodies()
     return program, code
 
@@ -175,7 +177,8 @@ class LoadedProgram:
         meter = context.meter
         self._enter(meter.cycles_limit - meter.cycles_used)
         try:
-            body()
+            with YoungAlone():
+                body()
         except _PROGRAMS_OWN as error:
             if _raised_by_host(error.__traceback__):
                 raise
