@@ -34,9 +34,10 @@ from validator.types import PRICE_LIMIT
 if TYPE_CHECKING:
     from validator.world import World
 
-MAX_COMPILED: Final = 512
-"""Programs whose code a process keeps; that of the densest takes half a megabyte."""
-MAX_LOADED: Final = 256
+MAX_COMPILED: Final = 2_048
+"""Programs whose code a process keeps: some 20 to 60 kB each, 200 of the densest that a default lane can deploy. What
+is pushed out is compiled anew when it is called, for which nobody pays."""
+MAX_LOADED: Final = 1_024
 """Programs that a VM keeps ready to run."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
