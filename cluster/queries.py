@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from cluster.timer_ids import SCRIPT_CODE
 from validator.block import QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
 from validator.pvm.subset import parse
 from validator.scheduler.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
+from validator.transactions import SCRIPT_CODE
 
 UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)

@@ -325,9 +325,15 @@ class Transition:
         target = self._target(transaction)
         allowance = Allowance(transaction.sender, transaction.timer_allowance)
         run = HandlerContext(
-            self.world, meter, target, transaction.sender, self.terms, allowance, MESSAGES_PER_TRANSACTION
+            self.world,
+            meter,
+            target,
+            transaction.sender,
+            self.terms,
+            allowance,
+            MESSAGES_PER_TRANSACTION,
+            value=transaction.value,
         )
-        run.value = transaction.value
 
         def body(context: HandlerContext) -> None:
             meter.charge(self.parameters.tx_base_cycles)

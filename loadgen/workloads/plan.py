@@ -97,13 +97,18 @@ class LoadPlan(BaseModel):
     def user_count(self) -> int:
         return sum(group.count for group in self.users)
 
+    @property
+    def _groups(self) -> list[UserGroup]:
+        """Each user's group, by the user's number."""
+        return [group for group in self.users for _ in range(group.count)]
+
     def genesis_accounts(self, seed: int) -> dict[Address, int]:
         """The users' accounts and what they hold at genesis, by number."""
-        return {address_of(bytes(_key(seed, number).verify_key)): FUNDING for number in range(self.user_count)}
+        return {_account_address(seed, number): FUNDING for number in range(self.user_count)}
 
     def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
         """The users' actors at genesis, by number; a user is its actor's deployer."""
-        codes = [group.actor_code() for group in self.users for _ in range(group.count)]
+        codes = [code for group in self.users for code in [group.actor_code()] * group.count]
         return {
             _actor_address(seed, number): GenesisActor(code, deployer, FUNDING)
             for number, (deployer, code) in enumerate(zip(self.genesis_accounts(seed), codes, strict=True))
@@ -111,9 +116,8 @@ class LoadPlan(BaseModel):
 
     def genesis_runners(self, seed: int) -> tuple[Address, ...]:
         """The users that are registered runners, addresses ascending."""
-        groups = [group for group in self.users for _ in range(group.count)]
-        accounts = zip(self.genesis_accounts(seed), groups, strict=True)
-        return tuple(sorted(address for address, group in accounts if WORKLOADS[group.workload].is_runner))
+        runners = (number for number, group in enumerate(self._groups) if WORKLOADS[group.workload].is_runner)
+        return tuple(sorted(_account_address(seed, number) for number in runners))
 
     def build_users(
         self,
@@ -128,31 +132,23 @@ class LoadPlan(BaseModel):
         """
         peers = tuple(self.genesis_accounts(seed))
         actors = tuple(_actor_address(seed, number) for number in range(self.user_count))
-        groups = [group for group in self.users for _ in range(group.count)]
-        return [
-            _build_user(seed, chain_id, parameters, group, number, (peers, actors))
-            for number, group in enumerate(groups)
-            if numbers is None or number in numbers
-        ]
-
-
-def _build_user(
-    seed: int,
-    chain_id: str,
-    parameters: Parameters,
-    group: UserGroup,
-    number: int,
-    everybody: tuple[tuple[Address, ...], tuple[Address, ...]],
-) -> LoadUser:
-    peers, actors = everybody
-    random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
-    member = Member(number, peers[number], actors[number], peers, actors, random, parameters)
-    workload = WORKLOADS[group.workload](group.parsed_options(), member)
-    return LoadUser(_key(seed, number), chain_id, group.interval_ms, workload)
+        users = []
+        for number, group in enumerate(self._groups):
+            if numbers is not None and number not in numbers:
+                continue
+            random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
+            member = Member(number, peers[number], actors[number], peers, actors, random, parameters)
+            workload = WORKLOADS[group.workload](group.parsed_options(), member)
+            users.append(LoadUser(_key(seed, number), chain_id, group.interval_ms, workload))
+        return users
 
 
 def _key(seed: int, number: int) -> SigningKey:
     return SigningKey(_derive(b"key", seed, number))
+
+
+def _account_address(seed: int, number: int) -> Address:
+    return address_of(bytes(_key(seed, number).verify_key))
 
 
 def _actor_address(seed: int, number: int) -> Address:

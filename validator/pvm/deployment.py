@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.pvm.dispatch import SCRIPT
 from validator.pvm.machine import compiled
 from validator.pvm.subset import ProgramError
 from validator.pvm.weights import DEPLOY_CYCLES_A_BYTE
 from validator.records import PYTHON_AGENT, Actor, BiddingAgent, python_code
-from validator.transactions import code_problem
+from validator.transactions import SCRIPT_CODE, code_problem
 from validator.types import Address
 
 
@@ -23,13 +22,13 @@ class Deployment(NamedTuple):
 
 def deploy_cycles(code: str) -> int:
     """What checking and compiling the code costs."""
-    return 0 if code == SCRIPT else DEPLOY_CYCLES_A_BYTE * len(code)
+    return 0 if code == SCRIPT_CODE else DEPLOY_CYCLES_A_BYTE * len(code)
 
 
 def refusal(code: str) -> str | None:
     """Why no actor can have this code, in one line; ``None`` where one can."""
     problem = code_problem(code)
-    if problem is not None or code == SCRIPT:
+    if problem is not None or code == SCRIPT_CODE:
         return problem
     try:
         compiled(code)
@@ -40,7 +39,7 @@ def refusal(code: str) -> str | None:
 
 def deployment(code: str, deployer: Address) -> Deployment:
     """A new actor with this code. Raises :class:`~validator.pvm.subset.ProgramError` for a program that is refused."""
-    if code == SCRIPT:
+    if code == SCRIPT_CODE:
         return Deployment(Actor(code, deployer))
     program, _ = compiled(code)
     name, key = python_code(code)
