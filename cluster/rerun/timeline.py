@@ -35,11 +35,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from cluster.links import Links
 from cluster.record import Sample
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation
-from cluster.simulation.links import Links
 from cluster.simulation.machine import Machine
 from consensus import messages as consensus
 from consensus.messages import VoteKind

@@ -24,6 +24,7 @@ from cluster.chain import (
     validator_signer,
 )
 from cluster.errors import BadInput
+from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
@@ -31,7 +32,6 @@ from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.faults import Faults, Stage
-from cluster.simulation.links import Links
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader

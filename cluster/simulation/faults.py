@@ -39,11 +39,11 @@ from cluster.faults import (
     WipeFault,
 )
 from cluster.forks import check_faults_of_the_past
+from cluster.links import Link, Links
 from cluster.record import FaultRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import FaultPlan, MemoryDisk
-from cluster.simulation.links import Link, Links
 from cluster.simulation.machine import Machine
 from consensus.messages import Vote, VoteKind
 from consensus.types import fault_bound, quorum

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cluster.links import LINK_QUEUE_BYTES, Link, Links
 from cluster.scenario import LinksSection
-from cluster.simulation.links import LINK_QUEUE_BYTES, Link, Links
 
 NAMES = ["a", "b", "c", "d"]
 
