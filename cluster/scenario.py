@@ -474,6 +474,9 @@ def _without_kinds(location: tuple[int | str, ...]) -> Iterator[int | str]:
 DRAWN_IN_A_ROW: Final = 3
 """Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
 
+MOST_NESTED: Final = 50
+"""Lists and mappings in one another that a scenario file may have, several times as many as any field needs."""
+
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]]+): (.*)", re.DOTALL)
 """Our own checks of several fields begin with the path of the one that they are about."""
 
@@ -483,7 +486,20 @@ def _one_line(text: str) -> str:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice in one mapping: the first of the two would be lost in silence."""
+    """YAML that refuses a key given twice in one mapping: the first of the two would be lost in silence.
+
+    It also refuses what is nested deeper than any scenario, before that costs more than the text is long.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise yaml.YAMLError("nested too deeply")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
