@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from cluster.faults import KEYWORDS, Fault, check_faults_fit, live_problem
+from cluster.faults import (
+    KEYWORDS,
+    AnyFault,
+    ClockFactor,
+    Duration,
+    Fault,
+    check_faults_fit,
+    live_problem,
+    with_regions_named,
+)
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.scenario.links import LinksSection
+from cluster.scenario.links import FullTopology, LinksSection
+from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
 from cluster.scenario.success import SuccessSection
 from cluster.sections import Count, Milliseconds, Name, Section
@@ -50,6 +61,14 @@ class NodeSection(Section):
     """How it breaks the protocol on purpose, by names in ``cluster.byzantine``; a name stands for a list of it."""
     joins_at_height: Count | None = None
     """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
+    region: Name | None = None
+    """Where it is: as in ``links.regions``."""
+    sync_ms: Duration | None = None
+    """A slow disk: each of its syncs takes so long."""
+    job_ms: Duration | None = None
+    """A slow machine: each job of its executor takes so long."""
+    clock_factor: ClockFactor | None = None
+    """Its clock runs at another speed: at 2, its timers expire after half the time."""
 
     @field_validator("mutant")
     @classmethod
@@ -91,6 +110,15 @@ class EpochSection(Section):
     """Validators, by their names."""
 
 
+def write_out_validators(given: Any) -> Any:
+    """The short forms of the section as what they stand for: a number, and a list of nodes."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return {"count": given}
+    if isinstance(given, list):
+        return {"count": len(given), "nodes": [{} if node is None else node for node in given]}
+    return given
+
+
 class ValidatorsSection(Section):
     """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
 
@@ -106,11 +134,7 @@ class ValidatorsSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, given: Any) -> Any:
-        if isinstance(given, int) and not isinstance(given, bool):
-            return {"count": given}
-        if isinstance(given, list):
-            return {"count": len(given), "nodes": [{} if node is None else node for node in given]}
-        return given
+        return write_out_validators(given)
 
     @model_validator(mode="after")
     def _consistent(self) -> ValidatorsSection:
@@ -258,17 +282,34 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
         names = self.validators.names
+        self._check_network()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
-        check_faults_fit(self.faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
-        for region, members in self.links.regions.items():
-            if unknown := [name for name in members if name not in names]:
-                raise ValueError(f"links.regions.{region}: no validator is named {unknown[0]!r}")
+        check_faults_fit(self.planned_faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
+        self.load.check_heights(self.stop.height)
         for index, height in self.validators.late.items():
             if height >= self.stop.height:
                 raise ValueError(
                     f"validators.nodes[{index}].joins_at_height: {height} is not below stop.height ({self.stop.height})"
                 )
         return self
+
+    def _check_network(self) -> None:
+        names, placed = self.validators.names, {}
+        for region, members in self.links.regions.items():
+            if unknown := [name for name in members if name not in names]:
+                raise ValueError(f"links.regions.{region}: no validator is named {unknown[0]!r}")
+            placed.update(dict.fromkeys(members, region))
+        for index, node in enumerate(self.validators.nodes):
+            other = placed.get(names[index])
+            if node.region is not None and other not in (None, node.region):
+                raise ValueError(
+                    f"validators.nodes[{index}].region: links.regions has {names[index]} in {other}, not {node.region}"
+                )
+        try:
+            self.links.check_regions(list(self.regions))
+            _ = self.network
+        except ValueError as error:
+            raise ValueError(f"links.{error}") from None
 
     @model_validator(mode="after")
     def _genesis_can_be_built(self) -> Scenario:
@@ -313,6 +354,32 @@ class Scenario(Section):
         return scenario
 
     @property
+    def regions(self) -> dict[str, list[str]]:
+        """Validators' names by region, as ``links.regions`` and the validators' own entries have them."""
+        found = {region: list(members) for region, members in self.links.regions.items()}
+        for name, node in zip(self.validators.names, self.validators.nodes, strict=False):
+            if node.region is not None and name not in found.setdefault(node.region, []):
+                found[node.region].append(name)
+        return found
+
+    @cached_property
+    def network(self) -> Network:
+        """What lies between the validators."""
+        return Network(self.links, self.validators.names, self.regions, self.seed)
+
+    @property
+    def planned_faults(self) -> list[AnyFault]:
+        """The faults with names in the place of regions, for whoever performs them."""
+        regions = self.regions
+        found = []
+        for position, fault in enumerate(self.faults):
+            try:
+                found.append(with_regions_named(fault, regions))
+            except ValueError as error:
+                raise ValueError(f"faults[{position}].{error}") from None
+        return found
+
+    @property
     def live_problem(self) -> str | None:
         """What the live testnet cannot do of it, as ``path: reason``; ``None`` where it can do all."""
         from cluster.byzantine import BEHAVIOURS
@@ -325,7 +392,12 @@ class Scenario(Section):
             for name in node.byzantine:
                 if why := BEHAVIOURS[name].simulator_only:
                     return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
-        return live_problem(self.faults)
+            for field in ("sync_ms", "job_ms", "clock_factor"):
+                if getattr(node, field) is not None:
+                    return f"validators.nodes[{index}].{field}: the live testnet slows nobody down {SO_FAR}"
+        if not isinstance(self.links.topology, FullTopology):
+            return f"links.topology: the live testnet has the links of its machines {SO_FAR}"
+        return live_problem(self.planned_faults)
 
     @property
     def recovery_ms(self) -> int:
@@ -347,3 +419,4 @@ class Scenario(Section):
 
 DRAWN_IN_A_ROW: Final = 3
 """Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
+SO_FAR: Final = "so far; the simulator can (--backend sim)"

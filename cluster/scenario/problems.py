@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
 
 from cluster.faults import KIND_NAMES
+from cluster.scenario.links import TOPOLOGY_NAMES
+from loadgen.workloads.phases import PHASE_NAMES
 
 Step = str | int
 """A field, or the position of an item."""
@@ -61,8 +63,22 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+_KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
+    (("faults", None), KIND_NAMES),
+    (("links", "topology"), TOPOLOGY_NAMES),
+    (("load", "phases", None), PHASE_NAMES),
+)
+"""Places of which there are several kinds, ``None`` for any item of a list; pydantic puts the kind behind them."""
+
+
 def _without_kinds(location: tuple[Step, ...]) -> Iterator[Step]:
-    """A problem's place without the kind of the fault, which pydantic puts in between."""
-    for position, part in enumerate(location):
-        if not (position == 2 and location[0] == "faults" and part in KIND_NAMES):
-            yield part
+    """A problem's place as it is in the file."""
+    tags = [len(place) for place, names in _KINDS if _is_at(location, place) and location[len(place)] in names]
+    return (part for position, part in enumerate(location) if position not in tags)
+
+
+def _is_at(location: tuple[Step, ...], place: tuple[str | None, ...]) -> bool:
+    """Whether a location is deeper than a place."""
+    return len(location) > len(place) and all(
+        wanted is None or wanted == part for part, wanted in zip(location, place, strict=False)
+    )
