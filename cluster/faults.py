@@ -1,7 +1,7 @@
 """Faults as a scenario states them: what breaks, whom it hits, when it begins and how long it lasts.
 
-One model a kind, told apart by ``kind``. What a fault does is performed by a driver (:mod:`cluster.simulation.faults`,
-:mod:`cluster.live.driver`); what must be seen of it is judged by :mod:`cluster.checks`. ``docs/scenarios.md`` is the
+One model a kind, told apart by ``kind``. What a fault does is decided by :mod:`cluster.fault_engine` and performed by a
+backend; what must be seen of it is judged by :mod:`cluster.checks`. ``docs/scenarios.md`` is the
 reference of the fields.
 """
 
@@ -258,8 +258,8 @@ class ClockSkewFault(_Targeted, _Lasting):
 
 DownFault = KillFault | WipeFault | DiskFullFault | FailedSyncFault | BitRotFault
 LinkFault = PartitionFault | OneWayPartitionFault | DegradeFault | LeaderDelayFault
-Impairment = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
-NodeFault = DownFault | Impairment
+ImpairingFault = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
+NodeFault = DownFault | ImpairingFault
 AnyFault = LinkFault | NodeFault
 
 KINDS: Final[tuple[type[AnyFault], ...]] = (
