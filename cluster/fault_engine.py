@@ -362,7 +362,7 @@ class FaultEngine:
         plan, record, stage = active.plan, active.record, self._stage
         active.is_in_force = True
         self._note_beginning(record)
-        whom = f" ({', '.join(record.targets)})" if plan.whom in KEYWORDS else ""
+        whom = f" ({', '.join(record.targets)})" if plan.whom in KEYWORDS and record.targets else ""
         stage.notice(f"height {stage.height}: {plan.kind} of {plan.whom}{whom} begins")
         for_ms = getattr(plan, "for_ms", None)
         if active.is_to_end:

@@ -23,19 +23,14 @@ from cluster.faults import (
 )
 from cluster.link_faults import LinkCounts, LinkFaultInForce
 from cluster.links import Links
+from cluster.rot import FINALS_SINCE_ROT, draw_rot, may_rot
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import FaultPlan, MemoryDisk
 from cluster.simulation.machine import Machine
-from validator.archive import ARCHIVE_FILE
 from validator.joining import SnapshotJoin
-from validator.state.log import FRAMES_OFFSET
 
 FILLING: Final = frozenset({"append", "write", "replace"})
 SYNCING: Final = frozenset({"sync"})
-STATE_LOG_PREFIX: Final = "state/log-"
-FINALS_SINCE_ROT: Final = 2
-"""So many final blocks at least were committed behind what rots: damage to the last commit looks like a torn write,
-and recovery derives it again from the archive, as it should."""
 LATE: Final = {
     "pause": "events held back",
     "slow_disk": "slow syncs",
@@ -72,7 +67,7 @@ class SimulatedStage:
         """A machine has committed a final block."""
         if self._watches_disks:
             disk = self.machines[index].disk
-            sizes = {name: disk.durable_size(name) for name in disk.names() if _may_rot(name)}
+            sizes = {name: disk.durable_size(name) for name in disk.names() if may_rot(name)}
             self._sizes.setdefault(index, deque(maxlen=FINALS_SINCE_ROT + 1)).append(sizes)
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -189,22 +184,10 @@ class SimulatedStage:
         machine.join = lambda disk: self.join(index, disk)
 
     def flip_a_bit(self, index: int) -> str | None:
-        """Of the archive or the state's log, where it was durable long before."""
-        random, disk, sizes = self.random, self.machines[index].disk, self._sizes.get(index, deque())
+        disk, sizes = self.machines[index].disk, self._sizes.get(index, deque())
         old = sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
-        ranges = [(name, _first_frame(name), min(size, disk.durable_size(name))) for name, size in old.items()]
-        ranges = [(name, first, last) for name, first, last in ranges if first < last]
-        if not ranges:
+        rot = draw_rot(self.random, {name: min(size, disk.durable_size(name)) for name, size in old.items()})
+        if rot is None:
             return None
-        name, first, last = random.choice(ranges)
-        offset = random.randrange(first, last)
-        disk.flip_bit(name, offset, random.randrange(8))
-        return f"{name} at offset {offset}"
-
-
-def _may_rot(name: str) -> bool:
-    return name == ARCHIVE_FILE or name.startswith(STATE_LOG_PREFIX)
-
-
-def _first_frame(name: str) -> int:
-    return FRAMES_OFFSET if name.startswith(STATE_LOG_PREFIX) else 0
+        disk.flip_bit(rot.file, rot.offset, rot.bit)
+        return str(rot)
