@@ -45,6 +45,8 @@ class ValidatorRecord:
     """Balances it served at the end, by address text, for the accounts that the checks ask about."""
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
+    trace: bytes = b""
+    """Of one that diverged, how it executed that block: an encoded :class:`validator.trace.BlockTrace`."""
     mutant: str | None = None
     mutant_runs: int = 0
     """How often the planted bug's line ran, by the harness's own count."""

@@ -461,6 +461,8 @@ class Simulation:
                 found.first_height = executor.archive.first_height + 1
                 found.blocks = [BlockRecord(*item) for item in executor.pages.blocks(found.first_height, ALL_BLOCKS)]
                 found.status = machine.status()
+                diverged = machine.validator.node.diverged
+                found.trace = b"" if diverged is None else diverged.trace
             record.validators.append(found)
         self._ask()
 
