@@ -89,8 +89,20 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with --backend sim: run it twice, and fail at the first event that differs",
     )
+    run.add_argument(
+        "--keep",
+        action="store_true",
+        help="with --backend live: keep the testnet of a run that does not pass up, at rest, until Ctrl-C",
+    )
     add_change_options(run)
     run.set_defaults(command=_run)
+
+    up = commands.add_parser("up", help="keep a live testnet running until Ctrl-C, then judge it")
+    up.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML); its stop height is not used")
+    up.add_argument("--seed", type=parse_seed, metavar="N", help="overrides the scenario's seed")
+    up.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
+    add_change_options(up)
+    up.set_defaults(command=_up)
 
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
     verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
@@ -114,7 +126,22 @@ def _run(options: Any) -> int:
     from cluster.running import run_scenario
 
     verdict, _ = run_scenario(
-        options.scenario, options.backend, options.seed, options.out, options.check_determinism, options.changes
+        options.scenario,
+        options.backend,
+        options.seed,
+        options.out,
+        options.check_determinism,
+        options.changes,
+        options.keep,
+    )
+    return verdict.exit_code
+
+
+def _up(options: Any) -> int:
+    from cluster.running import run_scenario
+
+    verdict, _ = run_scenario(
+        options.scenario, "live", options.seed, options.out, changes=options.changes, until_told=True
     )
     return verdict.exit_code
 

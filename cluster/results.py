@@ -43,6 +43,8 @@ SCENARIO_FILE: Final = "scenario.yaml"
 GENESIS_FILE: Final = "genesis.json"
 BLOCKS_FILE: Final = "blocks.bin"
 RUNS_FOLDER: Final = Path("runs")
+ENDPOINTS_FILE: Final = "endpoints.json"
+"""Where everybody can be reached while a live run goes on."""
 LATEST: Final = "latest"
 
 ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"
