@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
 from cluster.byzantine import Twins
+from cluster.divergence.words import Page
 from cluster.errors import ExitCode
 from cluster.evidence import proofs
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
@@ -86,6 +87,8 @@ class Verdict:
 
     outcome: Outcome
     checks: tuple[Check, ...]
+    divergences: tuple[Page, ...] = ()
+    """Where the executions of validators that diverged part from the right one (:mod:`cluster.divergence.bisect`)."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -107,7 +110,7 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
-    return Verdict(worst(check.verdict for check in checks), checks)
+    return Verdict(worst(check.verdict for check in checks), checks, tuple(books.bisections))
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

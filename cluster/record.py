@@ -10,23 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cluster.archive import BlockRecord
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
 
 Backend = Literal["live", "sim"]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRecord:
-    """A final block as one validator served it (``GET /blocks``)."""
-
-    block: bytes
-    """Canonical encoding of :class:`validator.block.Block`."""
-    receipts: bytes
-    """Canonical encoding of :class:`validator.block.BlockReceipts`."""
-    computed_root: bytes
-    """The state root that this validator's own execution gave."""
 
 
 @dataclass(slots=True)

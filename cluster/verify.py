@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.archive import BlockRecord
 from cluster.errors import BadInput, ExitCode, HarnessError
-from cluster.record import BlockRecord
 from cluster.results import RESULT_FILE, ArchivedRun, read_run
 from cluster.simulation.disk import MemoryDisk
 from validator.block import Block, header_hash

@@ -187,8 +187,14 @@ class StepRecorder:
     def trace(self, height: int, block: bytes, outcome: Outcome | None, refusal: str = "") -> BlockTrace:
         """What was collected; ``outcome`` is what execution came to, where it was not refused."""
         fields = () if outcome is None else outcome.header_fields().items()
-        figures = tuple((name, value.hex() if isinstance(value, bytes) else str(value)) for name, value in fields)
+        figures = tuple((name, _figure(name, value)) for name, value in fields)
         return BlockTrace(height, block, tuple(self.steps), refusal, figures)
+
+
+def _figure(name: str, value: int | bytes) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return value.hex() if name.endswith("_root") else str(int.from_bytes(value, "big"))
 
 
 def writes_of(changes: Sequence[Change]) -> tuple[Write, ...]:
@@ -315,9 +321,9 @@ class _TracedBidding(BiddingRound):
         self.recorder.step(StepKind.QUERY, candidate.timer_id, self.receipts[-1:])
 
 
-def steps_apart(one: BlockTrace, other: BlockTrace) -> Iterator[int]:
-    """Positions at which two traces have different steps, or one of them has none."""
-    for position in range(max(len(one.steps), len(other.steps))):
-        mine, theirs = (trace.steps[position : position + 1] for trace in (one, other))
+def steps_apart(one: Sequence[Step], other: Sequence[Step]) -> Iterator[int]:
+    """Positions at which two executions have different steps, or one of them has none."""
+    for position in range(max(len(one), len(other))):
+        mine, theirs = (steps[position : position + 1] for steps in (one, other))
         if [(step.name, step.digest) for step in mine] != [(step.name, step.digest) for step in theirs]:
             yield position

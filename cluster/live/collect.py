@@ -11,8 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Final
 
+from cluster.archive import BlockRecord
 from cluster.books import Questions, longest_chain, questions
-from cluster.record import BlockRecord, RunRecord, ValidatorRecord
+from cluster.record import RunRecord, ValidatorRecord
 from loadgen.client import ClientError, NotFound, ValidatorClient
 from validator.types import parse_address
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cluster.archive import BlockRecord
 from cluster.books import longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
 from cluster.chain import (
@@ -26,7 +27,7 @@ from cluster.chain import (
 from cluster.errors import BadInput
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
-from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.record import Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely

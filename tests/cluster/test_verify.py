@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cluster.archive import BlockRecord, encode_blocks
 from cluster.errors import BadInput, ExitCode
-from cluster.record import BlockRecord
-from cluster.results import encode_blocks, finish_run, read_run
+from cluster.results import finish_run, read_run
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.verify import Reexecution, reexecute, verify_run
