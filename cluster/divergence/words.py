@@ -236,6 +236,8 @@ def _text(value: Any) -> str:
             return f"{value:,}"
         case bytes():
             return value.hex() or "(empty)"
+        case tuple() if hasattr(value, "_fields"):
+            return ", ".join(f"{name} {_text(each)}" for name, each in zip(value._fields, value, strict=True))
         case tuple() | list():
             return f"[{', '.join(map(_text, value))}]"
         case msgspec.Struct():
