@@ -20,7 +20,7 @@ from cluster.divergence.commands import add_commands as add_divergence_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
-from cluster.options import add_change_options, parse_seed
+from cluster.options import add_change_options, parse_port, parse_seed
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
@@ -105,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML); its stop height is not used")
     up.add_argument("--seed", type=parse_seed, metavar="N", help="overrides the scenario's seed")
     up.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
+    up.add_argument(
+        "--port", type=parse_port, default=0, metavar="N", help="of the testnet's own endpoint (default: a free one)"
+    )
     add_change_options(up)
     up.set_defaults(command=_up)
 
@@ -145,7 +148,7 @@ def _hash_seed(text: str) -> int:
 
 
 def _run(options: Any) -> int:
-    from cluster.running import run_scenario
+    from cluster.running import LiveOptions, run_scenario
 
     verdict, _ = run_scenario(
         options.scenario,
@@ -154,17 +157,16 @@ def _run(options: Any) -> int:
         options.out,
         options.check_determinism,
         options.changes,
-        options.keep,
+        LiveOptions(keep=options.keep),
     )
     return verdict.exit_code
 
 
 def _up(options: Any) -> int:
-    from cluster.running import run_scenario
+    from cluster.running import LiveOptions, run_scenario
 
-    verdict, _ = run_scenario(
-        options.scenario, "live", options.seed, options.out, changes=options.changes, until_told=True
-    )
+    live = LiveOptions(until_told=True, control_port=options.port)
+    verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
     return verdict.exit_code
 
 

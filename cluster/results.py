@@ -54,6 +54,8 @@ SCENARIO_FILE: Final = "scenario.yaml"
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
 """Where everybody can be reached while a live run goes on."""
+TOKEN_FILE: Final = "token"
+"""What a live run has to be shown before it obeys (:mod:`cluster.live.control`)."""
 LATEST: Final = "latest"
 
 MAX_FOLDERS_TRIED: Final = 10_000

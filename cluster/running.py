@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, cast
@@ -42,6 +43,18 @@ Perform = Callable[[Path, Progress, Interrupts], AbstractContextManager[RunRecor
 started for it ends with the context."""
 
 
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """What is particular to runs of the live testnet."""
+
+    keep: bool = False
+    """A testnet that does not pass is kept up, at rest, until a signal comes."""
+    until_told: bool = False
+    """It runs until it is told to end, whatever the scenario says of its end."""
+    control_port: int = 0
+    """Of the testnet's own endpoint; 0 is a free one."""
+
+
 def run_scenario(
     scenario_path: Path,
     backend: Backend = "live",
@@ -49,18 +62,15 @@ def run_scenario(
     out: Path | None = None,
     twice: bool = False,
     changes: Sequence[Change] = (),
-    keep: bool = False,
-    until_told: bool = False,
+    live: LiveOptions = LiveOptions(),
 ) -> tuple[Verdict, Path]:
     """Run a scenario file, show its progress and its verdict, write its folder.
 
     Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it a second
     time, and the runs must agree on every event. ``changes`` are made to the scenario, which the folder has as it ran.
-    With ``keep`` a live testnet that does not pass is kept up until a signal comes; with ``until_told`` a live testnet
-    runs until one comes, whatever the scenario says of its end. Raises :class:`~cluster.errors.HarnessError` where
-    nothing could be run, or two runs differ.
+    Raises :class:`~cluster.errors.HarnessError` where nothing could be run, or two runs differ.
     """
-    if keep and backend != "live":
+    if live.keep and backend != "live":
         raise BadInput("only a live testnet can be kept up: --keep needs --backend live")
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
@@ -71,9 +81,9 @@ def run_scenario(
 
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
         watch = progress.update, progress.notice
-        return drive(scenario, backend, chosen, folder, *watch, interrupts, twice=twice, until_told=until_told)
+        return drive(scenario, backend, chosen, folder, *watch, interrupts, twice=twice, live=live)
 
-    return perform_run(scenario, backend, out, perform, None if changes else scenario_path, keep, until_told)
+    return perform_run(scenario, backend, out, perform, None if changes else scenario_path, live)
 
 
 def perform_run(
@@ -82,24 +92,22 @@ def perform_run(
     out: Path | None,
     perform: Perform,
     source: Path | None,
-    keep: bool = False,
-    until_told: bool = False,
+    live: LiveOptions = LiveOptions(),
 ) -> tuple[Verdict, Path]:
     """Let ``perform`` run what it knows, show its progress and its verdict, write its folder; ``source`` is the
     scenario's file, where it ran as it stands there.
 
-    Returns the verdict and the folder. ``keep`` leaves what runs for a run that does not pass as it is until a signal
-    comes; ``until_told`` says that the run has no end of its own.
+    Returns the verdict and the folder.
     """
     with Interrupts() as interrupts, ExitStack() as testnet:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
         console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
-        progress = Progress(console, None if until_told else scenario.stop.height, backend)
+        progress = Progress(console, None if live.until_told else scenario.stop.height, backend)
         with _one_line_failures(folder, is_users):
             try:
                 record = testnet.enter_context(perform(folder, progress, interrupts))
-                if not keep:
+                if not live.keep:
                     testnet.close()
             finally:
                 progress.close()
@@ -109,7 +117,7 @@ def perform_run(
         except OSError as error:
             console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
         print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, source))
-        if keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
+        if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()
     return verdict, folder
@@ -125,7 +133,7 @@ def drive(
     interrupts: Interrupts,
     *,
     twice: bool = False,
-    until_told: bool = False,
+    live: LiveOptions = LiveOptions(),
 ) -> AbstractContextManager[RunRecord]:
     """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data.
 
@@ -142,7 +150,9 @@ def drive(
         return nullcontext(simulate(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint))
     from cluster.live.driver import live_testnet
 
-    return live_testnet(scenario, seed, commit, folder, on_sample, on_notice, interrupts, until_told)
+    return live_testnet(
+        scenario, seed, commit, folder, on_sample, on_notice, interrupts, live.until_told, live.control_port
+    )
 
 
 def finish(record: RunRecord, folder: Path, interrupts: Interrupts, scenario_path: Path | None = None) -> Verdict:

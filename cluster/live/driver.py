@@ -16,17 +16,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.chain import build_genesis, validator_set
+from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.faults import AnyFault, KillFault
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
+from cluster.live.control import STOP, ControlServer
+from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase
 from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
+from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
 from cluster.live.watch import ChainWatch
 from cluster.record import FaultRecord, JoinRecord, RunRecord, Sample
-from cluster.results import ENDPOINTS_FILE
+from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme
 
@@ -50,6 +54,7 @@ def live_testnet(
     on_notice: Callable[[str], None] | None = None,
     interrupts: Interrupts | None = None,
     until_told: bool = False,
+    control_port: int = 0,
 ) -> Iterator[RunRecord]:
     """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; gives its record.
 
@@ -57,7 +62,8 @@ def live_testnet(
     behind it, whichever way it ends. Samples and notices (one line each) come while the scenario runs. Ctrl-C, SIGTERM
     or SIGHUP ends it early: the record says so and holds what is known. With ``until_told`` it has no end of its own,
     and the first signal is that: the load stops, the validators drain, and the height that was reached counts as the
-    scenario's. ``interrupts`` are the caller's, where it goes on to guard what it does with the record.
+    scenario's. ``interrupts`` are the caller's, where it goes on to guard what it does with the record. The testnet's
+    own endpoint (:mod:`cluster.live.control`) is served on ``control_port``, 0 is a free one.
 
     Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
     cannot be started, :class:`OSError` where the folder cannot be written.
@@ -65,7 +71,7 @@ def live_testnet(
     if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = _LiveRun(scenario, seed, commit, folder, active, until_told)
+        run = _LiveRun(scenario, seed, commit, folder, active, until_told, control_port)
         run.on_sample = on_sample or run.on_sample
         run.on_notice = on_notice or run.on_notice
         try:
@@ -111,7 +117,14 @@ class _LiveRun:
     """One run."""
 
     def __init__(
-        self, scenario: Scenario, seed: int, commit: str, folder: Path, interrupts: Interrupts, until_told: bool
+        self,
+        scenario: Scenario,
+        seed: int,
+        commit: str,
+        folder: Path,
+        interrupts: Interrupts,
+        until_told: bool,
+        control_port: int,
     ) -> None:
         self.on_sample: Callable[[Sample], None] = lambda sample: None
         self.on_notice: Callable[[str], None] = lambda notice: None
@@ -137,6 +150,9 @@ class _LiveRun:
         self._session: RaySession | None = None
         self._hosts: Hosts | None = None
         self._load: LoadProcess | None = None
+        self._guardian: Guardian | None = None
+        self._control: ControlServer | None = None
+        self._control_port = control_port
         self._load_failed = False
         self._sampled_ms = float("-inf")
 
@@ -176,6 +192,10 @@ class _LiveRun:
     def close(self) -> None:
         """End everything that was started: each of it, whatever becomes of the rest. Nothing interrupts this."""
         with ExitStack() as last_to_first:
+            if self._guardian is not None:
+                last_to_first.callback(self._guardian.dismiss)
+            if self._control is not None:
+                last_to_first.callback(self._control.close)
             if self._session is not None:
                 last_to_first.callback(self._close_session, self._session)
             if self._hosts is not None:
@@ -202,9 +222,11 @@ class _LiveRun:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self._guardian = guardian = Guardian.start(self._folder, _result_of_a_killed_driver(self.record))
+        self._start_control()
         self.on_notice("starting Ray and the validator hosts")
         try:
-            self._session = RaySession.start()
+            self._session = RaySession.start(on_folder=lambda folder: guardian.look_after(ray=folder))
         except SystemExit:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
@@ -223,6 +245,14 @@ class _LiveRun:
                 self._start_load(hosts)
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
 
+    def _start_control(self) -> None:
+        try:
+            self._control = ControlServer(self._folder / TOKEN_FILE, self._control_port)
+        except OSError as error:
+            where = f"port {self._control_port}" if self._control_port else "a free port"
+            raise TestnetError(f"the testnet's endpoint cannot be served on {where}: {one_line(error)}") from None
+        self.on_notice(f"the testnet's own endpoint is {self._control.url}")
+
     def _give_up_start(self, failed: list[Host]) -> None:
         assert self._session is not None
         self._session.keep_logs(self._folder / LOGS_FOLDER / "ray")
@@ -238,6 +268,8 @@ class _LiveRun:
             run_time_s = MAX_RUN_TIME_S if self._until_told else self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
             chain_id = self.record.genesis.chain_id
             self._load = LoadProcess(self._scenario, self.record.seed, chain_id, urls, self._folder, run_time_s)
+            assert self._guardian is not None
+            self._guardian.look_after(pids=[self._load.pid])
 
     def _write_endpoints(self, hosts: Hosts) -> None:
         """Where everybody can be reached, for whoever wants to look on."""
@@ -252,9 +284,11 @@ class _LiveRun:
             }
             for address in hosts.addresses
         ]
+        assert self._control is not None
+        testnet = {"url": self._control.url, "token_file": TOKEN_FILE}
         target = self._folder / ENDPOINTS_FILE
         temporary = target.with_name(f".{target.name}")
-        temporary.write_text(json.dumps({"validators": page}, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n", encoding="utf-8")
         temporary.replace(target)
 
     # --- following ----------------------------------------------------------------------------------------------------
@@ -271,7 +305,9 @@ class _LiveRun:
             self._wait()
             self._session.check()
             self._hosts.look(self._watch.height)
+            self._obey()
             self._note_joins(self._hosts)
+            self._show(self._hosts)
             self._sample(self._hosts)
             self._begin_faults(self._hosts)
             self._watch_load()
@@ -284,11 +320,29 @@ class _LiveRun:
             if self._end is not None:
                 raise
             self._interrupts.accept()
-            self._end = self._watch.height
-            self._deadline = time.monotonic() + self._scenario.stop.timeout_s
-            stop = self._scenario.stop.model_copy(update={"height": self._end})
-            self.record.scenario = self._scenario.model_copy(update={"stop": stop})
-            self.on_notice(f"height {self._end}: told to end")
+            self._end_here()
+
+    def _obey(self) -> None:
+        """Do what the testnet's endpoint was told since the last look."""
+        assert self._control is not None
+        while not self._control.commands.empty():
+            command = self._control.commands.get_nowait()
+            assert command == STOP, command
+            if self._end is None or self._end > self._watch.height:
+                self._end_here()
+
+    def _end_here(self) -> None:
+        """The height that is reached becomes the scenario's last one."""
+        self._end = self._watch.height
+        self._deadline = time.monotonic() + self._scenario.stop.timeout_s
+        stop = self._scenario.stop.model_copy(update={"height": self._end})
+        self.record.scenario = self._scenario.model_copy(update={"stop": stop})
+        self.on_notice(f"height {self._end}: told to end")
+
+    def _show(self, hosts: Hosts) -> None:
+        """What the testnet's endpoint shows from now on."""
+        assert self._control is not None
+        self._control.view = look_over(self.record, hosts, self._watch.height, self._now_ms)
 
     def _is_over(self, hosts: Hosts) -> bool:
         """Whether every validator that still takes part has drained."""
@@ -432,3 +486,19 @@ class _LiveRun:
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND
+
+
+def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
+    """What ``result.json`` says where the driver could not write it."""
+    return {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "verdict": Outcome.INCONCLUSIVE.value,
+        "checks": [
+            {"name": "no_problems", "verdict": Outcome.INCONCLUSIVE.value, "detail": "the driver was killed"},
+        ],
+        "metrics": {},
+        "validators": [],
+    }
