@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from cluster.actors.commands import add_commands as add_actor_commands
 from cluster.divergence.commands import add_commands as add_divergence_commands
+from cluster.drills.commands import add_commands as add_drill_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
@@ -137,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     add_mutant_commands(commands)
     add_rerun_commands(commands)
     add_divergence_commands(commands)
+    add_drill_commands(commands)
     add_state_commands(commands)
     return parser
 

@@ -110,6 +110,8 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "divergences": books.bisections,
     }
+    if record.drill is not None:
+        result["drill"] = record.drill.page()
     if record.backend == "sim":
         result["digest"] = record.digest
         result["checkpoints"] = {str(height): digest for height, digest in record.checkpoints.items()}
@@ -124,7 +126,8 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     backend = " --backend sim" if record.backend == "sim" else ""
-    return f"stampede run {shlex.quote(str(path))}{backend} --seed {record.seed}  # at commit {record.commit}"
+    command = f"stampede run {shlex.quote(str(path))}" if record.drill is None else record.drill.command
+    return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"
 
 
 # --- folders --------------------------------------------------------------------------------------------------------

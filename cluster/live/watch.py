@@ -38,7 +38,7 @@ class ChainWatch:
                     earliest = self._record.proposals.get(height, at_ms)
                     self._record.proposals[height] = min(at_ms, earliest)
                 case FinalSeen(block=block):
-                    self._record.note_reorg(block.reorg_depth)
+                    self._record.note_reorg(validator, block.height, block.reorg_depth)
                     self._record.finalizations.append(Finalization(at_ms, validator, block.height))
                     self._count(block)
 

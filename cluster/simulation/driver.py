@@ -294,7 +294,7 @@ class Simulation:
             case Certified(certificate) if self.machines[index].byzantine is None:
                 self.monitor.certified(self.machines[index].name, certificate)
             case BlockFinal(height=height, reorg_depth=depth):
-                self.record.note_reorg(depth)
+                self.record.note_reorg(index, height, depth)
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True
