@@ -41,7 +41,7 @@ class Outage(Drill):
         down = names_of(self.validators)[-one_too_many(self.validators) :]
         return self.build(
             validators={"count": self.validators},
-            chain={"params": {"LANE_TIMER_CYCLES": 1_000_000}},
+            chain={"params": {"LANE_TIMER_CYCLES": 800_000}},
             load={
                 "users": [
                     {"workload": "heartbeat", "count": 4},
@@ -50,7 +50,7 @@ class Outage(Drill):
                 ]
             },
             faults=kills(down, AT_HEIGHT, self.down_s * 1_000),
-            stop={"height": 90, "drain_blocks": 10, "timeout_s": 180 + 2 * self.down_s},
+            stop={"height": 80, "drain_blocks": 10, "timeout_s": 180 + 2 * self.down_s},
             success={
                 "heights_compared": 60,
                 "transactions": 30,
