@@ -15,9 +15,9 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.checks import Check, Outcome
 from cluster.record import Backend
 from cluster.scenario import Scenario
+from cluster.verdict import Check, Outcome
 from consensus.types import fault_bound
 
 PREFIX: Final = "drill_"

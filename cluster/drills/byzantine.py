@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Final
 
 from cluster.books import Books
 from cluster.byzantine import BEHAVIOURS
-from cluster.checks import Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay
 from cluster.evidence import proofs
 from cluster.measures import longest_stall
 from cluster.record import Backend
 from cluster.scenario import Scenario
+from cluster.verdict import Outcome
 from consensus.types import fault_bound
 
 MIXED: Final = "mixed"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.books import Books
-from cluster.checks import Check, Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
 from cluster.evidence import proofs
 from cluster.record import Backend, ValidatorRecord
 from cluster.scenario import Scenario
+from cluster.verdict import Check, Outcome
 from consensus.types import fault_bound
 from validator.records import ACCOUNT, GLOBALS
 from validator.trace import StepKind

@@ -9,10 +9,10 @@ from typing import Final
 
 from cluster.archive import BlockRecord
 from cluster.books import Books
-from cluster.checks import Outcome
 from cluster.drills.base import Expectation, Judgement
 from cluster.measures import first_finalizations
 from cluster.reexecution import Reexecutor
+from cluster.verdict import Outcome
 from validator.block import Block, BlockReceipts, Cancelled, Effects, Header
 from validator.codec import CodecError, decode
 

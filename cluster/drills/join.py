@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.checks import Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import headers, straight_replay
 from cluster.scenario import Scenario
+from cluster.verdict import Outcome
 
 AFTERWARDS: Final = 30
 """Heights that the run goes on for."""

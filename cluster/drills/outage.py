@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.checks import Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, kills, names_of, one_too_many, option
 from cluster.drills.expected import first_fault_ms, last_fault_over_ms, rate, timers_once
 from cluster.ledger import BlockFigures
 from cluster.measures import first_finalizations
 from cluster.scenario import Scenario
+from cluster.verdict import Outcome
 
 AT_HEIGHT: Final = 20
 PRICED: Final[dict[str, Any]] = {"timers": 30, "burn": 8_000, "explicit_percent": 0}

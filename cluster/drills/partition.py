@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
-from cluster.checks import Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import timers_once
 from cluster.measures import first_finalizations
 from cluster.record import Backend, FaultRecord
 from cluster.scenario import Scenario
+from cluster.verdict import Outcome
 from consensus.types import quorum
 
 AT_HEIGHT: Final = 15

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.checks import Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.scenario import Scenario
+from cluster.verdict import Outcome
 
 FEWEST_VALIDATORS: Final = 4
 FIRST_HEIGHT: Final = 10

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
-from cluster.checks import Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, kills, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.scenario import Scenario
+from cluster.verdict import Outcome
 
 EVERY_HEIGHTS: Final = 12
 

@@ -11,7 +11,6 @@ from typing import TextIO, cast
 from rich.console import Console
 from rich.text import Text
 
-from cluster.checks import Verdict
 from cluster.drills.base import Drill
 from cluster.errors import BadInput
 from cluster.interrupts import Interrupts
@@ -20,6 +19,7 @@ from cluster.running import drive, perform_run
 from cluster.scenario import change_scenario
 from cluster.settings import Change
 from cluster.terminal import LastingOutput, Progress
+from cluster.verdict import Verdict
 
 
 def run_drill(

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.checks import Outcome
 from cluster.drills.base import Drill, Expectation, Judgement, option
 from cluster.drills.expected import receipts_of, timers_once
 from cluster.measures import counted_quantile, finality_latencies, quantile
 from cluster.scenario import Scenario
+from cluster.verdict import Outcome
 from validator.types import Address
 
 HARDENED: Final = "hardened"
