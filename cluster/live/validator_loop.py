@@ -591,6 +591,10 @@ class ValidatorLoop:
         pages = self._ready().executor.pages
         return await self._on_executor_thread(lambda: pages.timer(timer_id))
 
+    async def divergence(self) -> bytes | None:
+        diverged = self._ready().node.diverged
+        return None if diverged is None else diverged.trace
+
     async def metrics(self) -> str:
         """Prometheus text (``docs/http.md``)."""
         return render_metrics(self._ready(), self.tally, self.transport)
