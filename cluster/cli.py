@@ -13,16 +13,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from cluster.actors.commands import add_commands as add_actor_commands
+from cluster.divergence.commands import add_commands as add_divergence_commands
+from cluster.drills.commands import add_commands as add_drill_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
-from cluster.options import add_change_options, parse_seed
+from cluster.options import add_change_options, parse_port, parse_seed
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
+
+MAX_HASH_SEED: Final = 2**32 - 1
+"""What ``PYTHONHASHSEED`` takes."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -89,11 +94,37 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with --backend sim: run it twice, and fail at the first event that differs",
     )
+    run.add_argument(
+        "--keep",
+        action="store_true",
+        help="with --backend live: keep the testnet of a run that does not pass up, at rest, until Ctrl-C",
+    )
     add_change_options(run)
     run.set_defaults(command=_run)
 
+    up = commands.add_parser("up", help="keep a live testnet running until Ctrl-C, then judge it")
+    up.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML); its stop height is not used")
+    up.add_argument("--seed", type=parse_seed, metavar="N", help="overrides the scenario's seed")
+    up.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
+    up.add_argument(
+        "--port", type=parse_port, default=0, metavar="N", help="of the testnet's own endpoint (default: a free one)"
+    )
+    add_change_options(up)
+    up.set_defaults(command=_up)
+
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
     verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
+    verify.add_argument(
+        "--python",
+        dest="pythons",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="by this Python (default: this one); may be repeated",
+    )
+    verify.add_argument(
+        "--hash-seeds", type=_hash_seed, nargs="+", default=[], metavar="N", help="under these hash seeds, each"
+    )
     verify.set_defaults(command=_verify_run)
 
     t8n = commands.add_parser("t8n", help="run the pure state transition over blocks (conformance)")
@@ -106,23 +137,45 @@ def _parser() -> argparse.ArgumentParser:
     add_sweep_commands(commands)
     add_mutant_commands(commands)
     add_rerun_commands(commands)
+    add_divergence_commands(commands)
+    add_drill_commands(commands)
     add_state_commands(commands)
     return parser
 
 
+def _hash_seed(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_HASH_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r} is no hash seed: expected an integer from 0 to {MAX_HASH_SEED}")
+    return int(text)
+
+
 def _run(options: Any) -> int:
-    from cluster.running import run_scenario
+    from cluster.running import LiveOptions, run_scenario
 
     verdict, _ = run_scenario(
-        options.scenario, options.backend, options.seed, options.out, options.check_determinism, options.changes
+        options.scenario,
+        options.backend,
+        options.seed,
+        options.out,
+        options.check_determinism,
+        options.changes,
+        LiveOptions(keep=options.keep),
     )
+    return verdict.exit_code
+
+
+def _up(options: Any) -> int:
+    from cluster.running import LiveOptions, run_scenario
+
+    live = LiveOptions(until_told=True, control_port=options.port)
+    verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
     return verdict.exit_code
 
 
 def _verify_run(options: Any) -> int:
     from cluster.verify import verify_run
 
-    return verify_run(options.run)
+    return verify_run(options.run, options.pythons, options.hash_seeds)
 
 
 def _t8n(options: Any) -> int:

@@ -36,7 +36,7 @@ from typing import Final
 from cluster.governed import GovernedParameters
 from cluster.job_books import JobBooks, Run
 from cluster.queries import QueryAudit
-from cluster.timer_ids import SCRIPT_CODE, ScheduledTerms, handler_input, scheduled_terms, timer_id
+from cluster.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
 from cluster.work import LaneUse, WorkAudit
 from validator.block import (
     Block,
@@ -62,6 +62,7 @@ from validator.genesis import Genesis
 from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.params import Parameters
 from validator.transactions import (
+    SCRIPT_CODE,
     Call,
     CancelTimer,
     Deploy,

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from cluster.timer_ids import SCRIPT_CODE
 from validator.block import QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
 from validator.pvm.machine import compiled
 from validator.scheduler.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
+from validator.transactions import SCRIPT_CODE
 
 UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)

@@ -147,14 +147,18 @@ def _block_page(outcome: Outcome) -> Page:
     return page
 
 
-def _run_page(receipt: TransactionReceipt | FireReceipt) -> Page:
+def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | CallbackReceipt) -> Page:
+    """How a handler ended and what it used."""
     return {
         "status": "ok" if receipt.ok else "reverted",
         "error": receipt.error or None,
         "cycles": receipt.cycles,
         "cells": receipt.cells,
-        "fee": _number(receipt.burned) + _number(receipt.tip),
     }
+
+
+def _run_page(receipt: TransactionReceipt | FireReceipt) -> Page:
+    return {**_outcome_page(receipt), "fee": _number(receipt.burned) + _number(receipt.tip)}
 
 
 def _fire_page(fire: FireReceipt) -> Page:
@@ -162,14 +166,7 @@ def _fire_page(fire: FireReceipt) -> Page:
 
 
 def _message_page(message: MessageReceipt) -> Page:
-    return {
-        "to": address_text(message.to),
-        "handler": message.handler,
-        "status": "ok" if message.ok else "reverted",
-        "error": message.error or None,
-        "cycles": message.cycles,
-        "cells": message.cells,
-    }
+    return {"to": address_text(message.to), "handler": message.handler, **_outcome_page(message)}
 
 
 def _callback_page(callback: CallbackReceipt) -> Page:
@@ -177,10 +174,7 @@ def _callback_page(callback: CallbackReceipt) -> Page:
         "job_id": callback.job_id.hex(),
         "actor": address_text(callback.actor),
         "handler": callback.handler,
-        "status": "ok" if callback.ok else "reverted",
-        "error": callback.error or None,
-        "cycles": callback.cycles,
-        "cells": callback.cells,
+        **_outcome_page(callback),
         "consumed": callback.unsettled is None,
     }
 

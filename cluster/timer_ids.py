@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from validator.codec import keccak256
 from validator.types import TimerId
 
-SCRIPT_CODE: Final = "builtin:script"
 ENVELOPE_KEYS: Final = frozenset({"_handler", "_payload"})
 
 

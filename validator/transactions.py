@@ -34,7 +34,7 @@ MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
 U64_LIMIT: Final = 2**64
 
 BUILTIN: Final = "builtin:"
-BUILTIN_CODE: Final = frozenset({"builtin:script"})
+SCRIPT_CODE: Final = "builtin:script"
 
 
 class TransactionError(ValidatorError):
@@ -233,8 +233,8 @@ def check_shape(transaction: Transaction) -> None:
 
 def code_problem(code: str) -> str | None:
     """Why no actor can have this code, as far as that can be seen without looking into a program."""
-    if code.startswith(BUILTIN) and code not in BUILTIN_CODE:
-        return f"{code[:64]!r} is unknown; known: {', '.join(sorted(BUILTIN_CODE))}, or a Python program's source"
+    if code.startswith(BUILTIN) and code != SCRIPT_CODE:
+        return f"{code[:64]!r} is unknown; known: {SCRIPT_CODE}, or a Python program's source"
     if not 1 <= len(code) <= MAX_SOURCE_BYTES or not code.isascii():
         return f"a program of {len(code):,} characters; expected 1 to {MAX_SOURCE_BYTES:,}, ASCII alone"
     return None

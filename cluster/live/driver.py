@@ -8,27 +8,35 @@ left behind.
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.chain import build_genesis, validator_set
+from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
-from cluster.faults import AnyFault, KillFault
+from cluster.fault_engine import FaultEngine
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
+from cluster.live.control import STOP, ControlServer
+from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase
-from cluster.live.load_process import LOG_FILE, LoadProcess
+from cluster.live.injection import LastWords
+from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
+from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
+from cluster.live.stage import LiveStage
+from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
-from cluster.record import FaultRecord, JoinRecord, RunRecord, Sample
+from cluster.record import JoinRecord, RunRecord, Sample
+from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme
 
-ENDPOINTS_FILE: Final = "endpoints.json"
 TICK_S: Final = 0.25
 SAMPLE_EVERY_MS: Final = 500.0
 START_TIMEOUT_S: Final = 90.0
@@ -37,6 +45,43 @@ STOP_TIMEOUT_S: Final = 5.0
 LOOKS_AT_THE_END: Final = 2
 """A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
 MILLISECONDS_A_SECOND: Final = 1_000
+
+
+@contextmanager
+def live_testnet(
+    scenario: Scenario,
+    seed: int,
+    commit: str,
+    folder: Path,
+    on_sample: Callable[[Sample], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+    interrupts: Interrupts | None = None,
+    until_told: bool = False,
+    control_port: int = 0,
+) -> Iterator[RunRecord]:
+    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; gives its record.
+
+    While the block goes on, the validators are at rest and still serve their pages; nothing that was started runs on
+    behind it, whichever way it ends. Samples and notices (one line each) come while the scenario runs. Ctrl-C, SIGTERM
+    or SIGHUP ends it early: the record says so and holds what is known. With ``until_told`` it has no end of its own,
+    and the first signal is that: the load stops, the validators drain, and the height that was reached counts as the
+    scenario's. ``interrupts`` are the caller's, where it goes on to guard what it does with the record. The testnet's
+    own endpoint (:mod:`cluster.live.control`) is served on ``control_port``, 0 is a free one.
+
+    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
+    cannot be started, :class:`OSError` where the folder cannot be written.
+    """
+    if problem := scenario.live_problem:
+        raise BadInput(f"{scenario.name}: {problem}")
+    with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
+        run = _LiveRun(scenario, seed, commit, folder, active, until_told, control_port)
+        run.on_sample = on_sample or run.on_sample
+        run.on_notice = on_notice or run.on_notice
+        try:
+            run.perform()
+            yield run.record
+        finally:
+            run.close()
 
 
 def run_live(
@@ -48,61 +93,39 @@ def run_live(
     on_notice: Callable[[str], None] | None = None,
     interrupts: Interrupts | None = None,
 ) -> RunRecord:
-    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; returns its record.
-
-    Samples and notices (one line each) come while it runs. Ctrl-C, SIGTERM or SIGHUP ends it early: the record says so
-    and holds what is known. ``interrupts`` are the caller's, where it goes on to guard what it does with the record.
-    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
-    cannot be started, :class:`OSError` where the folder cannot be written. Nothing that was started runs on afterwards,
-    whichever way it ends.
-    """
-    if problem := scenario.live_problem:
-        raise BadInput(f"{scenario.name}: {problem}")
-    with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = _LiveRun(scenario, seed, commit, folder, active)
-        run.on_sample = on_sample or run.on_sample
-        run.on_notice = on_notice or run.on_notice
-        try:
-            run.perform()
-        finally:
-            run.close()
-    return run.record
-
-
-class _Fault:
-    """A fault of the scenario on its way."""
-
-    def __init__(self, plan: KillFault, record: FaultRecord, host: int) -> None:
-        self.plan = plan
-        self.record = record
-        self.host = host
-
-    @property
-    def is_due_at(self) -> int | None:
-        """The height at which it begins, ``None`` once it has begun."""
-        return self.record.at_height if self.record.begun_ms is None else None
-
-    @property
-    def is_running(self) -> bool:
-        return self.record.begun_ms is not None and self.record.ended_ms is None
+    """:func:`live_testnet`, ended once the scenario is over; returns the record."""
+    with live_testnet(scenario, seed, commit, folder, on_sample, on_notice, interrupts) as record:
+        return record
 
 
 class _LiveRun:
     """One run."""
 
-    def __init__(self, scenario: Scenario, seed: int, commit: str, folder: Path, interrupts: Interrupts) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        commit: str,
+        folder: Path,
+        interrupts: Interrupts,
+        until_told: bool,
+        control_port: int,
+    ) -> None:
         self.on_sample: Callable[[Sample], None] = lambda sample: None
         self.on_notice: Callable[[str], None] = lambda notice: None
         self._scenario = scenario
         self._folder = folder
         self._interrupts = interrupts
+        self._until_told = until_told
+        self._end: int | None = None if until_told else scenario.stop.height
+        """The height at which the load stops, once that is known."""
         self._began = time.monotonic()
+        self._deadline = math.inf if until_told else self._began + scenario.stop.timeout_s
         began_epoch_ms = time.time() * MILLISECONDS_A_SECOND
         validators = validator_set(Ed25519Scheme(), scenario, seed)
         genesis = build_genesis(scenario, seed, validators)
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
         self._watch = ChainWatch(self.record, began_epoch_ms)
-        self._faults = [self._fault(plan) for plan in scenario.faults]
         late = scenario.validators.late
         self._joins = {index: JoinRecord(scenario.validators.names[index], late[index]) for index in late}
         self.record.joins = list(self._joins.values())
@@ -110,18 +133,15 @@ class _LiveRun:
         """Validators that are there from the genesis on."""
         self._session: RaySession | None = None
         self._hosts: Hosts | None = None
+        self._stage: LiveStage | None = None
+        self._told_height = 0
+        """The height that faults know of."""
         self._load: LoadProcess | None = None
+        self._guardian: Guardian | None = None
+        self._control: ControlServer | None = None
+        self._control_port = control_port
         self._load_failed = False
         self._sampled_ms = float("-inf")
-
-    def _fault(self, plan: AnyFault) -> _Fault:
-        assert isinstance(plan, KillFault), "others were refused before anything started"
-        section = self._scenario.validators
-        host = section.host_of(section.names.index(plan.whom))
-        targets = tuple(name for index, name in enumerate(section.names) if section.host_of(index) == host)
-        record = FaultRecord(plan.kind, plan.whom, plan.at_height, targets=targets, impaired=targets, is_hard=True)
-        self.record.faults.append(record)
-        return _Fault(plan, record, host)
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 
@@ -139,7 +159,7 @@ class _LiveRun:
                 raise
             self._note_failure(error)
         try:
-            self._end()
+            self._conclude()
         except KeyboardInterrupt:
             self.record.interrupted = True
             self.record.problems.append("interrupted again: not everything was collected")
@@ -150,10 +170,15 @@ class _LiveRun:
     def close(self) -> None:
         """End everything that was started: each of it, whatever becomes of the rest. Nothing interrupts this."""
         with ExitStack() as last_to_first:
+            if self._guardian is not None:
+                last_to_first.callback(self._guardian.dismiss)
+            if self._control is not None:
+                last_to_first.callback(self._control.close)
             if self._session is not None:
                 last_to_first.callback(self._close_session, self._session)
             if self._hosts is not None:
                 last_to_first.callback(self._hosts.ask_each, "stop", STOP_TIMEOUT_S, lambda: None)
+                last_to_first.callback(self._hosts.close_wardens)
             if self._load is not None:
                 last_to_first.callback(self._finish_load, self._load, lambda: None)
 
@@ -176,14 +201,18 @@ class _LiveRun:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self._guardian = guardian = Guardian.start(self._folder, _result_of_a_killed_driver(self.record))
+        self._start_control()
         self.on_notice("starting Ray and the validator hosts")
         try:
-            self._session = RaySession.start()
+            self._session = RaySession.start(on_folder=lambda folder: guardian.look_after(ray=folder))
         except SystemExit:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
         self._interrupts.checkpoint()
-        self._hosts = hosts = Hosts(self._session, self._take_view, self._host_is_up, self._host_was_lost)
+        self._hosts = hosts = Hosts(
+            self._session, self._take_view, self._host_is_up, self._host_was_lost, self.record.problems.append
+        )
         hosts.create(self._scenario, self.record.seed, self._folder)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not all(host.phase is Phase.UP for host in hosts.all):
@@ -195,7 +224,16 @@ class _LiveRun:
                 self._give_up_start(failed)
             if self._load is None and len(hosts.addresses) >= self._count_at_first:
                 self._start_load(hosts)
+        self._prepare_faults(hosts)
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
+
+    def _start_control(self) -> None:
+        try:
+            self._control = ControlServer(self._folder / TOKEN_FILE, self._control_port)
+        except OSError as error:
+            where = f"port {self._control_port}" if self._control_port else "a free port"
+            raise TestnetError(f"the testnet's endpoint cannot be served on {where}: {one_line(error)}") from None
+        self.on_notice(f"the testnet's own endpoint is {self._control.url}")
 
     def _give_up_start(self, failed: list[Host]) -> None:
         assert self._session is not None
@@ -209,7 +247,11 @@ class _LiveRun:
         self._write_endpoints(hosts)
         if self._scenario.load.user_count:
             urls = [address.url for address in hosts.addresses]
-            self._load = LoadProcess(self._scenario, self.record.seed, self.record.genesis.chain_id, urls, self._folder)
+            run_time_s = MAX_RUN_TIME_S if self._until_told else self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
+            chain_id = self.record.genesis.chain_id
+            self._load = LoadProcess(self._scenario, self.record.seed, chain_id, urls, self._folder, run_time_s)
+            assert self._guardian is not None
+            self._guardian.look_after(pids=[self._load.pid])
 
     def _write_endpoints(self, hosts: Hosts) -> None:
         """Where everybody can be reached, for whoever wants to look on."""
@@ -224,9 +266,11 @@ class _LiveRun:
             }
             for address in hosts.addresses
         ]
+        assert self._control is not None
+        testnet = {"url": self._control.url, "token_file": TOKEN_FILE}
         target = self._folder / ENDPOINTS_FILE
         temporary = target.with_name(f".{target.name}")
-        temporary.write_text(json.dumps({"validators": page}, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n", encoding="utf-8")
         temporary.replace(target)
 
     # --- following ----------------------------------------------------------------------------------------------------
@@ -235,29 +279,72 @@ class _LiveRun:
         """Watch, injure, and stop the load, until the scenario is over or its time is up."""
         assert self._hosts is not None
         assert self._session is not None
-        timeout_s = self._scenario.stop.timeout_s
         while not self._is_over(self._hosts):
-            if time.monotonic() > self._began + timeout_s:
-                self.record.problems.append(f"the time was up after {timeout_s} s: {self._standings(self._hosts)}")
+            if time.monotonic() > self._deadline:
+                after_s = self._now_ms / MILLISECONDS_A_SECOND
+                self.record.problems.append(f"the time was up after {after_s:.0f} s: {self._standings(self._hosts)}")
                 return
-            self._interrupts.wait(TICK_S)
+            self._wait()
             self._session.check()
             self._hosts.look(self._watch.height)
+            self._obey()
             self._note_joins(self._hosts)
+            self._show(self._hosts)
             self._sample(self._hosts)
-            self._begin_faults(self._hosts)
+            self._perform_faults()
             self._watch_load()
+
+    def _wait(self) -> None:
+        """Until the next look. The first signal ends a run that has no other end."""
+        try:
+            self._interrupts.wait(self._tick_s())
+        except KeyboardInterrupt:
+            if self._end is not None:
+                raise
+            self._interrupts.accept()
+            self._end_here()
+
+    def _tick_s(self) -> float:
+        """Less where a fault begins or ends sooner."""
+        next_ms = None if self._stage is None else self._stage.next_ms
+        if next_ms is None:
+            return TICK_S
+        return max(0.0, min(TICK_S, (next_ms - self._now_ms) / MILLISECONDS_A_SECOND))
+
+    def _obey(self) -> None:
+        """Do what the testnet's endpoint was told since the last look."""
+        assert self._control is not None
+        while not self._control.commands.empty():
+            command = self._control.commands.get_nowait()
+            assert command == STOP, command
+            if self._end is None or self._end > self._watch.height:
+                self._end_here()
+
+    def _end_here(self) -> None:
+        """The height that is reached becomes the scenario's last one."""
+        self._end = self._watch.height
+        self._deadline = time.monotonic() + self._scenario.stop.timeout_s
+        stop = self._scenario.stop.model_copy(update={"height": self._end})
+        self.record.scenario = self._scenario.model_copy(update={"stop": stop})
+        self.on_notice(f"height {self._end}: told to end")
+
+    def _show(self, hosts: Hosts) -> None:
+        """What the testnet's endpoint shows from now on."""
+        assert self._control is not None
+        self._control.view = look_over(self.record, hosts, self._watch.height, self._now_ms)
 
     def _is_over(self, hosts: Hosts) -> bool:
         """Whether every validator that still takes part has drained."""
-        stop = self._scenario.stop
-        goal = stop.height + stop.drain_blocks
         alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
+        if self._end is None:
+            return not alive
+        ended = [fault.height_when_ended or 0 for fault in self.record.faults]
+        goal = max(self._end + self._scenario.stop.drain_blocks, 1 + max(ended, default=0))
         node = self._scenario.validators.node
         awaited = [state for host in alive for index, state in host.states.items() if not node(index).byzantine]
         return (
             self._watch.height >= goal
-            and not any(fault.is_running for fault in self._faults if hosts.all[fault.host] in alive)
+            and (self._stage is None or self._stage.engine.are_over)
             and all(host.phase is Phase.UP and host.is_started(goal) for host in alive)
             and all(state.height >= goal or state.diverged for state in awaited)
         ) or not alive
@@ -282,25 +369,26 @@ class _LiveRun:
             self._load_failed = True
             code, log = self._load.exit_code, self._folder / LOG_FILE
             self.record.problems.append(f"the load generator ended early with exit code {code} (see {log})")
-        if self._watch.height >= self._scenario.stop.height and not self._load.was_told_to_stop:
+        if self._end is not None and self._watch.height >= self._end and not self._load.was_told_to_stop:
             self.on_notice(f"height {self._watch.height}: the load stops, draining")
             self._load.stop()
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
-    def _begin_faults(self, hosts: Hosts) -> None:
-        for fault in self._faults:
-            due_at, host = fault.is_due_at, hosts.all[fault.host]
-            if due_at is not None and self._watch.height >= due_at and host.phase is Phase.UP:
-                self._kill(hosts, fault, host)
+    def _prepare_faults(self, hosts: Hosts) -> None:
+        """From now on, with every host up, faults may begin."""
+        now_ms, height = (lambda: self._now_ms), (lambda: self._watch.height)
+        stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice)
+        stage.engine = FaultEngine(self._scenario, stage)
+        stage.engine.schedule()
+        self._stage, self.record.faults = stage, stage.engine.records
 
-    def _kill(self, hosts: Hosts, fault: _Fault, host: Host) -> None:
-        pid = host.pid
-        fault.record.height_when_begun = self._watch.height
-        fault.record.begun_ms = self._now_ms
-        hosts.kill(host, fault.plan.down_ms / MILLISECONDS_A_SECOND)
-        names = ", ".join(self._names_on(host))
-        self.on_notice(f"height {self._watch.height}: killed host {host.number} ({names}), process {pid}")
+    def _perform_faults(self) -> None:
+        assert self._stage is not None
+        if self._watch.height > self._told_height:
+            self._told_height = self._watch.height
+            self._stage.engine.on_new_height(self._told_height)
+        self._stage.perform()
 
     def _note_joins(self, hosts: Hosts) -> None:
         """See which of those that join later have begun, and which have their snapshot."""
@@ -320,28 +408,18 @@ class _LiveRun:
 
     def _host_is_up(self, host: Host) -> None:
         assert self._hosts is not None
-        for fault in self._faults:
-            if fault.host == host.number and fault.is_running:
-                self._end_fault(fault.record, self._hosts, host)
+        if self._stage is not None:
+            self._stage.engine.on_up()
         if len(self._hosts.addresses) >= self._count_at_first:
             self._write_endpoints(self._hosts)
 
-    def _end_fault(self, record: FaultRecord, hosts: Hosts, host: Host) -> None:
-        record.ended_ms = self._now_ms
-        record.height_when_ended = self._watch.height
-        record.bit = host.pid != host.pid_before and hosts.is_gone(host)
-        recovered = ", ".join(str(state.recovered_height) for _, state in sorted(host.states.items()))
-        starts = ", ".join(str(start) for _, start in sorted(host.starts.items()))
-        record.evidence = (
-            f"process {host.pid_before} gone, {host.pid} in its place, start {starts},"
-            f" recovered at height {recovered} from its own disk"
-        )
-        self.on_notice(f"height {self._watch.height}: host {host.number} is back: {record.evidence}")
-
-    def _host_was_lost(self, host: Host, reason: str) -> None:
+    def _host_was_lost(self, host: Host, reason: str, words: LastWords | None) -> None:
+        if self._stage is not None and self._stage.on_lost(host, words):
+            return
         names = ", ".join(self._names_on(host))
         log = self._folder / LOGS_FOLDER / f"host-{host.number}.log"
-        problem = f"host {host.number} ({names}) was lost: {reason} (see {log})"
+        said = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
+        problem = f"host {host.number} ({names}) was lost: {reason}{said} (see {log})"
         self.record.problems.append(problem)
         self.on_notice(problem)
 
@@ -350,10 +428,14 @@ class _LiveRun:
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)
+        if self._stage is not None and self._stage.engine.is_listening:
+            for seen in view.observations:
+                if isinstance(seen, VoteSent):
+                    self._stage.engine.on_vote(view.index, seen.view, seen.kind)
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
-    def _end(self) -> None:
+    def _conclude(self) -> None:
         """Stop the load, bring the validators to rest, and ask them for everything."""
         self.record.duration_ms = self._now_ms
         if self._load is not None:
@@ -363,6 +445,7 @@ class _LiveRun:
 
     def _freeze_and_collect(self, hosts: Hosts) -> None:
         checkpoint = self._interrupts.checkpoint
+        hosts.close_wardens()
         failed = hosts.ask_each("freeze", FREEZE_TIMEOUT_S, checkpoint)
         for host, reason in failed:
             self.record.problems.append(f"host {host.number} did not come to rest: {reason}")
@@ -383,9 +466,27 @@ class _LiveRun:
         collect(self.record, urls, checkpoint)
 
     def _note_totals(self, hosts: Hosts) -> None:
-        messages, size = hosts.totals()
-        self.record.metrics["messages_sent"] = messages
-        self.record.metrics["bytes_sent"] = size
+        totals = hosts.totals()
+        self.record.metrics["messages_sent"] = totals.messages
+        self.record.metrics["messages_dropped"] = totals.lost
+        self.record.metrics["bytes_sent"] = totals.size
+        self.record.metrics["core_seconds"] = totals.core_seconds
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND
+
+
+def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
+    """What ``result.json`` says where the driver could not write it."""
+    return {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "verdict": Outcome.INCONCLUSIVE.value,
+        "checks": [
+            {"name": "no_problems", "verdict": Outcome.INCONCLUSIVE.value, "detail": "the driver was killed"},
+        ],
+        "metrics": {},
+        "validators": [],
+    }

@@ -17,7 +17,7 @@ import signal
 import socket
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +25,9 @@ from typing import Any, Final, NamedTuple
 from cluster.errors import TestnetError
 from cluster.live import processes
 from cluster.live.host import ValidatorHost
+from cluster.live.injection import Release
+from cluster.live.processes import Process
+from cluster.live.warden import Warden
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"
@@ -33,6 +36,10 @@ TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
 TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
 SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Environment of a Ray of our own: nothing is reported to anybody, nothing is said on the terminal."""
+
+SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
+"""What it names is not printed; Ray reads it when it is imported."""
+SKIPPED_LINES: Final = "A worker died or was killed while executing a task"
 
 LOOPBACK: Final = "127.0.0.1"
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
@@ -50,8 +57,9 @@ FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
-REMOVAL_ATTEMPTS: Final = 5
+WARDEN_TIMEOUT_S: Final = 15.0
 HASH_SEEDS: Final = 2**32
+FIRST_RELEASE: Final = Release()
 
 _token = secrets.token_hex(32)
 """Of every Ray that this process starts: the library reads it once."""
@@ -62,6 +70,81 @@ class Place(NamedTuple):
 
     node_id: str
     bind: str
+
+
+class RemoteWarden:
+    """A :class:`Warden` on another node: an actor, asked with a bound on the time."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+
+    def kill(self, process: Process) -> bool:
+        return bool(self._ask("kill", process))
+
+    def hold(self, process: Process) -> bool:
+        return bool(self._ask("hold", process))
+
+    def let_go(self, process: Process) -> None:
+        self._ask("let_go", process)
+
+    def is_still(self, process: Process) -> bool:
+        return bool(self._ask("is_still", process))
+
+    def is_running(self, process: Process) -> bool:
+        return bool(self._ask("is_running", process))
+
+    def close(self) -> None:
+        self._ask("close")
+
+    def _ask(self, method: str, *arguments: object) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=WARDEN_TIMEOUT_S)
+        except (errors.RayError, errors.GetTimeoutError) as error:
+            raise TestnetError(f"no signals can be sent to processes of a node: {one_line(error)}") from error
+
+
+def relocated_host(code: str) -> type:
+    """The actor class of a host whose code is taken from another folder.
+
+    Ray puts the driver's own folders in front of ``PYTHONPATH``. So this class goes to the worker by value, and it puts
+    the folder first before anything of ours is imported there.
+    """
+
+    class RelocatedHost:
+        def __init__(self, *arguments: Any) -> None:
+            import importlib
+            import sys
+
+            sys.path.insert(0, code)
+            self._host = importlib.import_module("cluster.live.host").ValidatorHost(*arguments)
+
+        def start(self, *arguments: Any) -> Any:
+            return self._host.start(*arguments)
+
+        def set_peers(self, *arguments: Any) -> Any:
+            return self._host.set_peers(*arguments)
+
+        def inject(self, *arguments: Any) -> Any:
+            return self._host.inject(*arguments)
+
+        def wipe(self, *arguments: Any) -> Any:
+            return self._host.wipe(*arguments)
+
+        def flip(self, *arguments: Any) -> Any:
+            return self._host.flip(*arguments)
+
+        def observe(self) -> Any:
+            return self._host.observe()
+
+        def freeze(self) -> Any:
+            return self._host.freeze()
+
+        def stop(self) -> Any:
+            return self._host.stop()
+
+    return RelocatedHost
 
 
 class RaySession:
@@ -89,16 +172,18 @@ class RaySession:
     # --- start --------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def start(cpus: int = STARTING_CPUS) -> RaySession:
-        """Start or join Ray; one of our own has so many processors for tasks. Raises :class:`TestnetError`."""
-        import ray
+    def start(cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None) -> RaySession:
+        """Start or join Ray; one of our own has so many processors for tasks, and ``on_folder`` gets its folder before
+        there is any process. Raises :class:`TestnetError`.
+        """
+        ray = _import_ray()
 
         if ray.is_initialized():
             session = RaySession(ray, None)
             session._disconnects = False
             return session
         joined = os.environ.get(ADDRESS_VARIABLE)
-        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus)
+        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus, on_folder)
 
     def place_hosts(self, count: int) -> list[Place]:
         """A place for each host, spread over the nodes. On a single node everything stays on the loopback."""
@@ -108,23 +193,44 @@ class RaySession:
         places = [Place(node["NodeID"], LOOPBACK if single else node["NodeManagerAddress"]) for node in nodes]
         return [places[host % len(places)] for host in range(count)]
 
-    def start_host(self, place: Place, planned_restarts: int, hash_seed: int, arguments: tuple[Any, ...]) -> Any:
-        """Create a host's actor, which stays on its node for its data's sake; returns its handle at once."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    def start_host(
+        self,
+        place: Place,
+        planned_restarts: int,
+        hash_seed: int,
+        arguments: tuple[Any, ...],
+        release: Release = FIRST_RELEASE,
+    ) -> Any:
+        """Create a host's actor, which stays on its node for its data's sake; returns its handle at once.
 
+        ``release`` is the code that it runs: of another folder, where that says so.
+        """
+        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}
+        actor_class: type = ValidatorHost
+        if release.code is not None:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (release.code, os.environ.get("PYTHONPATH"))))
+            actor_class = relocated_host(release.code)
+        options = self._options_on(place) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
         actor = (
-            self.ray.remote(ValidatorHost)
-            .options(
-                num_cpus=0,
-                max_restarts=planned_restarts + SPARE_RESTARTS,
-                max_concurrency=HOST_CONCURRENCY,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(place.node_id, soft=False),
-                runtime_env={"env_vars": {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}},
-            )
-            .remote(*arguments)
+            self.ray.remote(actor_class)
+            .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env={"env_vars": environment})
+            .remote(*arguments, release.version, release.mutant)
         )
         self._actors.append(actor)
         return actor
+
+    def warden(self, place: Place) -> Warden | RemoteWarden:
+        """Who sends signals to processes at a place: this process itself on a Ray of our own, else an actor there."""
+        if self.is_ours:
+            return Warden()
+        actor = self.ray.remote(Warden).options(**self._options_on(place)).remote()
+        self._actors.append(actor)
+        return RemoteWarden(self.ray, actor)
+
+    def _options_on(self, place: Place) -> dict[str, Any]:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(place.node_id, soft=False)}
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -144,23 +250,14 @@ class RaySession:
                 self.ray.shutdown()
         finally:
             stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
-            notices = [] if self._folder is None else _remove(self._folder)
+            is_left = self._folder is not None and not processes.end_and_remove(self._folder, SHUTDOWN_PATIENCE_S)
+            notices = [f"{self._folder} could not be removed"] if is_left else []
         return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
 
     def keep_logs(self, target: Path) -> None:
         """Copy the logs of a Ray of our own, for whoever has to find out why something did not start."""
         if self._folder is not None:
             shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
-
-
-def _remove(folder: Path) -> list[str]:
-    """Remove the folder of a Ray that has ended, and first what was still being started when it was told to."""
-    for _ in range(REMOVAL_ATTEMPTS):
-        processes.end(processes.using(folder), SHUTDOWN_PATIENCE_S)
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return []
-    return [f"{folder} could not be removed"]
 
 
 def _join(ray: Any, address: str) -> RaySession:
@@ -181,10 +278,11 @@ def _probe(address: str) -> None:
         raise TestnetError(f"Ray at {address} ({ADDRESS_VARIABLE}) does not answer: {one_line(error)}") from None
 
 
-def _start_own(ray: Any, cpus: int) -> RaySession:
+def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySession:
     parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     session = RaySession(ray, folder)
+    on_folder(folder)
     with _environment(), _hang_ups_held_back():
         try:
             _connect(
@@ -233,6 +331,17 @@ def one_line(error: BaseException) -> str:
         error = cause
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
+
+
+def _import_ray() -> Any:
+    """Ray, which does not say on the terminal that a process was killed: the driver knows, and says why."""
+    is_set = SKIPPED_LINES_VARIABLE in os.environ
+    os.environ.setdefault(SKIPPED_LINES_VARIABLE, SKIPPED_LINES)
+    import ray
+
+    if not is_set:
+        del os.environ[SKIPPED_LINES_VARIABLE]
+    return ray
 
 
 @contextmanager

@@ -35,11 +35,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from cluster.links import Links
 from cluster.record import Sample
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation
-from cluster.simulation.links import Links
 from cluster.simulation.machine import Machine
 from consensus import messages as consensus
 from consensus.messages import VoteKind
@@ -197,7 +197,9 @@ class _WatchedLinks(Links):
 
     lost: Sequence[int] = ()
 
-    def arrivals(self, sender: int, receivers: Iterable[int], size: int, now_us: int) -> list[tuple[int, int]]:
+    def arrivals(
+        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
+    ) -> list[tuple[int, int]]:
         wanted = list(receivers)
         found = Links.arrivals(self, sender, wanted, size, now_us)
         arrived = {receiver for receiver, _ in found}
@@ -222,7 +224,7 @@ class WatchedSimulation(Simulation):
         self._tell("fault", (), text)
 
     def _make_links(self) -> Links:
-        return _WatchedLinks(self.scenario.links, self.scenario.validators.names, self.random)
+        return _WatchedLinks(self.scenario.network, self.random)
 
     def _machine(self, index: int, name: str) -> Machine:
         return self._watched(super()._machine(index, name))

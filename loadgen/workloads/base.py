@@ -10,20 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from loadgen.workloads.script import Script, cost_of, encode_script
 from validator.params import Parameters
-from validator.transactions import Action, Call
+from validator.transactions import SCRIPT_CODE, Action, Call
 from validator.types import Address
 
 LOAD_HANDLER = "run"
 """The handler that load transactions call; ``builtin:script`` treats all alike."""
-
-
-ACTOR_CODE: Final = "builtin:script"
 
 
 class Options(BaseModel):
@@ -118,7 +115,7 @@ class Workload(ABC, Generic[OptionsT]):
     @classmethod
     def actor_code(cls, options: Options) -> str:
         """The code of the user's actor at genesis."""
-        return ACTOR_CODE
+        return SCRIPT_CODE
 
     def __init__(self, options: OptionsT, member: Member) -> None:
         self.options = options

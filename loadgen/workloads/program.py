@@ -37,9 +37,8 @@ class ProgramCall(Options):
     @field_validator("payload")
     @classmethod
     def _payload_is_a_value(cls, payload: Any) -> Any:
-        sample = _Filling(lambda _number: NOBODY, lambda _number: NOBODY, lambda least, _most: least, 0)
         try:
-            encode_value(sample.value(payload))
+            encode_value(_sample(lambda _number: NOBODY).value(payload))
         except HandlerFailure as failure:
             raise ValueError(f"no value for a handler: {failure.name}") from None
         return payload
@@ -68,7 +67,7 @@ class ProgramOptions(Options):
             return NOBODY
 
         for call in (*self.setup, *self.calls):
-            _Filling(note, note, lambda least, _most: least, 0).value(call.payload)
+            _sample(note).value(call.payload)
         return found
 
 
@@ -133,6 +132,11 @@ class _Filling:
             case "turn", str(text):
                 return f"{text}{self.turn}"
         raise ValueError(f"{name}: {argument!r} is no {_FILLED[name]}")
+
+
+def _sample(address: Callable[[int], Address]) -> _Filling:
+    """A filling before there are users: who is named goes to ``address``, nothing is drawn."""
+    return _Filling(address, address, lambda least, _most: least, 0)
 
 
 _FILLED: Final = {

@@ -42,20 +42,10 @@ class Bench:
         for name, handler, value, sender, fields in given:
             target = RUNNER_CONTRACT_ADDRESS if name == "runner contract" else self.at[name]
             action = Call(target, handler, encode_value(value))
-            made.append(self._transaction(sender, nonces.get(sender, 0), action, fields))
+            given = {"nonce": nonces.get(sender, 0), "gas_limit": 1_000_000, "cells_limit": 60_000, **fields}
+            made.append(self.chain.transaction(action, sender, **given))
             nonces[sender] = nonces.get(sender, 0) + 1
         return self.chain.block(*made)
-
-    @staticmethod
-    def _transaction(sender: Address, nonce: int, action: Call, fields: dict[str, Any]) -> Transaction:
-        given: dict[str, Any] = {
-            "gas_limit": 1_000_000,
-            "cells_limit": 60_000,
-            "max_fee_per_cycle": 10**9,
-            "max_priority_fee_per_cycle": 0,
-            "max_fee_per_cell": 10**9,
-        }
-        return Transaction(sender=sender, nonce=nonce, action=action, **{**given, **fields})
 
     def wait(self, blocks: int) -> list[Outcome]:
         """Let blocks pass; every fire, message and callback in them succeeds."""

@@ -11,12 +11,12 @@ import yaml
 
 from cluster.cli import main
 from cluster.errors import BadInput, ExitCode
+from cluster.links import Links
 from cluster.running import run_scenario
 from cluster.scenario import Scenario
 from cluster.simulation import driver
 from cluster.simulation.determinism import Comparison, NotDeterministic
 from cluster.simulation.driver import Simulation
-from cluster.simulation.links import Links
 
 SEED = 3
 PLAN = {

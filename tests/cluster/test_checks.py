@@ -105,8 +105,8 @@ def test_a_validator_that_was_never_seen_is_inconclusive(name: str) -> None:
         assert run_check(record, name).verdict is INCONCLUSIVE
 
 
-UNASKED = ("faults", "joins", "recovery", "byzantine", "evidence", "safety")
-"""Checks that have nothing to say of a scenario without faults, late and byzantine validators."""
+UNASKED = ("faults", "joins", "recovery", "criteria", "byzantine", "evidence", "safety")
+"""Checks that have nothing to say of a scenario without faults, criteria, late and byzantine validators."""
 
 
 def test_a_run_without_any_block_is_inconclusive_and_never_passes() -> None:
@@ -663,13 +663,19 @@ def test_drawn_leaders_may_fail_for_longer() -> None:
     assert run_check(drawn, "faults").verdict is INCONCLUSIVE
 
 
-def test_the_twin_of_one_that_is_killed_votes_on() -> None:
+def with_two_of_four_down() -> RunRecord:
+    """Two of four validators are down for thirty seconds, and heights become final within them."""
     record = with_kill(make_record())
     fault = record.faults[0]
     fault.is_hard, fault.targets, fault.impaired = True, ("validator-1", "validator-3"), ("validator-1", "validator-3")
     fault.ended_ms = (fault.begun_ms or 0) + 30_000
     later_from(record, 6, 9_000)
     record.duration_ms += 40_000
+    return record
+
+
+def test_the_twin_of_one_that_is_killed_votes_on() -> None:
+    record = with_two_of_four_down()
     assert "finalised without a quorum" in run_check(record, "faults").detail
     nodes = [*(NodeSection() for _ in range(3)), NodeSection(byzantine=["twins"])]
     validators = record.scenario.validators.model_copy(update={"nodes": nodes})
@@ -678,24 +684,16 @@ def test_the_twin_of_one_that_is_killed_votes_on() -> None:
 
 
 def test_what_was_proposed_before_the_quorum_was_lost_may_become_final_after_it() -> None:
-    record = with_kill(make_record())
+    record = with_two_of_four_down()
     fault = record.faults[0]
-    fault.is_hard, fault.targets, fault.impaired = True, ("validator-1", "validator-3"), ("validator-1", "validator-3")
-    fault.ended_ms = (fault.begun_ms or 0) + 30_000
-    later_from(record, 6, 9_000)
-    record.duration_ms += 40_000
     assert "finalised without a quorum" in run_check(record, "faults").detail
     record.proposals = dict.fromkeys(record.proposals, fault.begun_ms or 0.0)
     assert "finalised without a quorum" not in run_check(record, "faults").detail
 
 
 def test_a_quorum_is_lost_until_the_first_is_back() -> None:
-    record = with_kill(make_record())
+    record = with_two_of_four_down()
     fault = record.faults[0]
-    fault.is_hard, fault.targets, fault.impaired = True, ("validator-1", "validator-3"), ("validator-1", "validator-3")
-    fault.ended_ms = (fault.begun_ms or 0) + 30_000
-    later_from(record, 6, 9_000)
-    record.duration_ms += 40_000
     fault.first_back_ms = (fault.begun_ms or 0) + 2_000
     assert "finalised without a quorum" not in run_check(record, "faults").detail
 

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.live.http import BlockTriple, HttpServer, NotReady, build_app, serve
+from cluster.live.http import BlockTriple, build_app
+from cluster.live.web import HttpServer, NotReady, serve
 from validator.events import SubmitResult
 from validator.transactions import Transaction, TransactionError, parse, transaction_hash
 from validator.types import Address, Hash, Height, TimerId, address_text
@@ -104,6 +105,9 @@ class FakePages:
 
     async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
+
+    async def divergence(self) -> bytes | None:
+        return None
 
     async def metrics(self) -> str:
         return "stampede_height 1\n"

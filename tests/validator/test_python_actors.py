@@ -88,17 +88,7 @@ def call(chain: Chain, handler: str, value: Any = None, to: Address = PYTHON, **
 
 
 def transaction(chain: Chain, action: Action, **fields: Any) -> Transaction:
-    given: dict[str, Any] = {
-        "sender": ALICE,
-        "nonce": chain.nonces.get(ALICE, 0),
-        "gas_limit": 400_000,
-        "cells_limit": 40_000,
-        "max_fee_per_cycle": 10**9,
-        "max_priority_fee_per_cycle": 0,
-        "max_fee_per_cell": 10**9,
-        "action": action,
-    }
-    return Transaction(**{**given, **fields})
+    return chain.transaction(action, **{"gas_limit": 400_000, "cells_limit": 40_000, **fields})
 
 
 def stored(chain: Chain, key: str, at: Address = PYTHON) -> Any:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.pvm.dispatch import SCRIPT
 from validator.pvm.machine import compiled
 from validator.pvm.source import count_tokens
 from validator.pvm.subset import ProgramError
 from validator.pvm.weights import DEPLOY_BYTES_A_TOKEN, DEPLOY_CYCLES_A_BYTE, DEPLOY_CYCLES_A_TOKEN
 from validator.records import PYTHON_AGENT, Actor, BiddingAgent, python_code
-from validator.transactions import code_problem
+from validator.transactions import SCRIPT_CODE, code_problem
 from validator.types import Address
 
 
@@ -24,12 +23,12 @@ class Deployment(NamedTuple):
 
 def byte_cycles(code: str) -> int:
     """What the code costs before anything about it is looked at."""
-    return 0 if code == SCRIPT else DEPLOY_CYCLES_A_BYTE * len(code)
+    return 0 if code == SCRIPT_CODE else DEPLOY_CYCLES_A_BYTE * len(code)
 
 
 def token_cycles(code: str) -> int:
     """What code costs besides where it is dense."""
-    if code == SCRIPT:
+    if code == SCRIPT_CODE:
         return 0
     return DEPLOY_CYCLES_A_TOKEN * max(0, count_tokens(code) - len(code) // DEPLOY_BYTES_A_TOKEN)
 
@@ -42,7 +41,7 @@ def deploy_cycles(code: str) -> int:
 def refusal(code: str) -> str | None:
     """Why no actor can have this code, in one line; ``None`` where one can."""
     problem = code_problem(code)
-    if problem is not None or code == SCRIPT:
+    if problem is not None or code == SCRIPT_CODE:
         return problem
     try:
         compiled(code)
@@ -53,7 +52,7 @@ def refusal(code: str) -> str | None:
 
 def deployment(code: str, deployer: Address) -> Deployment:
     """A new actor with this code. Raises :class:`~validator.pvm.subset.ProgramError` for a program that is refused."""
-    if code == SCRIPT:
+    if code == SCRIPT_CODE:
         return Deployment(Actor(code, deployer))
     name, key = python_code(code)
     program, _ = compiled(code)

@@ -12,9 +12,8 @@ from validator.host import HandlerContext
 from validator.pvm import script
 from validator.pvm.machine import Vm
 from validator.records import PYTHON_CODE
+from validator.transactions import SCRIPT_CODE
 from validator.types import MAX_NAME_BYTES
-
-SCRIPT: Final = "builtin:script"
 
 _ENVELOPE: Final = frozenset({"_handler", "_payload"})
 _STRICT_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -48,5 +47,5 @@ def program(vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[Handle
     """What runs a handler of an actor with this code."""
     if code.startswith(PYTHON_CODE):
         return lambda context: vm.run(code, handler, payload, context)
-    assert code == SCRIPT, f"no actor can be deployed with code {code!r}"
+    assert code == SCRIPT_CODE, f"no actor can be deployed with code {code!r}"
     return lambda context: script.run(context, payload)

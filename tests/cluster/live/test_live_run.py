@@ -17,13 +17,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+import urllib3
 import yaml
 
 from cluster import errors
@@ -274,6 +275,56 @@ def test_ctrl_c_while_it_starts_leaves_nothing_behind(folder: Path, temporary: P
     assert list(temporary.iterdir()) == []
 
 
+# --- somebody is killed -----------------------------------------------------------------------------------------------
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return content
+
+
+@pytest.mark.parametrize("moment", ["while it starts", "in its middle"])
+def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, temporary: Path, moment: str) -> None:
+    driver = Driver(folder, temporary)
+    if moment == "while it starts":
+        driver.wait_for(lambda told: "starting Ray" in told.get("notice", ""))
+    else:
+        driver.wait_for(lambda told: told.get("height", 0) >= 3)
+    family = driver.family()
+    driver.process.kill()
+    _, complaints = driver.process.communicate(timeout=WAIT_S)  # ends with the last one that has its standard error
+    assert re.fullmatch(
+        rf"stampede: the driver was killed: \d+ processes of the run were ended; see {folder}/result.json\n", complaints
+    )
+    assert processes.end(family, WAIT_S) == []
+    assert processes.using(temporary) == set()
+    assert list(temporary.iterdir()) == []
+    result = result_of(folder)
+    assert (result["verdict"], result["checks"][0]["detail"]) == ("inconclusive", "the driver was killed")
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("gcs_server", "the driver failed: Ray broke down: its gcs_server, process"),
+        ("raylet", "the driver failed: Ray broke down: its raylet, process"),
+        ("loadgen.run", "the load generator ended early with exit code -9"),
+    ],
+)
+def test_whoever_is_killed_the_run_ends_with_a_result(
+    run_command: Callable[..., Command], program: str, told: str
+) -> None:
+    command = run_command(height=30)
+    command.wait_for(rb" height [3-9]/")
+    os.kill(command.process_of(program).pid, signal.SIGKILL)
+    command.read_to_the_end()
+    is_ray = program != "loadgen.run"
+    result = command.check_nothing_is_left(errors.ExitCode.INCONCLUSIVE if is_ray else errors.ExitCode.FAIL)
+    details = {check["name"]: check["detail"] for check in result["checks"]}
+    assert told in details["no_problems"]
+    assert max(tip["height"] for tip in result["validators"]) >= (0 if is_ray else 30)
+
+
 # --- signals to the command -------------------------------------------------------------------------------------------
 
 COMMAND = """
@@ -298,13 +349,21 @@ sys.exit(main())
 
 
 class Command:
-    """``stampede run`` at a terminal of its own, whose foreground it is."""
+    """``stampede run``, or ``up``, at a terminal of its own, whose foreground it is."""
 
-    def __init__(self, folder: Path, temporary: Path, moment: str = "", height: int = 99) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        temporary: Path,
+        moment: str = "",
+        height: int = 99,
+        name: str = "run",
+        options: Sequence[str] = (),
+    ) -> None:
         self.folder, self.temporary, self.family = folder, temporary, set[Process]()
         scenario_file = folder.with_suffix(".yaml")
         scenario_file.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": height}}))
-        command = [sys.executable, "-c", COMMAND, str(temporary), moment, "run", str(scenario_file)]
+        command = [sys.executable, "-c", COMMAND, str(temporary), moment, name, str(scenario_file), *options]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         pid, self.terminal = pty.fork()
         if pid == 0:  # the child, which is about to be another program
@@ -334,6 +393,13 @@ class Command:
         self.family = processes.with_descendants([myself])
         assert len(self.family) > 8
 
+    def process_of(self, program: str) -> Process:
+        """The one process of the run whose command line names a program."""
+        (found,) = [
+            one for one in self.family if program.encode() in (processes.PROC / f"{one.pid}/cmdline").read_bytes()
+        ]
+        return found
+
     def read_to_the_end(self) -> None:
         while self.read():
             pass
@@ -352,12 +418,17 @@ class Command:
 
     def check_end(self) -> dict[str, Any]:
         """It ended as an interrupted run does, and left nothing behind; returns its result."""
-        assert self.wait() == errors.ExitCode.INCONCLUSIVE, self.said.decode()
+        result = self.check_nothing_is_left(errors.ExitCode.INCONCLUSIVE)
+        assert result["verdict"] == "inconclusive"
+        return result
+
+    def check_nothing_is_left(self, code: errors.ExitCode) -> dict[str, Any]:
+        """It ended with that exit code, and wrote its files; returns its result."""
+        assert self.wait() == code, self.said.decode()
         assert [process for process in self.family if process.is_running] == []
         assert processes.with_argument(str(self.temporary)) == set()
         assert list(self.temporary.iterdir()) == []
         result: dict[str, Any] = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
-        assert result["verdict"] == "inconclusive"
         assert (self.folder / "report.html").exists()
         return result
 
@@ -384,6 +455,43 @@ def test_a_signal_after_the_collection_loses_nothing(run_command: Callable[..., 
     result = command.check_end()
     assert all(tip["height"] >= 5 for tip in result["validators"])
     assert "interrupted" in {check["detail"] for check in result["checks"]}
+
+
+def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
+    answer = urllib3.request(method, url, headers={"Authorization": f"Bearer {token}"}, retries=False, timeout=WAIT_S)
+    return answer.status, answer.data
+
+
+def test_a_testnet_that_is_up_runs_until_it_is_told_to_end(run_command: Callable[..., Command]) -> None:
+    little = ("--set", "success.transactions=1", "--set", "success.fires=1")
+    command = run_command(height=5, name="up", options=little)
+    command.wait_for(rb" height ([89]|\d\d+) \S+ \S+ blocks/s \S+ [1-9]")  # beyond its own end, and timers fire
+    endpoints = json.loads((command.folder / "endpoints.json").read_text(encoding="utf-8"))
+    testnet = endpoints["testnet"]["url"]
+    status = json.loads(ask(f"{testnet}/status")[1])
+    assert status["height"] >= 8
+    assert [one["url"] for one in status["validators"]] == [one["url"] for one in endpoints["validators"]]
+    _, metrics = ask(f"{testnet}/metrics")
+    assert metrics.count(b"\nstampede_height{") == 4
+    assert ask(f"{testnet}/stop", "POST")[0] == 401
+    token = (command.folder / endpoints["testnet"]["token_file"]).read_text(encoding="utf-8").strip()
+    assert ask(f"{testnet}/stop", "POST", token)[0] == 202
+    command.read_to_the_end()
+    result = command.check_nothing_is_left(errors.ExitCode.PASS)
+    assert result["verdict"] == "pass"
+    assert min(tip["height"] for tip in result["validators"]) >= 8 + 5, "it drained"
+
+
+def test_a_testnet_that_does_not_pass_is_kept_up_where_that_is_wanted(run_command: Callable[..., Command]) -> None:
+    command = run_command(height=5, options=("--keep", "--set", "success.stall_ms=1"))
+    command.wait_for(rb"kept ")
+    assert json.loads((command.folder / "result.json").read_text(encoding="utf-8"))["verdict"] == "fail"
+    endpoints = json.loads((command.folder / "endpoints.json").read_text(encoding="utf-8"))
+    heights = [json.loads(ask(f"{one['url']}/status")[1])["height"] for one in endpoints["validators"]]
+    assert min(heights) >= 5
+    os.kill(command.pid, signal.SIGINT)
+    command.read_to_the_end()
+    assert command.check_nothing_is_left(errors.ExitCode.FAIL)["verdict"] == "fail"
 
 
 def test_many_signals_force_nothing(run_command: Callable[..., Command]) -> None:
