@@ -67,6 +67,10 @@ CODE_FOLDER: Final = Path(cluster.__file__).parents[1]
 """Where the code was found that runs here."""
 NOTHING_INJECTED: Final = Injection()
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+HASH_SEED_WARNING: Final = (
+    "PYTHONHASHSEED is fixed and shown on the status pages, so whoever deploys a program can find dict keys that "
+    "collide: right where hosts must not agree by their hashes, wrong where strangers deploy"
+)
 
 T = TypeVar("T")
 
@@ -152,10 +156,12 @@ class ValidatorHost:
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
-        seed_text = os.environ.get("PYTHONHASHSEED")
+        hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info(
-            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, seed_text, CODE_FOLDER
+            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
         )
+        if is_known_hash_seed(hash_seed):
+            log.warning(HASH_SEED_WARNING)
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
 
@@ -418,6 +424,11 @@ def _crash(error: BaseException) -> None:
     log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
     logging.shutdown()
     os._exit(CRASH_EXIT_CODE)
+
+
+def is_known_hash_seed(hash_seed: str | None) -> bool:
+    """Whether a ``PYTHONHASHSEED`` says what texts hash to: anything but leaving that to chance does."""
+    return hash_seed not in (None, "", "random")
 
 
 def _log_to(path: Path) -> None:
