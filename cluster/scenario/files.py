@@ -15,6 +15,9 @@ from cluster.scenario.model import Scenario
 from cluster.scenario.problems import describe, first_problem, one_line
 from cluster.settings import Change, SettingError, apply_changes
 
+MOST_NESTED: Final = 50
+"""Lists and mappings in one another that a scenario file may have, several times as many as any field needs."""
+
 MAX_PARENTS: Final = 16
 """Files behind each other that a scenario may be made from."""
 
@@ -118,15 +121,26 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
         raise BadInput(f"{path}: no YAML: {line}{one_line(str(error.problem or error))}") from None
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: no YAML: {one_line(str(error))}") from None
-    except RecursionError:
-        raise BadInput(f"{path}: no YAML: nested too deeply") from None
     if not isinstance(fields, dict):
         raise BadInput(f"{path}: expected a mapping of scenario fields, got {type(fields).__name__}")
     return fields
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice in one mapping: the first of the two would be lost in silence."""
+    """YAML that refuses a key given twice in one mapping: the first of the two would be lost in silence.
+
+    It also refuses what is nested deeper than any scenario, before that costs more than the text is long.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise yaml.YAMLError("nested too deeply")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:

@@ -482,7 +482,8 @@ class Simulation:
 
     def _ask(self) -> None:
         """What the checks want to know of everybody's final state."""
-        asked = questions(self._genesis, longest_chain(self.record.validators))
+        chain = longest_chain(self.record.validators)
+        asked = questions(self._genesis, chain, self.monitor.ledger_of(chain))
         for machine, found in zip(self.machines, self.record.validators, strict=True):
             if machine.validator is None:
                 continue

@@ -17,6 +17,7 @@ from cluster.errors import BadInput, ExitCode
 from cluster.figures import METRICS, SAMPLES
 from cluster.mutants import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
+from cluster.scenario.files import MOST_NESTED
 from cluster.scenario.latencies import MATRICES
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
@@ -211,6 +212,7 @@ WRONG = {
     "impossible date": ("name: a\ndescription: 2001-99-99", "no YAML: line 2: cannot be read as timestamp"),
     "endless number": (f"name: a\nseed: {'9' * 5000}", "no YAML: line 2: cannot be read as int"),
     "endless nesting": (f"name: {'[' * 5000}", "no YAML: nested too deeply"),
+    "deep nesting": (f"name: {'[' * MOST_NESTED}1{']' * MOST_NESTED}", "no YAML: nested too deeply"),
     "control character": ("name: a\x00", "no YAML: unacceptable character"),
     "list": ("- name: a", "expected a mapping of scenario fields, got list"),
     "text": ("name", "expected a mapping of scenario fields, got str"),
