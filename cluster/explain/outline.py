@@ -64,13 +64,14 @@ class Outline:
 
 def outline(scenario: Scenario) -> Outline:
     """What a scenario says. Pure."""
+    each_ms = block_ms(scenario)
     tables = (
         _backends(scenario),
         _validators(scenario),
         _committees(scenario),
         _load(scenario),
-        _timeline(scenario),
-        _figures(scenario),
+        _timeline(scenario, each_ms),
+        _figures(scenario, each_ms),
         _reached(scenario),
         _checks(),
     )
@@ -176,36 +177,36 @@ class _Moment:
     how_long: str = ""
 
 
-def _timeline(scenario: Scenario) -> Table:
+def _timeline(scenario: Scenario, each_ms: float) -> Table:
     moments = [
-        *_load_moments(scenario),
-        *_epoch_moments(scenario),
-        *_join_moments(scenario),
-        *_fault_moments(scenario),
-        *_fork_moments(scenario),
-        *_stop_moments(scenario),
+        *_load_moments(scenario, each_ms),
+        *_epoch_moments(scenario, each_ms),
+        *_join_moments(scenario, each_ms),
+        *_fault_moments(scenario, each_ms),
+        *_fork_moments(scenario, each_ms),
+        *_stop_moments(scenario, each_ms),
     ]
     rows = tuple((each.when, each.what, each.how_long) for each in sorted(moments, key=lambda each: each.at_ms))
     note = "times of heights are estimates for a run in which nothing goes wrong"
     return Table("What happens when", ("when", "what", "how long"), rows, note)
 
 
-def _at_height(scenario: Scenario, height: int, what: str, how_long: str = "") -> _Moment:
-    at_ms = height * block_ms(scenario)
+def _at_height(height: int, each_ms: float, what: str, how_long: str = "") -> _Moment:
+    at_ms = height * each_ms
     return _Moment(at_ms, f"height {height:,} (about {_seconds(at_ms)})", what, how_long)
 
 
-def _load_moments(scenario: Scenario) -> Iterator[_Moment]:
+def _load_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for number, group in enumerate(scenario.load.users):
         who = f"users of group {number} ({group.count} × {group.workload})"
         lasts = "" if group.until_height is None else f"until height {group.until_height:,}"
         if group.from_height is None:
             yield _Moment(0, "at the start", f"{who} begin", lasts)
         else:
-            yield _at_height(scenario, group.from_height, f"{who} begin", lasts)
+            yield _at_height(group.from_height, each_ms, f"{who} begin", lasts)
     for phase in scenario.load.phases:
         lasts = "to the end" if phase.until_height is None else f"until height {phase.until_height:,}"
-        yield _at_height(scenario, phase.from_height, f"load: {_phase_words(phase)}", lasts)
+        yield _at_height(phase.from_height, each_ms, f"load: {_phase_words(phase)}", lasts)
 
 
 def _phase_words(phase: AnyPhase) -> str:
@@ -223,26 +224,26 @@ def _phase_words(phase: AnyPhase) -> str:
             return "pause, nobody takes a turn"
 
 
-def _epoch_moments(scenario: Scenario) -> Iterator[_Moment]:
+def _epoch_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for epoch in scenario.validators.epochs:
-        at_ms = epoch.from_view * block_ms(scenario)
+        at_ms = epoch.from_view * each_ms
         when = f"view {epoch.from_view:,} (about {_seconds(at_ms)})"
         yield _Moment(at_ms, when, f"the committee becomes {_listed(epoch.members)}", "")
 
 
-def _join_moments(scenario: Scenario) -> Iterator[_Moment]:
+def _join_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for index, height in scenario.validators.late.items():
-        yield _at_height(scenario, height, f"{scenario.validators.names[index]} joins by a snapshot")
+        yield _at_height(height, each_ms, f"{scenario.validators.names[index]} joins by a snapshot")
 
 
-def _fault_moments(scenario: Scenario) -> Iterator[_Moment]:
+def _fault_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for given, fault in zip(scenario.faults, scenario.planned_faults, strict=True):
         what = f"fault: {fault.kind.replace('_', ' ')}, {whom(scenario, given, fault)}{_details(fault)}"
         if fault.at_ms is not None:
             yield _Moment(fault.at_ms, _seconds(fault.at_ms), what, _how_long(fault))
         elif fault.at_height is not None:
             after = f", after {fault.after_votes} votes" if fault.after_votes else ""
-            yield _at_height(scenario, fault.at_height, what + after, _how_long(fault))
+            yield _at_height(fault.at_height, each_ms, what + after, _how_long(fault))
 
 
 def _how_long(fault: AnyFault) -> str:
@@ -302,16 +303,16 @@ def _beside(scenario: Scenario, target: Sequence[str]) -> list[str]:
     return [name for index, name in enumerate(section.names) if section.host_of(index) in hosts and name not in target]
 
 
-def _fork_moments(scenario: Scenario) -> Iterator[_Moment]:
+def _fork_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for fork in scenario.forks:
         changes = ", ".join(f"{path} becomes {value}" for path, value in fork.changes.items())
         seed = f"everything is drawn anew from seed {fork.seed}" if fork.seed is not None else ""
-        yield _at_height(scenario, fork.at_height, f"fork: {'; '.join(filter(None, (changes, seed))) or 'no change'}")
+        yield _at_height(fork.at_height, each_ms, f"fork: {'; '.join(filter(None, (changes, seed))) or 'no change'}")
 
 
-def _stop_moments(scenario: Scenario) -> Iterator[_Moment]:
+def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     stop = scenario.stop
-    yield _at_height(scenario, stop.height, "the load stops", f"{stop.drain_blocks:,} more blocks to settle")
+    yield _at_height(stop.height, each_ms, "the load stops", f"{stop.drain_blocks:,} more blocks to settle")
     limit_ms = stop.timeout_s * MILLISECONDS_A_SECOND
     yield _Moment(limit_ms, _seconds(limit_ms), "the run ends, whatever it has reached")
 
@@ -341,9 +342,8 @@ def block_ms(scenario: Scenario) -> float:
     return scenario.consensus.block_interval_ms + EXECUTION_MS + (mean(reached) if reached else 0.0)
 
 
-def _figures(scenario: Scenario) -> Table:
+def _figures(scenario: Scenario, each_ms: float) -> Table:
     count, success, consensus = scenario.validators.count, scenario.success, scenario.consensus
-    each_ms = block_ms(scenario)
     leaders = "drawn" if consensus.leader_election == "random" else "in turn"
     rows = (
         ("protocol", f"{consensus.protocol}, leaders {leaders}"),

@@ -17,7 +17,7 @@ from typing import Final
 from cluster.explain.distances import Distances, distances
 from cluster.explain.outline import particular
 from cluster.scenario import Scenario
-from cluster.scenario.links import FullTopology, StarTopology
+from cluster.scenario.links import AnyTopology, StarTopology
 from cluster.scenario.network import Network
 
 WIDTH: Final = 760.0
@@ -63,11 +63,11 @@ def picture(scenario: Scenario) -> str:
     """The network as one SVG element."""
     network = scenario.network
     areas = _areas(network)
-    places = _places(scenario, areas)
+    places = _places(network, scenario.links.topology, areas)
     parts = [
         f'<rect class="ground" width="{WIDTH:g}" height="{HEIGHT:g}" rx="10"/>',
         *_draw_areas(areas),
-        *_draw_links(scenario, areas, places),
+        *_draw_links(network, areas, places),
         *_draw_nodes(scenario, places),
     ]
     title = escape(f"The network of {scenario.name}")
@@ -81,12 +81,12 @@ def picture(scenario: Scenario) -> str:
 
 def caption(scenario: Scenario) -> str:
     """What the drawing shows, in words."""
-    network, topology = scenario.network, scenario.links.topology
+    network = scenario.network
     count = len(network.names)
-    words = f"{count} validators, topology {topology.kind}: {len(network.links):,} links"
-    if _lines_stand_for_many(scenario) and any(network.regions):
+    words = f"{count} validators, topology {scenario.links.topology.kind}: {len(network.links):,} links"
+    if _lines_stand_for_many(network):
         words += "; a thick line stands for all links between two regions, with its milliseconds"
-    elif not _draws_single_links(scenario):
+    elif not _draws_single_links(network):
         words += ", too many to draw"
     elif len(network.links) <= MAX_LABELLED_LINES:
         words += ", with the milliseconds that a message takes"
@@ -113,9 +113,8 @@ def _areas(network: Network) -> list[_Area]:
     ]
 
 
-def _places(scenario: Scenario, areas: Sequence[_Area]) -> list[Point]:
+def _places(network: Network, topology: AnyTopology, areas: Sequence[_Area]) -> list[Point]:
     """Where each validator is drawn."""
-    network, topology = scenario.network, scenario.links.topology
     count, middle = len(network.names), (WIDTH / 2, HEIGHT / 2)
     places: list[Point] = [middle] * count
     if areas:
@@ -153,21 +152,19 @@ def _draw_areas(areas: Sequence[_Area]) -> Iterator[str]:
         yield f'<text class="region" x="{x:.1f}" y="{y - radius - 7:.1f}">{name}</text>'
 
 
-def _draws_single_links(scenario: Scenario) -> bool:
-    network = scenario.network
-    most = MAX_FULL_MESH if isinstance(scenario.links.topology, FullTopology) else len(network.names)
+def _draws_single_links(network: Network) -> bool:
+    most = MAX_FULL_MESH if network.graph is None else len(network.names)
     return len(network.links) <= MAX_LINES and len(network.names) <= most
 
 
-def _lines_stand_for_many(scenario: Scenario) -> bool:
-    return isinstance(scenario.links.topology, FullTopology) and any(scenario.network.regions)
+def _lines_stand_for_many(network: Network) -> bool:
+    return network.graph is None and any(network.regions)
 
 
-def _draw_links(scenario: Scenario, areas: Sequence[_Area], places: Sequence[Point]) -> Iterator[str]:
-    if _lines_stand_for_many(scenario):
-        yield from _draw_region_links(distances(scenario.network), areas)
-    elif _draws_single_links(scenario):
-        network = scenario.network
+def _draw_links(network: Network, areas: Sequence[_Area], places: Sequence[Point]) -> Iterator[str]:
+    if _lines_stand_for_many(network):
+        yield from _draw_region_links(distances(network), areas)
+    elif _draws_single_links(network):
         is_labelled = len(network.links) <= MAX_LABELLED_LINES
         for one, other in network.links:
             label = f"{network.link(one, other).latency_ms:.4g}" if is_labelled else ""
@@ -201,7 +198,7 @@ def _line(kind: str, start: Point, end: Point, label: str) -> Iterator[str]:
 
 
 def _draw_nodes(scenario: Scenario, places: Sequence[Point]) -> Iterator[str]:
-    names = scenario.network.names
+    names = scenario.validators.names
     radius = NODE_PIXELS if len(names) <= MAX_NAMED_NODES else SMALL_NODE_PIXELS
     for index, (name, (x, y)) in enumerate(zip(names, places, strict=True)):
         special = particular(scenario.validators.node(index))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -379,9 +378,9 @@ class Scenario(Section):
                 found[node.region].append(name)
         return found
 
-    @cached_property
+    @property
     def network(self) -> Network:
-        """What lies between the validators."""
+        """What lies between the validators; made anew each time."""
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
     @property
