@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cluster.faults import UpgradeFault
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
@@ -108,6 +109,8 @@ class FaultRecord:
     """The validators on which no certificate can count while it lasts."""
     sides: tuple[tuple[str, ...], ...] = ()
     """Of a partition, the groups that do not hear each other: whom it impairs depends on the committee."""
+    one_at_a_time: tuple[tuple[str, ...], ...] = ()
+    """Groups of validators, on no more than one of which no certificate can count at any moment while it lasts."""
     is_hard: bool = False
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""
@@ -199,6 +202,17 @@ class RunRecord:
     """In the simulator the beginning of that hash when a height was first final, by height."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
+
+    def note_mutants(self) -> None:
+        """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
+        section = self.scenario.validators
+        for validator in self.validators:
+            upgrades = [
+                plan.mutant
+                for plan, fault in zip(self.scenario.faults, self.faults, strict=False)
+                if isinstance(plan, UpgradeFault) and validator.name in fault.targets
+            ]
+            validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
 
     def note_reorg(self, depth: int) -> None:
         """A validator gave up so many executed blocks of one branch."""

@@ -144,6 +144,10 @@ class Machine:
         self._stop()
         self.disk.crash(random, scattered)
 
+    def shut_down(self) -> None:
+        """Stop in good order: everything that was written is there at the next start."""
+        self._stop()
+
     def pause(self) -> None:
         """Stand still."""
         self.is_paused = True

@@ -307,7 +307,7 @@ def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch:
         alone = Member(tmp_path, 3, joins=True)
         alone.address = await alone.loop.listen("127.0.0.1")
         has_asked = asyncio.Event()
-        monkeypatch.setattr(alone.loop.transport, "send", lambda recipient, payload: has_asked.set())
+        monkeypatch.setattr(alone.loop.transport, "send", lambda *_: has_asked.set())
         recovery = asyncio.create_task(alone.loop.recover())
         await has_asked.wait()
         with pytest.raises(NotReady, match="still joining by a snapshot"):
