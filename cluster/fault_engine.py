@@ -234,7 +234,7 @@ class FaultEngine:
         self._scenario = scenario
         self._stage = stage
         self._names = scenario.validators.names
-        self._planned = [_plan(number, plan) for number, plan in enumerate(scenario.faults)]
+        self._planned = [_plan(number, plan) for number, plan in enumerate(scenario.planned_faults)]
         self.records = [planned.record for planned in self._planned]
         self._waiting = list(self._planned)
         self._active: list[_Active] = []
@@ -266,9 +266,9 @@ class FaultEngine:
     def become(self, scenario: Scenario) -> None:
         """From now on the faults are this scenario's. Raises :class:`ValueError` where that changes what has begun."""
         before = [planned.plan for planned in self._planned]
-        check_faults_of_the_past(before, scenario.faults, self._stage.height, self._stage.now_ms)
+        check_faults_of_the_past(before, scenario.planned_faults, self._stage.height, self._stage.now_ms)
         left, self._planned, new = self._planned, [], []
-        for number, plan in enumerate(scenario.faults):
+        for number, plan in enumerate(scenario.planned_faults):
             planned = next((each for each in left if each.plan == plan), None)
             if planned is None:
                 planned = _plan(number, plan)

@@ -209,7 +209,7 @@ class RunRecord:
         for validator in self.validators:
             upgrades = [
                 plan.mutant
-                for plan, fault in zip(self.scenario.faults, self.faults, strict=False)
+                for plan, fault in zip(self.scenario.planned_faults, self.faults, strict=False)
                 if isinstance(plan, UpgradeFault) and validator.name in fault.targets
             ]
             validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)

@@ -4,7 +4,7 @@
 ``result.json``       verdict, checks, metrics, validators' tips; where the simulator ran, ``digest`` and, by height,
                       ``checkpoints``
 ``report.html``       the same for people, self-contained
-``scenario.yaml``     the scenario as it was given
+``scenario.yaml``     the scenario as it was given, with all that it inherited
 ``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
 ``blocks.bin``        the longest validator's final blocks and receipts (:func:`encode_blocks`)
 ====================  ==============================================================================================
@@ -25,8 +25,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from cluster.books import Books, keep_books
 from cluster.checks import Verdict, check_run
 from cluster.errors import BadInput
@@ -34,6 +32,7 @@ from cluster.genesis_file import read_genesis, to_json
 from cluster.measures import metrics
 from cluster.record import BlockRecord, RunRecord
 from cluster.report import render_report
+from cluster.scenario.files import scenario_text
 from validator.codec import CodecError, decode, encode, tagged_hash
 from validator.genesis import Genesis
 
@@ -69,13 +68,14 @@ class ArchivedRun:
 def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> Verdict:
     """Check a run and write everything about it into ``folder``, which is created where it does not exist.
 
-    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, and named in
-    the command that reproduces the run. Raises :class:`OSError` where the folder cannot be written.
+    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, where it
+    inherits nothing, and named in the command that reproduces the run. Raises :class:`OSError` where the folder cannot
+    be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     books = keep_books(record)
     verdict = check_run(record, books)
-    write_atomically(folder / SCENARIO_FILE, _scenario_text(record, scenario_path))
+    write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
     write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
@@ -254,16 +254,6 @@ def read_run(folder: Path) -> ArchivedRun:
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
-
-
-def _scenario_text(record: RunRecord, scenario_path: Path | None) -> str:
-    if scenario_path is not None:
-        try:
-            return scenario_path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            pass  # the file went away during the run; what was read from it is still known
-    fields = (record.given or record.scenario).model_dump(mode="json", exclude_unset=True)
-    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
 
 
 def _tip_of(books: Books, name: str) -> dict[str, Any]:

@@ -273,7 +273,7 @@ class ValidatorHost:
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
-        names = scenario.validators.names
+        node = scenario.validators.node(index)
         validators = validator_set(scheme, scenario, seed)
         return ValidatorSetup(
             name=name,
@@ -285,7 +285,8 @@ class ValidatorHost:
             parts=parts_of(scenario, index, tally.mutant_runs, self._mutant),
             joins=has_lost_disk or index in scenario.validators.late,
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
-            links=OutgoingLinks(scenario.links, names, index, seed),
+            links=OutgoingLinks(scenario.network, index, seed),
+            pace=Pace(node.sync_ms or 0, node.job_ms or 0, node.clock_factor or 1.0),
             tells_votes=any(plan.after_votes is not None for plan in scenario.faults),
             watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.faults),
         )

@@ -481,7 +481,7 @@ def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
     """How often the processes of a host may end because the scenario says so."""
     names = {scenario.validators.names[index] for index in carried}
     planned = 0
-    for plan in scenario.faults:
+    for plan in scenario.planned_faults:
         if isinstance(plan, DownFault) and (plan.target[0] in KEYWORDS or names.intersection(plan.target)):
             planned += 2 if isinstance(plan, BitRotFault) else 1
     return planned

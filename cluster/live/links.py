@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from cluster.faults import LinkFault
 from cluster.link_faults import LinkCounts, LinkFaultInForce
 from cluster.links import MICROSECONDS_A_MILLISECOND, Links
-from cluster.scenario import LinksSection
+from cluster.scenario.network import Network
 
 MAX_WAITING_MESSAGES: Final = 65_536
 """Messages that are under way from one validator to all others; what comes then is lost."""
@@ -59,13 +59,13 @@ class _Waiting(NamedTuple):
 
 
 class OutgoingLinks:
-    """One validator's links to the others. ``names`` are all validators, ``index`` is its own."""
+    """The links of the validator with an index, in a run's network; ``seed`` is the run's."""
 
-    def __init__(self, section: LinksSection, names: list[str], index: int, seed: int) -> None:
+    def __init__(self, network: Network, index: int, seed: int) -> None:
         self._index = index
-        self._names = names
-        self._randoms = [Random(f"{seed}/link/{index}/{receiver}") for receiver in range(len(names))]
-        self._links = Links(section, names, Random(f"{seed}/link/{index}"))
+        self._names = network.names
+        self._randoms = [Random(f"{seed}/link/{index}/{receiver}") for receiver in range(len(network.names))]
+        self._links = Links(network, Random(f"{seed}/link/{index}"))
         self._faults: dict[int, LinkFaultInForce] = {}
         """All that ever were in force, by key."""
         self._leader_delays: list[LinkFaultInForce] = []

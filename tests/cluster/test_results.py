@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cluster import measures
 from cluster.books import keep_books
@@ -93,13 +94,16 @@ def test_a_run_reads_back(tmp_path: Path) -> None:
 def test_the_scenario_is_copied_as_it_is_or_written_out(tmp_path: Path) -> None:
     record = with_kill(make_record())
     source = tmp_path / "given.yaml"
-    source.write_text("# a comment\nname: synthetic\n")
+    source.write_text("# a comment\n" + yaml.safe_dump(record.scenario.model_dump(mode="json", exclude_unset=True)))
     finish_run(record, tmp_path / "one", source)
     assert (tmp_path / "one" / "scenario.yaml").read_text() == source.read_text()
     finish_run(record, tmp_path / "two")
     finish_run(record, tmp_path / "three", tmp_path / "gone.yaml")
     assert load_scenario(tmp_path / "two" / "scenario.yaml") == record.scenario
     assert load_scenario(tmp_path / "three" / "scenario.yaml") == record.scenario
+    source.write_text("# changed while the run went on\nname: synthetic\n")
+    finish_run(record, tmp_path / "four", source)
+    assert load_scenario(tmp_path / "four" / "scenario.yaml") == record.scenario
 
 
 def test_the_command_that_reproduces_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from cluster.link_faults import seen_on_links
 from cluster.live import links as links_module
 from cluster.live.links import OutgoingLinks
 from cluster.scenario import LinksSection, Scenario
+from cluster.scenario.network import Network
 
 NAMES = ["a", "b", "c", "d"]
 CLEAR = {"latency_ms": 0.0, "jitter_ms": 0.0}
@@ -51,12 +52,17 @@ class FakeClock:
         self.now = to
 
 
+def network(section: dict[str, Any]) -> Network:
+    links = LinksSection.model_validate(CLEAR | section)
+    return Network(links, NAMES, links.regions, 1)
+
+
 class Wire:
     """The links of validator ``a``, and what came out of them."""
 
     def __init__(self, seed: int = 1, index: int = 0, **section: Any) -> None:
         self.clock = FakeClock()
-        self.links = OutgoingLinks(LinksSection.model_validate(CLEAR | section), NAMES, index, seed)
+        self.links = OutgoingLinks(network(section), index, seed)
         self.arrived: list[tuple[float, int, bytes]] = []
 
     def send(self, receiver: int, frame: bytes, later_us: int = 0) -> None:
