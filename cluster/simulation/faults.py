@@ -182,7 +182,7 @@ class SimulatedStage:
         then()
 
     def late(self, index: int, kind: str) -> int:
-        return self.machines[index].impaired
+        return self.machines[index].late[kind]
 
     def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
         return f"{late:,} {LATE[kind]} of {', '.join(names) or 'nobody'}"
