@@ -59,7 +59,11 @@ class RestartAll(Drill):
     def _judge_durable(self, books: Books) -> Judgement:
         record = books.record
         names = record.scenario.validators.names
-        restarted = [fault for fault in record.faults if fault.begun_ms is not None and fault.ended_ms is not None]
+        killed = [fault for fault in record.faults if fault.begun_ms is not None]
+        restarted = [fault for fault in killed if fault.ended_ms is not None]
+        if len(restarted) < len(killed) and not record.interrupted:
+            gone = next(fault for fault in killed if fault.ended_ms is None)
+            return Outcome.FAIL, f"{gone.target} never came back from its disk"
         if len(restarted) < self.times * self.validators:
             return Outcome.INCONCLUSIVE, f"{len(restarted)} of {self.times * self.validators} restarts were seen"
         times = Counter((seen.validator, seen.height) for seen in record.finalizations)
