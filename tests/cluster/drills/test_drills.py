@@ -303,7 +303,7 @@ def test_the_reference_has_every_drill_and_option() -> None:
             metadata, default = each.metadata, default_of(each)
             values = ", ".join(f"`{choice}`" for choice in metadata["choices"])
             values = values or f"{metadata['least']:,} to {metadata['most']:,}"
-            row = f"| `--{each.name.replace('_', '-')}` | `{default}` | {values} |"
+            row = f"| `--{each.name.replace('_', '-')}` | `{default}` | {values} | {metadata['text']}"
             assert row in section, row
         for expectation in drill().expectations():
             assert f"`{PREFIX}{expectation.name}`" in section, expectation.name
