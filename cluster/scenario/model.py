@@ -19,7 +19,7 @@ from cluster.faults import (
     with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.scenario.links import FullTopology, LinksSection
+from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
 from cluster.scenario.success import SuccessSection
@@ -392,11 +392,6 @@ class Scenario(Section):
             for name in node.byzantine:
                 if why := BEHAVIOURS[name].simulator_only:
                     return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
-            for field in ("sync_ms", "job_ms", "clock_factor"):
-                if getattr(node, field) is not None:
-                    return f"validators.nodes[{index}].{field}: the live testnet slows nobody down {SO_FAR}"
-        if not isinstance(self.links.topology, FullTopology):
-            return f"links.topology: the live testnet has the links of its machines {SO_FAR}"
         return live_problem(self.planned_faults)
 
     @property
@@ -419,4 +414,3 @@ class Scenario(Section):
 
 DRAWN_IN_A_ROW: Final = 3
 """Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
-SO_FAR: Final = "so far; the simulator can (--backend sim)"

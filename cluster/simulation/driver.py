@@ -15,6 +15,7 @@ from typing import Final
 from cluster.archive import BlockRecord
 from cluster.books import longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
+from cluster.byzantine.base import consensus_content, vote_of
 from cluster.chain import (
     build_genesis,
     byzantine_of,
@@ -25,6 +26,7 @@ from cluster.chain import (
     validator_signer,
 )
 from cluster.errors import BadInput
+from cluster.fault_engine import FaultEngine
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
@@ -32,11 +34,12 @@ from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
-from cluster.simulation.faults import Faults, Stage
+from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader
 from consensus.keys import SCHEMES, SignatureScheme
+from consensus.messages import Vote
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
 from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
@@ -119,19 +122,18 @@ class Simulation:
         """Whether something happened since the last look that may end the run."""
         self.clock.deliver = self._deliver
         self._everybody = range(len(self.machines))
-        self.faults = Faults(
-            Stage(
-                scenario=scenario,
-                clock=self.clock,
-                random=self.random,
-                links=self.links,
-                machines=self.machines,
-                join=self._join,
-                height=lambda: self._best_height,
-                notice=self._notice,
-                problem=self.record.problems.append,
-            )
+        self.stage = SimulatedStage(
+            clock=self.clock,
+            random=self.random,
+            links=self.links,
+            names=names,
+            machines=self.machines,
+            join=self._join,
+            best_height=lambda: self._best_height,
+            notice=self._notice,
         )
+        self.stage.expect(scenario.planned_faults)
+        self.faults = FaultEngine(scenario, self.stage)
         self.record.faults = self.faults.records
 
     def run(self) -> RunRecord:
@@ -182,6 +184,7 @@ class Simulation:
             self.faults.become(after)
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
+        self.stage.expect(after.planned_faults)
         self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = after
         self._limit_us = _limit_us(after)
@@ -241,11 +244,8 @@ class Simulation:
             config = node_config(self.scenario, index, counter)
             return open_validator(disk, self._genesis, index, signer, self._validators, config, parts)
 
-        def failed(index: int, error: ValidatorError) -> None:
-            self.faults.on_machine_failed(index, error)
-
         machine = self.machine_class(
-            index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace_of(index)
+            index, name, self.clock, boot, self._send, self._observe, failed=self._failed, pace=self._pace_of(index)
         )
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
@@ -253,6 +253,12 @@ class Simulation:
         machine.tally.byzantine = score = score_of(self.scenario, index)
         machine.byzantine = byzantine_of(self.scenario, self.record.seed, index, self._validators, score)
         return machine
+
+    def _failed(self, index: int, error: ValidatorError) -> None:
+        """A machine stopped by itself: its disk failed, or what is on it is wrong."""
+        self.machines[index].crash(self.random)
+        if not self.faults.on_failed(index, str(error)):
+            self.record.problems.append(f"{self.machines[index].name} stopped: {error}")
 
     def _make_twins(self) -> dict[int, Machine]:
         """The second machines of those validators that have a twin, by index, not started yet."""
@@ -291,9 +297,10 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
-        self.faults.on_sent(sender, payload)
+        if self.faults.is_listening and (vote := _vote_in(payload)) is not None:
+            self.faults.on_vote(sender, vote.view, vote.kind)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
-        later_us = self.faults.leader_delay_us(sender)
+        later_us = self.stage.leader_delay_us(sender)
         if later_us:
             arrivals = [(target, at_us + later_us) for target, at_us in arrivals]
         self.clock.send(sender, payload, arrivals)
@@ -314,7 +321,7 @@ class Simulation:
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True
-                self.faults.on_final(index)
+                self.stage.on_final(index)
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 if height > self._best_height:
                     self._best_height = height
@@ -322,7 +329,7 @@ class Simulation:
             case Joined(height=height):
                 self._may_be_over = True
                 self._note_joined(index, height)
-                self.faults.on_joined()
+                self.faults.on_up()
             case Diverged():
                 self._may_be_over = True
             case Run(job=Build() | Execute() as job):
@@ -501,6 +508,12 @@ class Simulation:
 
 def _ignore(index: int, effect: Effect) -> None:
     """Nobody watches a twin."""
+
+
+def _vote_in(payload: bytes) -> Vote | None:
+    """The vote that a payload carries, if it is one."""
+    message = consensus_content(payload)
+    return None if message is None else vote_of(message)
 
 
 def _limit_us(scenario: Scenario) -> int:

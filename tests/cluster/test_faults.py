@@ -16,19 +16,19 @@ import pytest
 from cluster.checks import Check, Outcome, check_run
 from cluster.errors import BadInput
 from cluster.faults import KIND_NAMES, live_problem
+from cluster.link_faults import LinkFaultInForce
 from cluster.live.driver import run_live
 from cluster.record import FaultRecord, Finalization, RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation import machine as machine_module
 from cluster.simulation.disk import FaultPlan, MemoryDisk
 from cluster.simulation.driver import Simulation, simulate
-from cluster.simulation.faults import Faults
+from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine
 from consensus.keys import ValidatorSet
 from validator.assembly import Validator
 from validator.events import SetTimer, TimerName
 from validator.genesis import Genesis
-from validator.types import ValidatorError
 
 
 def make_scenario(*faults: dict[str, Any], count: int = 4, height: int = 30, **fields: Any) -> Scenario:
@@ -106,15 +106,15 @@ def test_a_fault_changes_the_run_and_repeats_itself(kind: str) -> None:
 
 
 def cut_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("cluster.simulation.faults._link_change", lambda *_: lambda _sender, _receiver, link: link)
+    patch.setattr(LinkFaultInForce, "_is_hit", lambda *_: False)
 
 
 def delay_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Faults, "leader_delay_us", lambda _self, _sender: 0)
+    patch.setattr(SimulatedStage, "leader_delay_us", lambda _self, _sender: 0)
 
 
 def impair_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Faults, "_apply_impairments", lambda _self, _machines: None)
+    patch.setattr(SimulatedStage, "impair", lambda _self, _impairments, then: then())
 
 
 def crash_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def crash_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def rot_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Faults, "on_final", lambda _self, _index: None)
+    patch.setattr(SimulatedStage, "on_final", lambda _self, _index: None)
 
 
 def fail_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -268,13 +268,14 @@ def test_overlapping_faults_hold_a_machine_until_the_last_is_over() -> None:
 def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
     full = {"kind": "failed_sync", "target": ["validator-0", "validator-1"], "at_height": 10, "down_ms": 100}
     simulation = Simulation(make_scenario(full, count=7), 5, "test")
-    plain = simulation.faults.on_machine_failed
+    plain = simulation.faults.on_failed
 
-    def losing_the_other(index: int, error: ValidatorError) -> None:
-        plain(index, error)
+    def losing_the_other(index: int, reason: str) -> bool:
+        is_explained = plain(index, reason)
         simulation.machines[1 - index].disk.plan = None
+        return is_explained
 
-    simulation.faults.on_machine_failed = losing_the_other  # type: ignore[method-assign]
+    simulation.faults.on_failed = losing_the_other  # type: ignore[method-assign]
     fault = only(simulation.run())
     assert fault.bit
     assert fault.ended_ms is not None
