@@ -155,10 +155,8 @@ class ValidatorHost:
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
-        seed_text = os.environ.get("PYTHONHASHSEED")
-        log.info(
-            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, seed_text, CODE_FOLDER
-        )
+        log.info("host %d, pid %d, hash seed %s", host, os.getpid(), os.environ.get("PYTHONHASHSEED"))
+        log.info("version %s, code from %s", version, CODE_FOLDER)
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
 
