@@ -39,7 +39,9 @@ LOAD: Final[dict[str, Any]] = {
         {"workload": "transfer", "count": 2},
     ]
 }
-MOST_VALIDATORS: Final = 64
+STARTING_S: Final = 120
+"""That live processes take to start again at most, on a machine that has other things to do: no merit of the chain. How
+fast it goes on once they are there is another bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, kills, names_of, option
+from cluster.drills.base import STARTING_S, Drill, Expectation, Judgement, kills, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
@@ -31,17 +31,18 @@ class RestartAll(Drill):
 
     def scenario(self) -> Scenario:
         names, last = names_of(self.validators), EVERY_HEIGHTS * self.times
+        down_s = -(-self.down_ms // 1_000)
         every = [kills(names, EVERY_HEIGHTS * (number + 1), self.down_ms) for number in range(self.times)]
         return self.build(
             validators={"count": self.validators},
             consensus={"protocol": self.protocol},
             faults=[fault for at_once in every for fault in at_once],
-            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": 180 + self.times * (30 + self.down_ms // 1_000)},
+            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": 180 + self.times * (down_s + STARTING_S)},
             success={
                 "heights_compared": last + 10,
                 "transactions": 20,
                 "fires": 40,
-                "stall_ms": self.down_ms + 30_000,
+                "stall_ms": 1_000 * (down_s + STARTING_S),
             },
         )
 
@@ -59,7 +60,11 @@ class RestartAll(Drill):
     def _judge_durable(self, books: Books) -> Judgement:
         record = books.record
         names = record.scenario.validators.names
-        restarted = [fault for fault in record.faults if fault.begun_ms is not None and fault.ended_ms is not None]
+        killed = [fault for fault in record.faults if fault.begun_ms is not None]
+        restarted = [fault for fault in killed if fault.ended_ms is not None]
+        if len(restarted) < len(killed) and not record.interrupted:
+            gone = next(fault for fault in killed if fault.ended_ms is None)
+            return Outcome.FAIL, f"{gone.target} never came back from its disk"
         if len(restarted) < self.times * self.validators:
             return Outcome.INCONCLUSIVE, f"{len(restarted)} of {self.times * self.validators} restarts were seen"
         times = Counter((seen.validator, seen.height) for seen in record.finalizations)

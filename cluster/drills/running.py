@@ -29,9 +29,10 @@ def run_drill(
 
     ``changes`` are made to its scenario. Raises :class:`BadInput` where the backend cannot do it.
     """
+    if (problem := drill.problem(backend)) is not None:
+        raise BadInput(f"drill {drill.name}: {problem}")
     scenario = change_scenario(drill.scenario(), changes, f"drill {drill.name} with --set")
-    problem = drill.problem(backend) or (scenario.live_problem if backend == "live" else None)
-    if problem is not None:
+    if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"drill {drill.name}: {problem}")
     chosen = scenario.seed if seed is None else seed
     print_expectations(Console(file=cast(TextIO, LastingOutput(sys.stdout))), drill)

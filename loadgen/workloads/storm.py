@@ -55,7 +55,14 @@ class Storm(Workload[StormOptions]):
         in_blocks = random.randint(1, options.spread_blocks)
         max_fee = FEE_HEADROOM * self.member.lane_price(observation)
         if random.randrange(100) < options.insolvent_percent:
-            return schedule(in_blocks, [], max_fee_per_cycle=max_fee, max_priority_fee_per_cycle=0, payer_cap=1)
+            return schedule(
+                in_blocks,
+                [],
+                gas_limit=fire_gas_limit([], self.member.parameters),
+                max_fee_per_cycle=max_fee,
+                max_priority_fee_per_cycle=0,
+                payer_cap=1,
+            )
         expires_at = observation.height + SLACK_BLOCKS + in_blocks + options.wait_blocks
         return schedule(
             in_blocks,
