@@ -15,6 +15,8 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCENARIO ?= scenarios/smoke.yaml
 SOAK_SEEDS ?= 10000
+SOAK_PROGRAMS ?= 100000
+SOAK_PROCESSES ?= 1
 
 # The stamp holds the folder that was installed: an environment that was moved, copied along with the tree (it would run the
 # code of the other tree) or lost its interpreter does not count as installed.
@@ -26,8 +28,8 @@ help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests"
 	@echo "make install  build the environment in $(VENV) alone"
-	@echo "make soak     the tests that run for many minutes, then $(SOAK_SEEDS) random scenarios for each protocol (hours; goes on where"
-	@echo "              it was interrupted)"
+	@echo "make soak     the tests that run for many minutes, then $(SOAK_PROGRAMS) random actor programs and $(SOAK_SEEDS) random scenarios for"
+	@echo "              each protocol (hours; both go on where they were interrupted; SOAK_PROCESSES=N for programs)"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
 	@echo "make lock     resolve the dependencies anew (needs uv)"
@@ -41,6 +43,7 @@ test: install
 
 soak: install
 	$(BIN)/python -m pytest -m soak -n 0
+	$(BIN)/python -m tests.validator.pvm.soak 0:$(SOAK_PROGRAMS) --processes $(SOAK_PROCESSES) --out runs/soak-programs
 	$(BIN)/stampede fuzz --protocol simplex --seeds 0:$(SOAK_SEEDS) --out runs/soak-simplex
 	$(BIN)/stampede fuzz --protocol hotstuff --seeds 0:$(SOAK_SEEDS) --out runs/soak-hotstuff
 

@@ -19,6 +19,7 @@ from cluster.actors.commands import add_commands as add_actor_commands
 from cluster.divergence.commands import add_commands as add_divergence_commands
 from cluster.drills.commands import add_commands as add_drill_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.explain.commands import add_commands as add_explain_commands
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
 from cluster.options import add_change_options, parse_port, parse_seed
@@ -133,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
     t8n.set_defaults(command=_t8n)
 
+    add_explain_commands(commands)
     add_actor_commands(commands)
     add_sweep_commands(commands)
     add_mutant_commands(commands)

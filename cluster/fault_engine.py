@@ -38,11 +38,13 @@ from cluster.faults import (
     PauseFault,
     SlowDiskFault,
     SlowExecutionFault,
+    UpgradeFault,
     WipeFault,
 )
 from cluster.forks import check_faults_of_the_past
 from cluster.link_faults import LinkCounts, impaired_by_links, seen_on_links
 from cluster.record import FaultRecord
+from cluster.release import Release
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 from consensus.types import fault_bound, quorum
@@ -127,6 +129,18 @@ class Stage(Protocol):
     def deaths(self, index: int) -> int:
         """How often it was seen to go down."""
 
+    def replace(self, indices: Sequence[int], release: Release) -> None:
+        """Stop the validators of a host in good order, as far as they run; they run other code next."""
+
+    def runs(self, index: int, release: Release) -> bool:
+        """Whether a validator is up and says that it runs this code."""
+
+    def height_of(self, index: int) -> int:
+        """What it has made final; 0 where it does not run."""
+
+    def has_diverged(self, index: int) -> bool:
+        """Whether it computed another state than the others, and stands still."""
+
     def crash(self, index: int, plan: DownFault) -> None:
         """Take it down, at once and without a word; whatever is on its host may go down with it."""
 
@@ -195,6 +209,10 @@ class _Active:
     """Why validators stopped by themselves."""
     rotten: dict[int, str] = field(default_factory=dict)
     """Where a bit flipped, by validator."""
+    left: list[list[int]] = field(default_factory=list)
+    """Of an upgrade, the validators host by host that still run the old code."""
+    settles_from: int | None = None
+    """Of an upgrade, the height at which those that were last to go were started."""
     is_in_force: bool = False
     is_to_end: bool = False
     """It was to end before it was in force."""
@@ -298,6 +316,12 @@ class FaultEngine:
         if self._active:
             self._stage.later(0, "joined", self._end_those_that_are_back)
 
+    def on_progress(self) -> None:
+        """A validator made a block final, or diverged."""
+        for active in self._active:
+            if active.settles_from is not None and not active.is_over and self._has_settled(active):
+                self._stage.later(0, f"upgrade {active.number} goes on", lambda a=active: self._go_on(a))  # type: ignore[misc]
+
     def on_failed(self, index: int, reason: str) -> bool:
         """A validator stopped by itself, and is down. Returns whether a fault explains that."""
         stage, name = self._stage, self._names[index]
@@ -321,6 +345,7 @@ class FaultEngine:
         for active in self._active:
             if not active.is_over and isinstance(active.plan, KillFault | WipeFault | BitRotFault):
                 self._note_whether_gone(active)
+        self.on_progress()
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
 
@@ -345,6 +370,9 @@ class FaultEngine:
                 record.is_hard = True
                 record.sides = tuple(tuple(sorted(side)) for side in plan.sides(self._names))
             self._apply_links(lambda: self._is_in_force(active))
+            return
+        if isinstance(plan, UpgradeFault):
+            self._begin_upgrade(active, plan)
             return
         active.targets, active.along = self._pick(plan)
         record.targets = tuple(self._names[index] for index in active.targets)
@@ -396,6 +424,8 @@ class FaultEngine:
         elif isinstance(plan, ImpairingFault):
             late = self._late(active, plan.kind) - active.late_before
             record.bit, record.evidence = late > 0, stage.words_of_late(plan.kind, late, record.targets)
+        elif isinstance(plan, UpgradeFault):
+            self._note_upgrade(active, plan)
         else:
             self._note_return(active)
         active.is_noted = True
@@ -422,19 +452,9 @@ class FaultEngine:
 
         Who shares a killed host is a target itself.
         """
-        stage, word = self._stage, plan.target[0]
-        everybody = range(len(self._names))
-        running = [index for index in everybody if stage.is_running(index)]
-        most = len(everybody)
-        if word == LEADER:
-            leader = stage.leader()
-            chosen = [] if leader is None else [leader]
-        elif word in KEYWORDS:
-            most = fault_bound(len(everybody)) if word == AS_MANY_AS_WITHSTOOD else most
-            wanted = most if word == AS_MANY_AS_WITHSTOOD else 1
-            chosen = stage.random.sample(running, min(wanted, len(running)))
-        else:
-            chosen = [self._names.index(name) for name in plan.target]
+        stage = self._stage
+        most = fault_bound(len(self._names)) if plan.target[0] == AS_MANY_AS_WITHSTOOD else len(self._names)
+        chosen = self._choose(plan.target, most)
         if not stage.shares_fate(plan):
             return chosen, []
         targets, victims = [], list[int]()
@@ -446,6 +466,18 @@ class FaultEngine:
         if isinstance(plan, KillFault):
             return victims, []
         return targets, [index for index in victims if index not in targets]
+
+    def _choose(self, target: Sequence[str], most: int) -> list[int]:
+        """The validators that a target stands for."""
+        stage, word = self._stage, target[0]
+        running = [index for index in range(len(self._names)) if stage.is_running(index)]
+        if word == LEADER:
+            leader = stage.leader()
+            return [] if leader is None else [leader]
+        if word in KEYWORDS:
+            wanted = most if word == AS_MANY_AS_WITHSTOOD else 1
+            return stage.random.sample(running, min(wanted, len(running)))
+        return [self._names.index(name) for name in target]
 
     def _on_host_of(self, index: int) -> list[int]:
         """The validators of a host that run, or would but for a fault."""
@@ -514,12 +546,16 @@ class FaultEngine:
 
     def _restart(self, active: _Active, indices: Sequence[int]) -> None:
         active.is_back = True
+        self._let_up(indices)
+        self._end_those_that_are_back()
+
+    def _let_up(self, indices: Sequence[int]) -> None:
+        """A fault holds validators down no more: those that none does are started."""
         for index in indices:
             self._held_down[index] -= 1
             if not self._held_down[index] and not self._stage.is_running(index):
                 self._stage.start(index)
                 self._note_first_back(index)
-        self._end_those_that_are_back()
 
     def _note_first_back(self, index: int) -> None:
         """A validator runs again: from now on no fault that took it down has all of its targets down."""
@@ -556,6 +592,61 @@ class FaultEngine:
         else:
             words.append(f"recovered height {[each.recovered_height for each in recoveries]}")
         record.evidence = ", ".join(words)
+
+    # --- upgrades -----------------------------------------------------------------------------------------------------
+
+    def _begin_upgrade(self, active: _Active, plan: UpgradeFault) -> None:
+        most = fault_bound(len(self._names)) if plan.target == [AS_MANY_AS_WITHSTOOD] else len(self._names)
+        chosen = self._choose(plan.target or self._names, most)
+        for index in chosen:
+            group = self._on_host_of(index)
+            if group and group not in active.left:
+                active.left.append(group)
+        active.record.one_at_a_time = tuple(tuple(self._names[each] for each in group) for group in active.left)
+        self._is_in_force(active)
+        self._go_on(active)
+
+    def _go_on(self, active: _Active) -> None:
+        """The next host, where all is well with those before."""
+        plan, stage = active.plan, self._stage
+        assert isinstance(plan, UpgradeFault)
+        if active.is_over:
+            return
+        active.settles_from = None
+        diverged = [self._names[index] for index in active.targets if stage.has_diverged(index)]
+        if diverged:
+            active.record.problem = f"{diverged[0]} diverged with version {plan.version}: nobody else was upgraded then"
+        if diverged or not active.left:
+            self._end(active)
+            return
+        group = active.left.pop(0)
+        active.targets += group
+        active.record.targets = tuple(self._names[index] for index in active.targets)
+        active.deaths_before.update({index: stage.deaths(index) for index in group})
+        self._hold_down(group)
+        stage.replace(group, plan.release)
+        stage.notice(f"height {stage.height}: {', '.join(self._names[index] for index in group)} get {plan.version}")
+        stage.later(plan.down_ms, f"upgrade {active.number}", lambda: self._start_upgraded(active, group))
+
+    def _start_upgraded(self, active: _Active, group: Sequence[int]) -> None:
+        self._let_up(group)
+        active.settles_from = self._stage.height
+
+    def _has_settled(self, active: _Active) -> bool:
+        """Whether those that were last to go have shown that they run, or that they do not."""
+        assert isinstance(active.plan, UpgradeFault) and active.settles_from is not None
+        if any(self._stage.has_diverged(index) for index in active.targets):
+            return True
+        goal = active.settles_from + active.plan.heights_between
+        return all(self._stage.is_up(each) and self._stage.height_of(each) >= goal for each in active.targets)
+
+    def _note_upgrade(self, active: _Active, plan: UpgradeFault) -> None:
+        stage, record = self._stage, active.record
+        runs = [self._names[index] for index in active.targets if stage.runs(index, plan.release)]
+        were_down = all(stage.deaths(index) > before for index, before in active.deaths_before.items())
+        record.bit = bool(runs) and were_down and len(runs) == len(active.targets)
+        words = [f"{len(runs)} of {len(active.targets)} validators run version {plan.version} now"]
+        record.evidence = ", ".join([*words, *stage.words_of_return(active.targets)])
 
     def _explains(self, active: _Active, index: int) -> bool:
         """Whether a fault is why a validator stopped."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from cluster.archive import BlockRecord
+from cluster.faults import UpgradeFault
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
@@ -111,6 +112,8 @@ class FaultRecord:
     """The validators on which no certificate can count while it lasts."""
     sides: tuple[tuple[str, ...], ...] = ()
     """Of a partition, the groups that do not hear each other: whom it impairs depends on the committee."""
+    one_at_a_time: tuple[tuple[str, ...], ...] = ()
+    """Groups of validators, on no more than one of which no certificate can count at any moment while it lasts."""
     is_hard: bool = False
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""
@@ -206,6 +209,17 @@ class RunRecord:
     reorgs: list[Reorg] = field(default_factory=list)
     drill: Drill | None = None
     """What was drilled, where it was one: it has expectations of its own."""
+
+    def note_mutants(self) -> None:
+        """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
+        section = self.scenario.validators
+        for validator in self.validators:
+            upgrades = [
+                plan.mutant
+                for plan, fault in zip(self.scenario.planned_faults, self.faults, strict=False)
+                if isinstance(plan, UpgradeFault) and validator.name in fault.targets
+            ]
+            validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
 
     def note_reorg(self, validator: int, height: int, depth: int) -> None:
         """A validator made a block final, for which it gave up so many executed blocks of another branch."""

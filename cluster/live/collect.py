@@ -39,11 +39,11 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
         ValidatorRecord(
             name,
             index,
-            mutant=record.scenario.validators.node(index).mutant,
             byzantine=tuple(record.scenario.validators.node(index).byzantine),
         )
         for index, name in enumerate(names)
     ]
+    record.note_mutants()
     answering = [found for found in record.validators if found.index in urls]
     answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
     asked = questions(record.genesis, longest_chain(answering))

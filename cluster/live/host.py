@@ -43,11 +43,12 @@ from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
 from cluster.live.faulty_disk import FaultyDisk, flip_bit
 from cluster.live.http import build_app
-from cluster.live.injection import FIRST_VERSION, UNIMPAIRED, Injection, LastWords, Late
+from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
 from cluster.live.links import OutgoingLinks
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import LoopState, Observation, Pace, ValidatorLoop, ValidatorSetup
 from cluster.live.web import HttpServer, serve
+from cluster.release import FIRST_VERSION
 from cluster.rot import Rot
 from cluster.scenario import NodeSection, Scenario
 from cluster.status import Tally
@@ -67,6 +68,10 @@ CODE_FOLDER: Final = Path(cluster.__file__).parents[1]
 """Where the code was found that runs here."""
 NOTHING_INJECTED: Final = Injection()
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+HASH_SEED_WARNING: Final = (
+    "PYTHONHASHSEED is fixed and shown on the status pages, so whoever deploys a program can find dict keys that "
+    "collide: right where hosts must not agree by their hashes, wrong where strangers deploy"
+)
 
 T = TypeVar("T")
 
@@ -107,6 +112,8 @@ class HostView:
     """When the process was (:class:`cluster.live.processes.Process`)."""
     last_words: LastWords | None = None
     """Of the process before, where it ended itself."""
+    version: str = ""
+    """What its code is called."""
     code: str = ""
     """The folder that its code was taken from."""
 
@@ -152,10 +159,12 @@ class ValidatorHost:
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
-        seed_text = os.environ.get("PYTHONHASHSEED")
+        hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info(
-            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, seed_text, CODE_FOLDER
+            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
         )
+        if is_known_hash_seed(hash_seed):
+            log.warning(HASH_SEED_WARNING)
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
 
@@ -244,7 +253,7 @@ class ValidatorHost:
         data.mkdir(parents=True, exist_ok=True)
         notes_file = data / f"{name}{NOTES_SUFFIX}"
         notes = _read_notes(notes_file)
-        tally = Tally(starts=notes.starts + 1, byzantine=score_of(self._scenario, index))
+        tally = Tally(notes.starts + 1, self._version, byzantine=score_of(self._scenario, index))
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
         validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
@@ -283,7 +292,6 @@ class ValidatorHost:
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
             links=OutgoingLinks(scenario.network, index, seed),
             pace=_pace_of(scenario.validators.node(index)),
-            version=self._version,
             tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
             watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
         )
@@ -311,6 +319,7 @@ class ValidatorHost:
             validators=[running.view() for running in self._validators],
             started=0 if myself is None else myself.started,
             last_words=self._last_words,
+            version=self._version,
             code=str(CODE_FOLDER),
         )
 
@@ -418,6 +427,11 @@ def _crash(error: BaseException) -> None:
     log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
     logging.shutdown()
     os._exit(CRASH_EXIT_CODE)
+
+
+def is_known_hash_seed(hash_seed: str | None) -> bool:
+    """Whether a ``PYTHONHASHSEED`` says what texts hash to: anything but leaving that to chance does."""
+    return hash_seed not in (None, "", "random")
 
 
 def _log_to(path: Path) -> None:

@@ -24,12 +24,13 @@ from typing import Any, Final
 from cluster.faults import KEYWORDS, BitRotFault, DownFault
 from cluster.link_faults import LinkCounts
 from cluster.live.host import HostView, ValidatorAddress, ValidatorView
-from cluster.live.injection import Injection, LastWords, Late, Release
+from cluster.live.injection import Injection, LastWords, Late
 from cluster.live.processes import Process
 from cluster.live.ray_session import Place, RaySession, RemoteWarden, one_line
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import LoopState
 from cluster.live.warden import Warden
+from cluster.release import Release
 from cluster.scenario import Scenario
 
 LOOK_S: Final = 0.2
@@ -92,6 +93,8 @@ class Host:
         """Those of them that join later, and the heights at which they do."""
         self.release = Release()
         """The code that it runs."""
+        self.version = ""
+        """What its process calls that."""
         self.code = ""
         """The folder that its process took its code from."""
         self.phase = Phase.DOWN
@@ -486,7 +489,7 @@ class Hosts:
                 host.why_lost, host.is_death_noted = None, True
             return
         self._note_death(host)
-        host.successor, host.code = process, view.code
+        host.successor, host.version, host.code = process, view.version, view.code
         if why_lost is not None:
             host.why_lost = None
             words = view.last_words

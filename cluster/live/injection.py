@@ -9,8 +9,6 @@ from cluster.fault_engine import Impairment
 from cluster.faults import DiskFullFault, FailedSyncFault, LinkFault
 
 UNIMPAIRED: Final = Impairment()
-FIRST_VERSION: Final = "1"
-"""What the code is called that a run begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +41,3 @@ class Late:
     slow_disk: int = 0
     slow_execution: int = 0
     clock_skew: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """The code that a host runs."""
-
-    version: str = FIRST_VERSION
-    code: str | None = None
-    """The folder that it is taken from; ``None`` is that of the driver's own."""
-    mutant: str | None = None
-    """A planted bug in it."""

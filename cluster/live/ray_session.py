@@ -25,9 +25,9 @@ from typing import Any, Final, NamedTuple
 from cluster.errors import TestnetError
 from cluster.live import processes
 from cluster.live.host import ValidatorHost
-from cluster.live.injection import Release
 from cluster.live.processes import Process
 from cluster.live.warden import Warden
+from cluster.release import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"

@@ -14,6 +14,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ from cluster.link_faults import LinkCounts
 from cluster.live.hosts import Host, Hosts, Phase
 from cluster.live.injection import Injection, LastWords
 from cluster.live.processes import Process
+from cluster.release import Release
 from cluster.rot import draw_rot
 from cluster.scenario import Scenario
 
@@ -203,6 +205,25 @@ class LiveStage:
     def crash(self, index: int, plan: DownFault) -> None:
         host = self._hosts.host_of(index)
         self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
+
+    def replace(self, indices: Sequence[int], release: Release) -> None:
+        if release.code is not None:
+            release = replace(release, code=str(Path(release.code).resolve()))
+        for host in {host.number: host for host in map(self._hosts.host_of, indices)}.values():
+            self._hosts.replace(host, release)
+
+    def runs(self, index: int, release: Release) -> bool:
+        host = self._hosts.host_of(index)
+        is_there = release.code is None or Path(host.code).samefile(release.code)
+        return self.is_up(index) and host.version == release.version and is_there
+
+    def height_of(self, index: int) -> int:
+        state = self._hosts.host_of(index).states.get(index)
+        return 0 if state is None else state.height
+
+    def has_diverged(self, index: int) -> bool:
+        state = self._hosts.host_of(index).states.get(index)
+        return state is not None and state.diverged
 
     def start(self, index: int) -> None:
         self._hosts.host_of(index).is_held_down = False

@@ -126,8 +126,6 @@ class ValidatorSetup:
     links: OutgoingLinks | None = None
     """What happens to its messages on their way."""
     pace: Pace = NORMAL_PACE
-    version: str = ""
-    """Of the code that it runs, for its status page."""
     tells_votes: bool = False
     """Whether its votes are noted for whoever watches."""
     watches_files: bool = False
@@ -574,7 +572,7 @@ class ValidatorLoop:
 
     async def status(self) -> Page:
         validator, setup = self._ready(), self.setup
-        process, peers = _process_page() | {"version": setup.version}, self.transport.connected
+        process, peers = _process_page(), self.transport.connected
         return await self._on_executor_thread(
             lambda: status_page(setup.name, setup.index, validator, self.tally, peers, process)
         )

@@ -27,9 +27,11 @@ from cluster.chain import (
 )
 from cluster.errors import BadInput
 from cluster.fault_engine import FaultEngine
+from cluster.faults import simulator_problem
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.release import Release
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
@@ -57,6 +59,7 @@ ALL_BLOCKS: Final = 10**9
 CHECKPOINT_DIGITS: Final = 16
 """Hex digits of the digest that are kept for each height."""
 NORMAL_PACE: Final = Pace()
+FIRST_RELEASE: Final = Release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,12 @@ class Simulation:
         checkpoint: Callable[[], None] | None = None,
         pace: Pace = NORMAL_PACE,
     ) -> None:
-        """``pace`` is how long every machine's own work takes."""
+        """``pace`` is how long every machine's own work takes.
+
+        Raises :class:`BadInput` for a fault that the simulator cannot perform.
+        """
+        if problem := simulator_problem(scenario.planned_faults):
+            raise BadInput(f"{scenario.name}: {problem}")
         self.scenario = scenario
         """What applies: forks change it."""
         self._given = scenario
@@ -105,6 +113,8 @@ class Simulation:
         names, late = scenario.validators.names, scenario.validators.late
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
+        self._releases: dict[int, Release] = {}
+        """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
         self.monitor = SafetyMonitor(
@@ -129,6 +139,7 @@ class Simulation:
             names=names,
             machines=self.machines,
             join=self._join,
+            install=self._install,
             best_height=lambda: self._best_height,
             notice=self._notice,
         )
@@ -192,7 +203,8 @@ class Simulation:
             self.links.become(after.network)
         for machine in (*self.machines, *self._twins.values()):
             if machine.validator is not None:
-                config = node_config(after, machine.index, machine.tally.mutant_runs)
+                mutant = self._releases.get(machine.index, FIRST_RELEASE).mutant
+                config = node_config(after, machine.index, machine.tally.mutant_runs, mutant)
                 machine.validator.node.configure(config)
         if fork.seed is not None:
             self._reseed(fork.seed)
@@ -222,9 +234,15 @@ class Simulation:
         return Links(self.scenario.network, self.random)
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
-        parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs)
+        mutant = self._releases.get(index, FIRST_RELEASE).mutant
+        parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs, mutant)
         nonce = self.random.randbytes(JOIN_NONCE_BYTES)
         return parts.join(disk, index, self._validators, self._genesis.chain_id, nonce=nonce)
+
+    def _install(self, index: int, release: Release) -> None:
+        """From its next start on a machine runs other code."""
+        self._releases[index] = release
+        self.machines[index].tally.version = release.version
 
     def _pace_of(self, index: int) -> Pace:
         """How long a machine's own work takes, and how fast its clock runs."""
@@ -237,11 +255,12 @@ class Simulation:
 
     def _machine(self, index: int, name: str) -> Machine:
         counter = RunCounter()
-        parts = parts_of(self.scenario, index, counter)
         signer = validator_signer(self._scheme, self.record.seed, index)
 
         def boot(disk: MemoryDisk) -> Validator:
-            config = node_config(self.scenario, index, counter)
+            mutant = self._releases.get(index, FIRST_RELEASE).mutant
+            parts = parts_of(self.scenario, index, counter, mutant)
+            config = node_config(self.scenario, index, counter, mutant)
             return open_validator(disk, self._genesis, index, signer, self._validators, config, parts)
 
         machine = self.machine_class(
@@ -322,6 +341,7 @@ class Simulation:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True
                 self.stage.on_final(index)
+                self.faults.on_progress()
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 if height > self._best_height:
                     self._best_height = height
@@ -332,6 +352,7 @@ class Simulation:
                 self.faults.on_up()
             case Diverged():
                 self._may_be_over = True
+                self.faults.on_progress()
             case Run(job=Build() | Execute() as job):
                 self._note_proposal(index, job)
             case Reply(request, results):
@@ -474,7 +495,6 @@ class Simulation:
             found = ValidatorRecord(
                 machine.name,
                 machine.index,
-                mutant=self.scenario.validators.node(machine.index).mutant,
                 byzantine=tuple(self.scenario.validators.node(machine.index).byzantine),
             )
             found.mutant_runs = machine.tally.mutant_runs.runs
@@ -488,6 +508,7 @@ class Simulation:
                 diverged = machine.validator.node.diverged
                 found.trace = b"" if diverged is None else diverged.trace
             record.validators.append(found)
+        record.note_mutants()
         self._ask()
 
     def _ask(self) -> None:

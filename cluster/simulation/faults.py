@@ -23,6 +23,7 @@ from cluster.faults import (
 )
 from cluster.link_faults import LinkCounts, LinkFaultInForce
 from cluster.links import Links
+from cluster.release import Release
 from cluster.rot import FINALS_SINCE_ROT, draw_rot, may_rot
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import FaultPlan, MemoryDisk
@@ -50,6 +51,8 @@ class SimulatedStage:
     machines: Sequence[Machine]
     join: Callable[[int, MemoryDisk], SnapshotJoin]
     """How a machine without state joins."""
+    install: Callable[[int, Release], None]
+    """Lets a machine run other code from its next start on."""
     best_height: Callable[[], int]
     notice: Callable[[str], None]
     _link_faults: dict[int, LinkFaultInForce] = field(default_factory=dict)
@@ -134,6 +137,24 @@ class SimulatedStage:
     def crash(self, index: int, plan: DownFault) -> None:
         self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
 
+    def replace(self, indices: Sequence[int], release: Release) -> None:
+        for index in indices:
+            if self.machines[index].is_running:
+                self.machines[index].shut_down()
+            self.install(index, release)
+
+    def runs(self, index: int, release: Release) -> bool:
+        machine = self.machines[index]
+        return machine.is_up and machine.tally.version == release.version
+
+    def height_of(self, index: int) -> int:
+        validator = self.machines[index].validator
+        return 0 if validator is None else validator.node.height
+
+    def has_diverged(self, index: int) -> bool:
+        validator = self.machines[index].validator
+        return validator is not None and validator.node.diverged is not None
+
     def start(self, index: int) -> None:
         self.machines[index].start()
 
@@ -161,7 +182,7 @@ class SimulatedStage:
         then()
 
     def late(self, index: int, kind: str) -> int:
-        return self.machines[index].impaired
+        return self.machines[index].late[kind]
 
     def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
         return f"{late:,} {LATE[kind]} of {', '.join(names) or 'nobody'}"
