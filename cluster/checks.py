@@ -70,7 +70,9 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
-    return Verdict(worst(check.verdict for check in checks), checks)
+    if books.record.drill is not None:
+        checks = books.record.drill.judge(books, checks)
+    return Verdict(worst(check.verdict for check in checks), checks, tuple(books.bisections))
 
 
 # --- agreement and state roots --------------------------------------------------------------------------------------

@@ -43,7 +43,9 @@ class _Fault(Section):
     """A fault begins when the first validator has finalised a height, or at a time."""
 
     at_height: Count | None = None
+    """It begins once the first validator has finalised this height."""
     at_ms: Milliseconds | None = None
+    """It begins at this time since the run began."""
     after_votes: Literal["notarize", "nullify", "finalize"] | None = None
     """With ``at_height``: it waits until a quorum has sent such votes of one view, too (``nullify``: or timeouts)."""
 
@@ -70,7 +72,9 @@ class _Lasting(_Fault):
     """A fault that ends after a time or at a height, whichever comes first."""
 
     for_ms: Duration | None = None
+    """How long it lasts."""
     until_height: Count | None = None
+    """It ends once the first validator has finalised this height; with ``for_ms`` too, whichever comes first."""
 
     @model_validator(mode="after")
     def _ends(self) -> _Lasting:
@@ -90,6 +94,7 @@ def _check_target(target: Sequence[str]) -> None:
 
 class _Targeted(Section):
     target: Target
+    """Whom it hits: a validator, a list of them, ``region:NAME``, or ``leader``, ``random`` or ``f``."""
 
     @model_validator(mode="after")
     def _keywords_stand_alone(self) -> _Targeted:
@@ -113,6 +118,7 @@ class PartitionFault(_Lasting):
 
     kind: Literal["partition"]
     groups: Annotated[list[Names], Field(min_length=1)]
+    """The groups, by validators' names and ``region:NAME``."""
 
     @model_validator(mode="after")
     def _groups_are_apart(self) -> PartitionFault:
@@ -138,7 +144,9 @@ class PartitionFault(_Lasting):
 
 class _Directed(_Lasting):
     senders: Names | None = Field(default=None, alias="from")
+    """Whose messages; by default everybody else's than of ``to``."""
     receivers: Names | None = Field(default=None, alias="to")
+    """To whom; by default to everybody else than ``from``."""
 
     @property
     def whom(self) -> str:
@@ -166,11 +174,17 @@ class DegradeFault(_Directed):
 
     kind: Literal["degrade"]
     latency_ms: LinkMilliseconds | None = None
+    """In place of that of ``links``, as all that follows."""
     jitter_ms: LinkMilliseconds | None = None
+    """Drawn for each message between minus and plus this."""
     loss: Share | None = None
+    """Share of messages that are lost."""
     duplication: Share | None = None
+    """Share of messages that arrive twice."""
     reordering: Share | None = None
+    """Share of messages that are held back."""
     bandwidth_kbps: BandwidthKbps | None = None
+    """Kilobits a second that each directed link carries."""
 
     @model_validator(mode="after")
     def _something_changes(self) -> DegradeFault:
@@ -192,6 +206,7 @@ class LeaderDelayFault(_Lasting):
 
     kind: Literal["leader_delay"]
     delay_ms: Duration
+    """How much later it arrives."""
 
     @property
     def whom(self) -> str:
@@ -203,6 +218,7 @@ class LeaderDelayFault(_Lasting):
 
 class _Down(_Targeted, _Fault):
     down_ms: Milliseconds = 2_000
+    """How long it stays down at least."""
 
 
 class KillFault(_Down):
@@ -255,6 +271,7 @@ class SlowDiskFault(_Targeted, _Lasting):
 
     kind: Literal["slow_disk"]
     sync_ms: Duration
+    """How long a sync takes."""
 
 
 class SlowExecutionFault(_Targeted, _Lasting):
@@ -262,6 +279,7 @@ class SlowExecutionFault(_Targeted, _Lasting):
 
     kind: Literal["slow_execution"]
     job_ms: Duration
+    """How long a job takes."""
 
 
 class ClockSkewFault(_Targeted, _Lasting):
@@ -269,6 +287,7 @@ class ClockSkewFault(_Targeted, _Lasting):
 
     kind: Literal["clock_skew"]
     factor: ClockFactor
+    """How fast its clock runs: at 2, timers expire after half the time."""
 
 
 class UpgradeFault(_Fault):

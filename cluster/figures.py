@@ -53,6 +53,7 @@ METRICS: Final[Mapping[str, str]] = {
     "messages_dropped": "messages that links lost; simulator only",
     "bytes_sent": "bytes between validators; live testnet only",
     "events": "events of the simulation; simulator only",
+    "core_seconds": "processor time of the validators themselves, node and executor, all together; live testnet only",
     "startup_seconds": "from the start to the first final block; live testnet only",
 }
 """By name, the unit last."""

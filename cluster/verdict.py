@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cluster.divergence.words import Page
 from cluster.errors import ExitCode
 
 
@@ -32,6 +33,8 @@ class Verdict:
 
     outcome: Outcome
     checks: tuple[Check, ...]
+    divergences: tuple[Page, ...] = ()
+    """Where the executions of validators that diverged part from the right one (:mod:`cluster.divergence.bisect`)."""
 
     @property
     def exit_code(self) -> ExitCode:

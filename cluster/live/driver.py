@@ -466,10 +466,11 @@ class _LiveRun:
         collect(self.record, urls, checkpoint)
 
     def _note_totals(self, hosts: Hosts) -> None:
-        messages, size, lost = hosts.totals()
-        self.record.metrics["messages_sent"] = messages
-        self.record.metrics["messages_dropped"] = lost
-        self.record.metrics["bytes_sent"] = size
+        totals = hosts.totals()
+        self.record.metrics["messages_sent"] = totals.messages
+        self.record.metrics["messages_dropped"] = totals.lost
+        self.record.metrics["bytes_sent"] = totals.size
+        self.record.metrics["core_seconds"] = totals.core_seconds
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND

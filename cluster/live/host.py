@@ -50,7 +50,7 @@ from cluster.live.validator_loop import LoopState, Observation, Pace, ValidatorL
 from cluster.live.web import HttpServer, serve
 from cluster.release import FIRST_VERSION
 from cluster.rot import Rot
-from cluster.scenario import Scenario
+from cluster.scenario import NodeSection, Scenario
 from cluster.status import Tally
 from consensus.keys import Ed25519Scheme
 from validator.types import ValidatorError
@@ -68,6 +68,10 @@ CODE_FOLDER: Final = Path(cluster.__file__).parents[1]
 """Where the code was found that runs here."""
 NOTHING_INJECTED: Final = Injection()
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+HASH_SEED_WARNING: Final = (
+    "PYTHONHASHSEED is fixed and shown on the status pages, so whoever deploys a program can find dict keys that "
+    "collide: right where hosts must not agree by their hashes, wrong where strangers deploy"
+)
 
 T = TypeVar("T")
 
@@ -155,8 +159,12 @@ class ValidatorHost:
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
-        log.info("host %d, pid %d, hash seed %s", host, os.getpid(), os.environ.get("PYTHONHASHSEED"))
-        log.info("version %s, code from %s", version, CODE_FOLDER)
+        hash_seed = os.environ.get("PYTHONHASHSEED")
+        log.info(
+            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
+        )
+        if is_known_hash_seed(hash_seed):
+            log.warning(HASH_SEED_WARNING)
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
 
@@ -259,7 +267,7 @@ class ValidatorHost:
 
     def _disk(self, path: Path, pace: Pace) -> DirectoryDisk:
         """A plain one where nothing can happen to it."""
-        if not (pace.sync_ms or any(isinstance(plan, DISK_FAULTS) for plan in self._scenario.faults)):
+        if not (pace.sync_ms or any(isinstance(plan, DISK_FAULTS) for plan in self._scenario.planned_faults)):
             return DirectoryDisk(path)
         return FaultyDisk(path, pace.sync_ms)
 
@@ -271,7 +279,6 @@ class ValidatorHost:
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
-        node = scenario.validators.node(index)
         validators = validator_set(scheme, scenario, seed)
         return ValidatorSetup(
             name=name,
@@ -284,9 +291,9 @@ class ValidatorHost:
             joins=has_lost_disk or index in scenario.validators.late,
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
             links=OutgoingLinks(scenario.network, index, seed),
-            pace=Pace(node.sync_ms or 0, node.job_ms or 0, node.clock_factor or 1.0),
-            tells_votes=any(plan.after_votes is not None for plan in scenario.faults),
-            watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.faults),
+            pace=_pace_of(scenario.validators.node(index)),
+            tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
+            watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
         )
 
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
@@ -393,6 +400,10 @@ async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpSer
         return await serve(application, bind)
 
 
+def _pace_of(node: NodeSection) -> Pace:
+    return Pace(node.sync_ms or 0, node.job_ms or 0, 1.0 if node.clock_factor is None else node.clock_factor)
+
+
 def _read_notes(path: Path) -> HostNotes:
     return msgspec.json.decode(path.read_bytes(), type=HostNotes) if path.exists() else HostNotes()
 
@@ -416,6 +427,11 @@ def _crash(error: BaseException) -> None:
     log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
     logging.shutdown()
     os._exit(CRASH_EXIT_CODE)
+
+
+def is_known_hash_seed(hash_seed: str | None) -> bool:
+    """Whether a ``PYTHONHASHSEED`` says what texts hash to: anything but leaving that to chance does."""
+    return hash_seed not in (None, "", "random")
 
 
 def _log_to(path: Path) -> None:

@@ -54,6 +54,32 @@ class Phase(Enum):
     """Ray does not start it again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What validators did since the run began."""
+
+    messages: int = 0
+    """Sent to each other."""
+    size: int = 0
+    """Of these, in bytes."""
+    lost: int = 0
+    """Messages that never left."""
+    core_seconds: float = 0.0
+    """Processor time of the validators themselves, without transport, pages and whatever else a host does."""
+
+    @staticmethod
+    def of(state: LoopState) -> Totals:
+        return Totals(state.messages_sent, state.bytes_sent, state.messages_lost, state.core_seconds)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.messages + other.messages,
+            self.size + other.size,
+            self.lost + other.lost,
+            self.core_seconds + other.core_seconds,
+        )
+
+
 class Host:
     """One host, as the driver knows it."""
 
@@ -99,10 +125,8 @@ class Host:
         self.question: Any = None
         self.answered = 0.0
         """When it last answered (monotonic seconds)."""
-        self.messages_before = 0
-        """Sent by incarnations that are gone, as far as it was told."""
-        self.bytes_before = 0
-        self.lost_before = 0
+        self.totals_before = Totals()
+        """Of incarnations that are gone, as far as they told."""
 
     @property
     def pid(self) -> int | None:
@@ -111,6 +135,11 @@ class Host:
     @property
     def pid_before(self) -> int | None:
         return None if self.process_before is None else self.process_before.pid
+
+    @property
+    def totals(self) -> Totals:
+        """What its validators did so far, dead incarnations included."""
+        return sum(map(Totals.of, self.states.values()), self.totals_before)
 
     @property
     def is_running(self) -> bool:
@@ -143,9 +172,7 @@ class Host:
         self.process = self.successor = None
         self.why_lost = why_lost
         self.is_still = False
-        self.messages_before += sum(state.messages_sent for state in self.states.values())
-        self.bytes_before += sum(state.bytes_sent for state in self.states.values())
-        self.lost_before += sum(state.messages_lost for state in self.states.values())
+        self.totals_before = self.totals
         self.states = {}
         self.question = None
 
@@ -229,14 +256,9 @@ class Hosts:
         count = sum(len(host.validators) for host in self.all)
         return [self.host_of(index).height(index) for index in range(count)]
 
-    def totals(self) -> tuple[int, int, int]:
-        """Messages and bytes sent between validators so far, and messages lost; dead incarnations included as far as
-        they told."""
-        states = [state for host in self.all for state in host.states.values()]
-        messages = sum(host.messages_before for host in self.all) + sum(state.messages_sent for state in states)
-        size = sum(host.bytes_before for host in self.all) + sum(state.bytes_sent for state in states)
-        lost = sum(host.lost_before for host in self.all) + sum(state.messages_lost for state in states)
-        return messages, size, lost
+    def totals(self) -> Totals:
+        """Of all validators so far; dead incarnations included as far as they told."""
+        return sum((host.totals for host in self.all), Totals())
 
     def link_counts(self, key: int) -> LinkCounts:
         """What became of the messages that a fault of links was there for, as far as hosts told."""
@@ -507,4 +529,5 @@ _NOT_READY: Final = LoopState(
     snapshot_height=0,
     snapshot_chunks={},
     messages_lost=0,
+    core_seconds=0.0,
 )

@@ -59,7 +59,7 @@ class _Waiting(NamedTuple):
 
 
 class OutgoingLinks:
-    """The links of the validator with an index, in a run's network; ``seed`` is the run's."""
+    """One validator's links to the others, which lie in ``network``; ``index`` is its own."""
 
     def __init__(self, network: Network, index: int, seed: int) -> None:
         self._index = index

@@ -177,6 +177,8 @@ class LoopState:
     """Chunks of a snapshot that it took since it was started, by the peer that sent them."""
     messages_lost: int
     """On its links, or for want of room, since it was started."""
+    core_seconds: float
+    """Processor time of the validator itself (node and executor, what is pure of it), since it was started."""
 
 
 class ValidatorLoop:
@@ -213,6 +215,8 @@ class ValidatorLoop:
         self.transport = Transport(identity, self._on_message, self._on_refused, on_crash, links=setup.links)
         self._timers: dict[TimerName, asyncio.TimerHandle] = {}
         self._replies: dict[int, asyncio.Future[Sequence[SubmitResult]]] = {}
+        self._node_seconds = self._executor_seconds = 0.0
+        """Processor time of either thread."""
         self._requests = 0
         self._jobs_running = 0
         self._reads_waiting = 0
@@ -362,11 +366,12 @@ class ValidatorLoop:
             self._deliver_to_join(event)
             return
         try:
-            byzantine = self.setup.byzantine
+            byzantine, began = self.setup.byzantine, time.thread_time()
             if byzantine is None:
                 effects = self._validator.node.handle(event)
             else:
                 effects = byzantine.handle(self._validator, event)
+            self._node_seconds += time.thread_time() - began
             for effect in effects:
                 self._perform(effect)
         except Exception as error:
@@ -473,7 +478,9 @@ class ValidatorLoop:
         if job_ms := self._job_ms:
             self.slow_jobs += job_ms != self.setup.pace.job_ms
             self._sleep(job_ms / MILLISECONDS_A_SECOND)
+        began = time.thread_time()
         result = executor.run(job)
+        self._executor_seconds += time.thread_time() - began
         if self.setup.watches_files and isinstance(job, Finalize):
             disk = self._disk
             self._file_sizes.append({name: disk.size(name) for name in disk.names() if may_rot(name)})
@@ -537,6 +544,7 @@ class ValidatorLoop:
             snapshot_height=0 if validator is None else validator.executor.archive.first_height,
             snapshot_chunks=dict(self.tally.chunks),
             messages_lost=totals.dropped + totals.overflowed + counters.messages_dropped,
+            core_seconds=self._node_seconds + self._executor_seconds,
         )
 
     # --- pages --------------------------------------------------------------------------------------------------------
@@ -588,6 +596,10 @@ class ValidatorLoop:
     async def timer(self, timer_id: TimerId) -> Page | None:
         pages = self._ready().executor.pages
         return await self._on_executor_thread(lambda: pages.timer(timer_id))
+
+    async def divergence(self) -> bytes | None:
+        diverged = self._ready().node.diverged
+        return None if diverged is None else diverged.trace
 
     async def metrics(self) -> str:
         """Prometheus text (``docs/http.md``)."""

@@ -41,7 +41,7 @@ class ChainWatch:
                     self._record.proposals[height] = min(at_ms, earliest)
                 case FinalSeen(block=block):
                     at_ms = self._at_ms(seen)
-                    self._record.note_reorg(block.reorg_depth)
+                    self._record.note_reorg(validator, block.height, block.reorg_depth)
                     self._record.finalizations.append(Finalization(at_ms, validator, block.height))
                     self._count(block)
 

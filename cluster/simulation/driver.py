@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cluster.archive import BlockRecord
 from cluster.books import longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
 from cluster.byzantine.base import consensus_content, vote_of
@@ -29,7 +30,7 @@ from cluster.fault_engine import FaultEngine
 from cluster.faults import simulator_problem
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
-from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.record import Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
 from cluster.release import Release
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
@@ -335,7 +336,7 @@ class Simulation:
             case Certified(certificate) if self.machines[index].byzantine is None:
                 self.monitor.certified(self.machines[index].name, certificate)
             case BlockFinal(height=height, reorg_depth=depth):
-                self.record.note_reorg(depth)
+                self.record.note_reorg(index, height, depth)
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True
@@ -504,6 +505,8 @@ class Simulation:
                 found.first_height = executor.archive.first_height + 1
                 found.blocks = [BlockRecord(*item) for item in executor.pages.blocks(found.first_height, ALL_BLOCKS)]
                 found.status = machine.status()
+                diverged = machine.validator.node.diverged
+                found.trace = b"" if diverged is None else diverged.trace
             record.validators.append(found)
         record.note_mutants()
         self._ask()

@@ -172,8 +172,8 @@ class SimulatedStage:
         for index, impairment in impairments.items():
             machine = self.machines[index]
             sync_ms, job_ms = impairment.sync_ms, impairment.job_ms
-            machine.sync_us = machine.pace.sync_us if sync_ms is None else sync_ms * MICROSECONDS_A_MILLISECOND
-            machine.job_us = machine.pace.job_us if job_ms is None else job_ms * MICROSECONDS_A_MILLISECOND
+            machine.sync_us = max(machine.pace.sync_us, (sync_ms or 0) * MICROSECONDS_A_MILLISECOND)
+            machine.job_us = max(machine.pace.job_us, (job_ms or 0) * MICROSECONDS_A_MILLISECOND)
             machine.set_clock_speed(machine.pace.clock_speed * impairment.clock_speed)
             if impairment.is_paused:
                 machine.pause()
