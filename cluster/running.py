@@ -75,7 +75,8 @@ def run_scenario(
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
-    if backend == "live" and (problem := scenario.live_problem):
+    problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
+    if problem:
         raise BadInput(f"{scenario_path}: {problem}")
     chosen = scenario.seed if seed is None else seed
 

@@ -27,7 +27,6 @@ from cluster.chain import (
 )
 from cluster.errors import BadInput
 from cluster.fault_engine import FaultEngine
-from cluster.faults import simulator_problem
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
@@ -88,7 +87,7 @@ class Simulation:
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
-        if problem := simulator_problem(scenario.planned_faults):
+        if problem := scenario.simulator_problem:
             raise BadInput(f"{scenario.name}: {problem}")
         self.scenario = scenario
         """What applies: forks change it."""
