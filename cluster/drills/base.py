@@ -28,10 +28,11 @@ Judgement = tuple[Outcome, str]
 
 CONSENSUS: Final[dict[str, Any]] = {
     "block_interval_ms": 200,
-    "leader_timeout_ms": 600,
-    "advance_timeout_ms": 1_000,
-    "rebroadcast_ms": 500,
+    "leader_timeout_ms": 1_500,
+    "advance_timeout_ms": 2_500,
+    "rebroadcast_ms": 1_000,
 }
+"""Timeouts that a busy laptop keeps, with processes for all validators on it."""
 LOAD: Final[dict[str, Any]] = {
     "users": [
         {"workload": "heartbeat", "count": 4},

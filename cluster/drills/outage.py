@@ -34,7 +34,7 @@ class Outage(Drill):
 
     validators: int = option(4, "how many there are; the last f+1 of them go down", least=4, most=64)
     down_s: int = option(15, "for how long, in seconds", least=2, most=600)
-    recovery_ms: int = option(5_000, "by when after it a new block is final", least=100, most=600_000)
+    recovery_ms: int = option(10_000, "by when after it a new block is final", least=100, most=600_000)
     pace_percent: int = option(50, "of the block rate from before that must be reached again", most=100)
 
     def scenario(self) -> Scenario:

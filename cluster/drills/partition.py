@@ -26,7 +26,7 @@ class Partition(Drill):
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
     validators: int = option(4, "how many there are", least=4, most=64)
     cut_off: int = option(2, "validators on the one side; the others are on the other", most=63)
-    for_s: int = option(8, "how long, in seconds", least=1, most=600)
+    for_s: int = option(12, "how long, in seconds", least=1, most=600)
 
     def problem(self, backend: Backend) -> str | None:
         if self.cut_off >= self.validators:

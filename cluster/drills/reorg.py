@@ -20,6 +20,12 @@ from cluster.verdict import Outcome
 FEWEST_VALIDATORS: Final = 4
 FIRST_HEIGHT: Final = 10
 """When it begins; again each time that so many more heights are final."""
+BRIEF_VIEWS: Final = {
+    "block_interval_ms": 50,
+    "leader_timeout_ms": 600,
+    "advance_timeout_ms": 700,
+    "rebroadcast_ms": 1_500,
+}
 LATE_MS: Final = 450
 """How long messages take meanwhile: certificates come just too late for the views that they belong to."""
 
@@ -41,7 +47,7 @@ class Reorg(Drill):
         last = FIRST_HEIGHT * self.times
         return self.build(
             validators={"count": count, "nodes": nodes},
-            consensus={"block_interval_ms": 50, "advance_timeout_ms": 700, "rebroadcast_ms": 1_500},
+            consensus=BRIEF_VIEWS,
             faults=[{**late, "at_height": height} for height in range(FIRST_HEIGHT, last + 1, FIRST_HEIGHT)],
             stop={"height": last + 20, "drain_blocks": 5, "timeout_s": 120 + 2 * self.times * self.for_s},
             success={
