@@ -35,7 +35,13 @@ REGION_PREFIX: Final = "region:"
 Member = Annotated[str, Field(pattern=r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$")]
 """A validator's name; ``region:NAME`` stands for all validators of a region."""
 Names = Annotated[list[Member], Field(min_length=1)]
-Target = Annotated[Names, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+Target = Annotated[
+    Names,
+    BeforeValidator(
+        lambda given: [given] if isinstance(given, str) else given,
+        json_schema_input_type=Literal["leader", "random", "f"] | Member | Names,
+    ),
+]
 """A :data:`Member`, a list of them, or one of :data:`KEYWORDS`."""
 
 
@@ -309,6 +315,7 @@ class UpgradeFault(_Fault):
     down_ms: Milliseconds = 500
     """How long each host stays down at least."""
     heights_between: Count = 3
+    """So many heights a host's validators make final with the new code before the next host goes."""
 
     @field_validator("mutant")
     @classmethod
