@@ -7,6 +7,7 @@ the validators as events of virtual time, without HTTP.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -26,7 +27,16 @@ from cluster.chain import (
 from cluster.errors import BadInput
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
-from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.record import (
+    BlockRecord,
+    Finalization,
+    JoinRecord,
+    Resources,
+    RunRecord,
+    Sample,
+    ValidatorRecord,
+    resources_every_ms,
+)
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
@@ -35,6 +45,7 @@ from cluster.simulation.faults import Faults, Stage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader
+from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
@@ -118,6 +129,8 @@ class Simulation:
         """Whether something happened since the last look that may end the run."""
         self.clock.deliver = self._deliver
         self._everybody = range(len(self.machines))
+        self._resources_every_ms = resources_every_ms(scenario)
+        self._resources_ms = -math.inf
         self.faults = Faults(
             Stage(
                 scenario=scenario,
@@ -132,6 +145,9 @@ class Simulation:
             )
         )
         self.record.faults = self.faults.records
+        self.trace = SimulatedTrace(self.record)
+        for machine in self.machines:
+            machine.entered = self._note_view
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
@@ -154,6 +170,7 @@ class Simulation:
 
     def begin(self) -> None:
         """Start everybody who is there from the genesis on."""
+        self.trace.windows.begin()
         for machine in self.machines:
             if machine.index not in self._late:
                 machine.start()
@@ -279,6 +296,7 @@ class Simulation:
         later_us = self.faults.leader_delay_us(sender)
         if later_us:
             arrivals = [(target, at_us + later_us) for target, at_us in arrivals]
+        self.trace.sent(self.clock.now_us, sender, recipients, payload, arrivals)
         self.clock.send(sender, payload, arrivals)
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
@@ -319,6 +337,9 @@ class Simulation:
             case _:
                 pass
 
+    def _note_view(self, index: int, view: int) -> None:
+        self.trace.windows.entered(self.clock.now_ms, index, view)
+
     def _watch_final(self, machine: Machine, height: int) -> None:
         assert machine.validator is not None
         executor = machine.validator.executor
@@ -347,6 +368,7 @@ class Simulation:
         self.record.checkpoints[self._best_height] = self.clock.digest()[:CHECKPOINT_DIGITS]
         self._look_for_a_fork()
         self.faults.on_new_height(self._best_height)
+        self.trace.look(self.clock.now_ms, self._best_height)
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
             self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
@@ -421,8 +443,19 @@ class Simulation:
             basefee_lane_timer=newest.basefee_lane_timer if newest else 0,
         )
         self.record.samples.append(sample)
+        self.trace.look(self.clock.now_ms, self._best_height)
+        if self.clock.now_ms - self._resources_ms >= self._resources_every_ms:
+            self._resources_ms = self.clock.now_ms
+            self._note_resources()
         if self._on_sample is not None:
             self._on_sample(sample)
+
+    def _note_resources(self) -> None:
+        sent = self.trace.sent_by
+        self.record.resources += [
+            Resources(self.clock.now_ms, machine.index, machine.disk.used_bytes, sent[machine.index])
+            for machine in self.machines
+        ]
 
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
@@ -442,6 +475,8 @@ class Simulation:
         for fork in self._given.forks[self._forks_taken :]:
             record.problems.append(f"the fork at height {fork.at_height} was never reached")
         record.duration_ms, record.digest = self.clock.now_ms, self.clock.digest()
+        self.trace.look(self.clock.now_ms, self._best_height)
+        self.trace.windows.close(self.clock.now_ms)
         record.metrics["events"] = self.clock.events
         record.monitor = self.monitor.record()
         record.metrics["messages_sent"] = self.links.sent
