@@ -19,7 +19,7 @@ from cluster.actors.commands import add_commands as add_actor_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
-from cluster.options import add_change_options, parse_seed
+from cluster.options import add_change_options, parse_port, parse_seed
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
@@ -89,8 +89,23 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with --backend sim: run it twice, and fail at the first event that differs",
     )
+    run.add_argument(
+        "--keep",
+        action="store_true",
+        help="with --backend live: keep the testnet of a run that does not pass up, at rest, until Ctrl-C",
+    )
     add_change_options(run)
     run.set_defaults(command=_run)
+
+    up = commands.add_parser("up", help="keep a live testnet running until Ctrl-C, then judge it")
+    up.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML); its stop height is not used")
+    up.add_argument("--seed", type=parse_seed, metavar="N", help="overrides the scenario's seed")
+    up.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
+    up.add_argument(
+        "--port", type=parse_port, default=0, metavar="N", help="of the testnet's own endpoint (default: a free one)"
+    )
+    add_change_options(up)
+    up.set_defaults(command=_up)
 
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
     verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
@@ -111,11 +126,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: Any) -> int:
-    from cluster.running import run_scenario
+    from cluster.running import LiveOptions, run_scenario
 
     verdict, _ = run_scenario(
-        options.scenario, options.backend, options.seed, options.out, options.check_determinism, options.changes
+        options.scenario,
+        options.backend,
+        options.seed,
+        options.out,
+        options.check_determinism,
+        options.changes,
+        LiveOptions(keep=options.keep),
     )
+    return verdict.exit_code
+
+
+def _up(options: Any) -> int:
+    from cluster.running import LiveOptions, run_scenario
+
+    live = LiveOptions(until_told=True, control_port=options.port)
+    verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
     return verdict.exit_code
 
 

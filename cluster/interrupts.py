@@ -60,6 +60,16 @@ class Interrupts:
             time.sleep(min(left, SLICE_S))
             self.checkpoint()
 
+    def accept(self) -> None:
+        """Count the signals so far as what the run waited for, not as interruptions."""
+        self._seen = self._taken = 0
+
+    def wait_for_one(self) -> None:
+        """Sleep until a signal comes, and count it as waited for."""
+        while self._seen == self._taken:
+            time.sleep(SLICE_S)
+        self.accept()
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._seen += 1
 

@@ -9,12 +9,20 @@ from typing import Any, Final
 from cluster.settings import Change, SettingError, parse_removal, parse_setting
 
 MAX_SEED: Final = 2**64 - 1
+MAX_PORT: Final = 65_535
 
 
 def parse_seed(text: str) -> int:
     """A run's seed."""
     if not (text.isascii() and text.isdecimal()) or int(text) > MAX_SEED:
         raise argparse.ArgumentTypeError(f"{text!r} is no seed: expected an integer from 0 to 2**64 - 1")
+    return int(text)
+
+
+def parse_port(text: str) -> int:
+    """A TCP port."""
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: expected an integer from 1 to {MAX_PORT}")
     return int(text)
 
 

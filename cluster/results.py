@@ -43,6 +43,10 @@ SCENARIO_FILE: Final = "scenario.yaml"
 GENESIS_FILE: Final = "genesis.json"
 BLOCKS_FILE: Final = "blocks.bin"
 RUNS_FOLDER: Final = Path("runs")
+ENDPOINTS_FILE: Final = "endpoints.json"
+"""Where everybody can be reached while a live run goes on."""
+TOKEN_FILE: Final = "token"
+"""What a live run has to be shown before it obeys (:mod:`cluster.live.control`)."""
 LATEST: Final = "latest"
 
 ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"

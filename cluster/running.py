@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, cast
 
 from rich.console import Console
 
-from cluster.checks import Verdict
+from cluster.checks import Outcome, Verdict
 from cluster.errors import BadInput, HarnessError
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
+    ENDPOINTS_FILE,
     REPORT_FILE,
     checkout_commit,
     claim_run_folder,
@@ -30,14 +32,27 @@ from cluster.results import (
 )
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.settings import Change
-from cluster.terminal import LastingOutput, Progress, print_verdict
+from cluster.terminal import LastingOutput, Progress, print_kept, print_verdict
 from validator.genesis_block import GenesisError
 from validator.types import ValidatorError
 
 OnSample = Callable[[Sample], None]
 OnNotice = Callable[[str], None]
-Perform = Callable[[Path, Progress, Interrupts], RunRecord]
-"""``perform(folder, progress, interrupts)``: what a run is, between its folder's making and its verdict."""
+Perform = Callable[[Path, Progress, Interrupts], AbstractContextManager[RunRecord]]
+"""``perform(folder, progress, interrupts)``: what a run is, between its folder's making and its verdict. What was
+started for it ends with the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """What is particular to runs of the live testnet."""
+
+    keep: bool = False
+    """A testnet that does not pass is kept up, at rest, until a signal comes."""
+    until_told: bool = False
+    """It runs until it is told to end, whatever the scenario says of its end."""
+    control_port: int = 0
+    """Of the testnet's own endpoint; 0 is a free one."""
 
 
 def run_scenario(
@@ -47,6 +62,7 @@ def run_scenario(
     out: Path | None = None,
     twice: bool = False,
     changes: Sequence[Change] = (),
+    live: LiveOptions = LiveOptions(),
 ) -> tuple[Verdict, Path]:
     """Run a scenario file, show its progress and its verdict, write its folder.
 
@@ -54,6 +70,8 @@ def run_scenario(
     time, and the runs must agree on every event. ``changes`` are made to the scenario, which the folder has as it ran.
     Raises :class:`~cluster.errors.HarnessError` where nothing could be run, or two runs differ.
     """
+    if live.keep and backend != "live":
+        raise BadInput("only a live testnet can be kept up: --keep needs --backend live")
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
@@ -61,28 +79,36 @@ def run_scenario(
         raise BadInput(f"{scenario_path}: {problem}")
     chosen = scenario.seed if seed is None else seed
 
-    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> RunRecord:
-        return drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts, twice)
+    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
+        watch = progress.update, progress.notice
+        return drive(scenario, backend, chosen, folder, *watch, interrupts, twice=twice, live=live)
 
-    return perform_run(scenario, backend, out, perform, None if changes else scenario_path)
+    return perform_run(scenario, backend, out, perform, None if changes else scenario_path, live)
 
 
 def perform_run(
-    scenario: Scenario, backend: Backend, out: Path | None, perform: Perform, source: Path | None
+    scenario: Scenario,
+    backend: Backend,
+    out: Path | None,
+    perform: Perform,
+    source: Path | None,
+    live: LiveOptions = LiveOptions(),
 ) -> tuple[Verdict, Path]:
     """Let ``perform`` run what it knows, show its progress and its verdict, write its folder; ``source`` is the
     scenario's file, where it ran as it stands there.
 
     Returns the verdict and the folder.
     """
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, ExitStack() as testnet:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
         console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
-        progress = Progress(console, scenario.stop.height, backend)
+        progress = Progress(console, None if live.until_told else scenario.stop.height, backend)
         with _one_line_failures(folder, is_users):
             try:
-                record = perform(folder, progress, interrupts)
+                record = testnet.enter_context(perform(folder, progress, interrupts))
+                if not live.keep:
+                    testnet.close()
             finally:
                 progress.close()
             verdict = finish(record, folder, interrupts, source)
@@ -91,6 +117,9 @@ def perform_run(
         except OSError as error:
             console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
         print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, source))
+        if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
+            print_kept(console, folder / ENDPOINTS_FILE)
+            interrupts.wait_for_one()
     return verdict, folder
 
 
@@ -102,21 +131,28 @@ def drive(
     on_sample: OnSample,
     on_notice: OnNotice,
     interrupts: Interrupts,
+    *,
     twice: bool = False,
-) -> RunRecord:
-    """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data."""
+    live: LiveOptions = LiveOptions(),
+) -> AbstractContextManager[RunRecord]:
+    """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data.
+
+    A live testnet runs on, at rest, until the context ends.
+    """
     commit = checkout_commit()
     if twice:
         from cluster.simulation.determinism import simulate_twice
 
-        return simulate_twice(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint)
+        return nullcontext(simulate_twice(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint))
     if backend == "sim":
         from cluster.simulation.driver import simulate
 
-        return simulate(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint)
-    from cluster.live.driver import run_live
+        return nullcontext(simulate(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint))
+    from cluster.live.driver import live_testnet
 
-    return run_live(scenario, seed, commit, folder, on_sample, on_notice, interrupts)
+    return live_testnet(
+        scenario, seed, commit, folder, on_sample, on_notice, interrupts, live.until_told, live.control_port
+    )
 
 
 def finish(record: RunRecord, folder: Path, interrupts: Interrupts, scenario_path: Path | None = None) -> Verdict:

@@ -71,7 +71,7 @@ class Progress:
     """
 
     def __init__(
-        self, console: Console, target_height: int, backend: Backend, clock: Callable[[], float] = time.monotonic
+        self, console: Console, target_height: int | None, backend: Backend, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._console = console
         self._target = target_height
@@ -117,7 +117,7 @@ class Progress:
         answering = sum(height is not None for height in sample.heights)
         parts = [
             f"{sample.at_ms / 1_000:6.1f} s{' virtual' if self._backend == 'sim' else ''}",
-            f"height {_highest(sample)}/{self._target}",
+            f"height {_highest(sample)}" + ("" if self._target is None else f"/{self._target}"),
             f"{blocks:.1f} blocks/s",
             f"{fires:,.0f} fires/s",
             f"{sample.pending_timers:,} pending timers",
@@ -158,6 +158,13 @@ def print_verdict(console: Console, verdict: Verdict, report: Path, reproduce: s
     console.print(Text(f"report   {report}"), soft_wrap=True)
     if verdict.outcome is not Outcome.PASS:
         console.print(Text(f"again    {reproduce}"), soft_wrap=True)
+
+
+def print_kept(console: Console, endpoints: Path) -> None:
+    """Say that the testnet is still there."""
+    console.print(
+        Text(f"kept     the validators are at rest and serve their pages (see {endpoints}); Ctrl-C ends them")
+    )
 
 
 def _highest(sample: Sample) -> int:

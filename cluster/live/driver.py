@@ -8,9 +8,10 @@ left behind.
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,16 +20,18 @@ from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.faults import AnyFault, KillFault
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
+from cluster.live.control import STOP, ControlServer
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase
-from cluster.live.load_process import LOG_FILE, LoadProcess
+from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
+from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
 from cluster.live.watch import ChainWatch
 from cluster.record import FaultRecord, JoinRecord, RunRecord, Sample
+from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme
 
-ENDPOINTS_FILE: Final = "endpoints.json"
 TICK_S: Final = 0.25
 SAMPLE_EVERY_MS: Final = 500.0
 START_TIMEOUT_S: Final = 90.0
@@ -37,6 +40,43 @@ STOP_TIMEOUT_S: Final = 5.0
 LOOKS_AT_THE_END: Final = 2
 """A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
 MILLISECONDS_A_SECOND: Final = 1_000
+
+
+@contextmanager
+def live_testnet(
+    scenario: Scenario,
+    seed: int,
+    commit: str,
+    folder: Path,
+    on_sample: Callable[[Sample], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+    interrupts: Interrupts | None = None,
+    until_told: bool = False,
+    control_port: int = 0,
+) -> Iterator[RunRecord]:
+    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; gives its record.
+
+    While the block goes on, the validators are at rest and still serve their pages; nothing that was started runs on
+    behind it, whichever way it ends. Samples and notices (one line each) come while the scenario runs. Ctrl-C, SIGTERM
+    or SIGHUP ends it early: the record says so and holds what is known. With ``until_told`` it has no end of its own,
+    and the first signal is that: the load stops, the validators drain, and the height that was reached counts as the
+    scenario's. ``interrupts`` are the caller's, where it goes on to guard what it does with the record. The testnet's
+    own endpoint (:mod:`cluster.live.control`) is served on ``control_port``, 0 is a free one.
+
+    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
+    cannot be started, :class:`OSError` where the folder cannot be written.
+    """
+    if problem := scenario.live_problem:
+        raise BadInput(f"{scenario.name}: {problem}")
+    with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
+        run = _LiveRun(scenario, seed, commit, folder, active, until_told, control_port)
+        run.on_sample = on_sample or run.on_sample
+        run.on_notice = on_notice or run.on_notice
+        try:
+            run.perform()
+            yield run.record
+        finally:
+            run.close()
 
 
 def run_live(
@@ -48,25 +88,9 @@ def run_live(
     on_notice: Callable[[str], None] | None = None,
     interrupts: Interrupts | None = None,
 ) -> RunRecord:
-    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; returns its record.
-
-    Samples and notices (one line each) come while it runs. Ctrl-C, SIGTERM or SIGHUP ends it early: the record says so
-    and holds what is known. ``interrupts`` are the caller's, where it goes on to guard what it does with the record.
-    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
-    cannot be started, :class:`OSError` where the folder cannot be written. Nothing that was started runs on afterwards,
-    whichever way it ends.
-    """
-    if problem := scenario.live_problem:
-        raise BadInput(f"{scenario.name}: {problem}")
-    with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = _LiveRun(scenario, seed, commit, folder, active)
-        run.on_sample = on_sample or run.on_sample
-        run.on_notice = on_notice or run.on_notice
-        try:
-            run.perform()
-        finally:
-            run.close()
-    return run.record
+    """:func:`live_testnet`, ended once the scenario is over; returns the record."""
+    with live_testnet(scenario, seed, commit, folder, on_sample, on_notice, interrupts) as record:
+        return record
 
 
 class _Fault:
@@ -90,13 +114,26 @@ class _Fault:
 class _LiveRun:
     """One run."""
 
-    def __init__(self, scenario: Scenario, seed: int, commit: str, folder: Path, interrupts: Interrupts) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        commit: str,
+        folder: Path,
+        interrupts: Interrupts,
+        until_told: bool,
+        control_port: int,
+    ) -> None:
         self.on_sample: Callable[[Sample], None] = lambda sample: None
         self.on_notice: Callable[[str], None] = lambda notice: None
         self._scenario = scenario
         self._folder = folder
         self._interrupts = interrupts
+        self._until_told = until_told
+        self._end: int | None = None if until_told else scenario.stop.height
+        """The height at which the load stops, once that is known."""
         self._began = time.monotonic()
+        self._deadline = math.inf if until_told else self._began + scenario.stop.timeout_s
         began_epoch_ms = time.time() * MILLISECONDS_A_SECOND
         validators = validator_set(Ed25519Scheme(), scenario, seed)
         genesis = build_genesis(scenario, seed, validators)
@@ -111,6 +148,8 @@ class _LiveRun:
         self._session: RaySession | None = None
         self._hosts: Hosts | None = None
         self._load: LoadProcess | None = None
+        self._control: ControlServer | None = None
+        self._control_port = control_port
         self._load_failed = False
         self._sampled_ms = float("-inf")
 
@@ -139,7 +178,7 @@ class _LiveRun:
                 raise
             self._note_failure(error)
         try:
-            self._end()
+            self._conclude()
         except KeyboardInterrupt:
             self.record.interrupted = True
             self.record.problems.append("interrupted again: not everything was collected")
@@ -150,6 +189,8 @@ class _LiveRun:
     def close(self) -> None:
         """End everything that was started: each of it, whatever becomes of the rest. Nothing interrupts this."""
         with ExitStack() as last_to_first:
+            if self._control is not None:
+                last_to_first.callback(self._control.close)
             if self._session is not None:
                 last_to_first.callback(self._close_session, self._session)
             if self._hosts is not None:
@@ -176,6 +217,7 @@ class _LiveRun:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self._start_control()
         self.on_notice("starting Ray and the validator hosts")
         try:
             self._session = RaySession.start()
@@ -197,6 +239,14 @@ class _LiveRun:
                 self._start_load(hosts)
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
 
+    def _start_control(self) -> None:
+        try:
+            self._control = ControlServer(self._folder / TOKEN_FILE, self._control_port)
+        except OSError as error:
+            where = f"port {self._control_port}" if self._control_port else "a free port"
+            raise TestnetError(f"the testnet's endpoint cannot be served on {where}: {one_line(error)}") from None
+        self.on_notice(f"the testnet's own endpoint is {self._control.url}")
+
     def _give_up_start(self, failed: list[Host]) -> None:
         assert self._session is not None
         self._session.keep_logs(self._folder / LOGS_FOLDER / "ray")
@@ -209,7 +259,9 @@ class _LiveRun:
         self._write_endpoints(hosts)
         if self._scenario.load.user_count:
             urls = [address.url for address in hosts.addresses]
-            self._load = LoadProcess(self._scenario, self.record.seed, self.record.genesis.chain_id, urls, self._folder)
+            run_time_s = MAX_RUN_TIME_S if self._until_told else self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
+            chain_id = self.record.genesis.chain_id
+            self._load = LoadProcess(self._scenario, self.record.seed, chain_id, urls, self._folder, run_time_s)
 
     def _write_endpoints(self, hosts: Hosts) -> None:
         """Where everybody can be reached, for whoever wants to look on."""
@@ -224,9 +276,11 @@ class _LiveRun:
             }
             for address in hosts.addresses
         ]
+        assert self._control is not None
+        testnet = {"url": self._control.url, "token_file": TOKEN_FILE}
         target = self._folder / ENDPOINTS_FILE
         temporary = target.with_name(f".{target.name}")
-        temporary.write_text(json.dumps({"validators": page}, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n", encoding="utf-8")
         temporary.replace(target)
 
     # --- following ----------------------------------------------------------------------------------------------------
@@ -235,24 +289,59 @@ class _LiveRun:
         """Watch, injure, and stop the load, until the scenario is over or its time is up."""
         assert self._hosts is not None
         assert self._session is not None
-        timeout_s = self._scenario.stop.timeout_s
         while not self._is_over(self._hosts):
-            if time.monotonic() > self._began + timeout_s:
-                self.record.problems.append(f"the time was up after {timeout_s} s: {self._standings(self._hosts)}")
+            if time.monotonic() > self._deadline:
+                after_s = self._now_ms / MILLISECONDS_A_SECOND
+                self.record.problems.append(f"the time was up after {after_s:.0f} s: {self._standings(self._hosts)}")
                 return
-            self._interrupts.wait(TICK_S)
+            self._wait()
             self._session.check()
             self._hosts.look(self._watch.height)
+            self._obey()
             self._note_joins(self._hosts)
+            self._show(self._hosts)
             self._sample(self._hosts)
             self._begin_faults(self._hosts)
             self._watch_load()
 
+    def _wait(self) -> None:
+        """Until the next look. The first signal ends a run that has no other end."""
+        try:
+            self._interrupts.wait(TICK_S)
+        except KeyboardInterrupt:
+            if self._end is not None:
+                raise
+            self._interrupts.accept()
+            self._end_here()
+
+    def _obey(self) -> None:
+        """Do what the testnet's endpoint was told since the last look."""
+        assert self._control is not None
+        while not self._control.commands.empty():
+            command = self._control.commands.get_nowait()
+            assert command == STOP, command
+            if self._end is None or self._end > self._watch.height:
+                self._end_here()
+
+    def _end_here(self) -> None:
+        """The height that is reached becomes the scenario's last one."""
+        self._end = self._watch.height
+        self._deadline = time.monotonic() + self._scenario.stop.timeout_s
+        stop = self._scenario.stop.model_copy(update={"height": self._end})
+        self.record.scenario = self._scenario.model_copy(update={"stop": stop})
+        self.on_notice(f"height {self._end}: told to end")
+
+    def _show(self, hosts: Hosts) -> None:
+        """What the testnet's endpoint shows from now on."""
+        assert self._control is not None
+        self._control.view = look_over(self.record, hosts, self._watch.height, self._now_ms)
+
     def _is_over(self, hosts: Hosts) -> bool:
         """Whether every validator that still takes part has drained."""
-        stop = self._scenario.stop
-        goal = stop.height + stop.drain_blocks
         alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
+        if self._end is None:
+            return not alive
+        goal = self._end + self._scenario.stop.drain_blocks
         node = self._scenario.validators.node
         awaited = [state for host in alive for index, state in host.states.items() if not node(index).byzantine]
         return (
@@ -282,7 +371,7 @@ class _LiveRun:
             self._load_failed = True
             code, log = self._load.exit_code, self._folder / LOG_FILE
             self.record.problems.append(f"the load generator ended early with exit code {code} (see {log})")
-        if self._watch.height >= self._scenario.stop.height and not self._load.was_told_to_stop:
+        if self._end is not None and self._watch.height >= self._end and not self._load.was_told_to_stop:
             self.on_notice(f"height {self._watch.height}: the load stops, draining")
             self._load.stop()
 
@@ -353,7 +442,7 @@ class _LiveRun:
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
-    def _end(self) -> None:
+    def _conclude(self) -> None:
         """Stop the load, bring the validators to rest, and ask them for everything."""
         self.record.duration_ms = self._now_ms
         if self._load is not None:

@@ -35,9 +35,10 @@ from cluster.chain import (
 )
 from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
-from cluster.live.http import HttpServer, build_app, serve
+from cluster.live.http import build_app
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import LoopState, Observation, ValidatorLoop, ValidatorSetup
+from cluster.live.web import HttpServer, serve
 from cluster.scenario import Scenario
 from cluster.status import Tally
 from consensus.keys import Ed25519Scheme

@@ -31,8 +31,10 @@ STOP_TIMEOUT_S: Final = 15.0
 class LoadProcess:
     """A running load. :meth:`stop` tells it to end, :meth:`finish` sees that it does."""
 
-    def __init__(self, scenario: Scenario, seed: int, chain_id: str, urls: Sequence[str], folder: Path) -> None:
-        """Start the load against the endpoints. Raises :class:`OSError`."""
+    def __init__(
+        self, scenario: Scenario, seed: int, chain_id: str, urls: Sequence[str], folder: Path, run_time_s: int
+    ) -> None:
+        """Start the load against the endpoints, for so long at most. Raises :class:`OSError`."""
         self._stats_file = (folder / STATS_FILE).absolute()
         plan_file = (folder / PLAN_FILE).absolute()
         plan = {
@@ -41,7 +43,7 @@ class LoadProcess:
             "endpoints": list(urls),
             "load": scenario.load.model_dump(mode="json"),
             "params": scenario.chain.parameters().to_names(),
-            "run_time_s": min(MAX_RUN_TIME_S, scenario.stop.timeout_s + EXTRA_RUN_TIME_S),
+            "run_time_s": min(MAX_RUN_TIME_S, run_time_s),
             "stats_file": str(self._stats_file),
         }
         plan_file.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")

@@ -27,9 +27,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from cluster.byzantine import ByzantineValidator
 from cluster.live.handshake import Identity
-from cluster.live.http import BlockTriple, NotReady, Page, render_metric
+from cluster.live.http import BlockTriple
 from cluster.live.journal import JournalWriter
+from cluster.live.prometheus import render_metric
 from cluster.live.transport import PeerAddress, Transport
+from cluster.live.web import NotReady, Page
 from cluster.status import Tally, status_page
 from consensus.keys import Signer, ValidatorSet
 from validator.assembly import PRODUCTION, Parts, Validator, open_validator

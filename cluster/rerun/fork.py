@@ -8,6 +8,7 @@ that its folder is one like any other: it runs again, is replayed, shrunk, swept
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
     origin = read_recorded(folder)
     scenario = forked_scenario(origin, height, changes, seed)
 
-    def perform(_folder: Path, progress: Progress, interrupts: Interrupts) -> RunRecord:
+    def perform(_folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
         simulation = _Forked(
             scenario,
             origin.seed,
@@ -58,7 +59,7 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
             checkpoint=interrupts.checkpoint,
         )
         simulation.origin = origin
-        return simulation.run()
+        return nullcontext(simulation.run())
 
     verdict, _ = perform_run(scenario, "sim", out, perform, None)
     return verdict.exit_code

@@ -110,7 +110,7 @@ def test_an_expected_failure_is_one_line(
     code: ExitCode,
     words: str,
 ) -> None:
-    def fail(*_: object) -> RunRecord:
+    def fail(*_: object, **__: object) -> RunRecord:
         raise error
 
     monkeypatch.setattr(running, "drive", fail)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.live.http import BlockTriple, HttpServer, NotReady, build_app, serve
+from cluster.live.http import BlockTriple, build_app
+from cluster.live.web import HttpServer, NotReady, serve
 from validator.events import SubmitResult
 from validator.transactions import Transaction, TransactionError, parse, transaction_hash
 from validator.types import Address, Hash, Height, TimerId, address_text

@@ -21,8 +21,10 @@ from nacl.signing import SigningKey
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cluster.live import http
-from cluster.live.http import build_app, render_metric, serve
+from cluster.live import http, web
+from cluster.live.http import build_app
+from cluster.live.prometheus import render_metric
+from cluster.live.web import serve
 from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
 from validator.events import SubmitResult
@@ -240,10 +242,10 @@ def test_content_type_parameters_are_ignored(validator: ServerThread) -> None:
 
 
 def test_oversized_bodies(validator: ServerThread) -> None:
-    body = msgspec.msgpack.encode(b"x" * http.MAX_BODY_BYTES)
+    body = msgspec.msgpack.encode(b"x" * web.MAX_BODY_BYTES)
     assert_error(*request(validator, "POST", "/transactions", body, MESSAGEPACK)[:2], 413, "body is too large")
-    allowed = msgspec.msgpack.encode(b"x" * (http.MAX_BODY_BYTES - 5))
-    assert len(allowed) == http.MAX_BODY_BYTES
+    allowed = msgspec.msgpack.encode(b"x" * (web.MAX_BODY_BYTES - 5))
+    assert len(allowed) == web.MAX_BODY_BYTES
     assert request(validator, "POST", "/transactions", allowed, MESSAGEPACK)[0] == 200
 
 
@@ -255,7 +257,7 @@ def test_oversized_batches(validator: ServerThread, client: ValidatorClient) -> 
 
 
 def test_a_body_that_does_not_end(validator: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_BODY_SECONDS", 0.05)
+    monkeypatch.setattr(web, "MAX_BODY_SECONDS", 0.05)
     head = b"POST /transactions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n["
     with socket.create_connection(("127.0.0.1", validator.port), timeout=WAIT_SECONDS) as connection:
         connection.sendall(head)
@@ -325,7 +327,7 @@ class HeldPages(FakePages):
 
 
 def test_too_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_REQUESTS_IN_FLIGHT", 2)
+    monkeypatch.setattr(web, "MAX_REQUESTS_IN_FLIGHT", 2)
     pages = HeldPages()
     with ServerThread(pages) as server, ThreadPoolExecutor(2) as pool:
         held = [pool.submit(request, server, "POST", "/transactions", b"[]", JSON) for _ in range(2)]

@@ -17,13 +17,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+import urllib3
 import yaml
 
 from cluster import errors
@@ -298,13 +299,21 @@ sys.exit(main())
 
 
 class Command:
-    """``stampede run`` at a terminal of its own, whose foreground it is."""
+    """``stampede run``, or ``up``, at a terminal of its own, whose foreground it is."""
 
-    def __init__(self, folder: Path, temporary: Path, moment: str = "", height: int = 99) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        temporary: Path,
+        moment: str = "",
+        height: int = 99,
+        name: str = "run",
+        options: Sequence[str] = (),
+    ) -> None:
         self.folder, self.temporary, self.family = folder, temporary, set[Process]()
         scenario_file = folder.with_suffix(".yaml")
         scenario_file.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": height}}))
-        command = [sys.executable, "-c", COMMAND, str(temporary), moment, "run", str(scenario_file)]
+        command = [sys.executable, "-c", COMMAND, str(temporary), moment, name, str(scenario_file), *options]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         pid, self.terminal = pty.fork()
         if pid == 0:  # the child, which is about to be another program
@@ -352,12 +361,17 @@ class Command:
 
     def check_end(self) -> dict[str, Any]:
         """It ended as an interrupted run does, and left nothing behind; returns its result."""
-        assert self.wait() == errors.ExitCode.INCONCLUSIVE, self.said.decode()
+        result = self.check_nothing_is_left(errors.ExitCode.INCONCLUSIVE)
+        assert result["verdict"] == "inconclusive"
+        return result
+
+    def check_nothing_is_left(self, code: errors.ExitCode) -> dict[str, Any]:
+        """It ended with that exit code, and wrote its files; returns its result."""
+        assert self.wait() == code, self.said.decode()
         assert [process for process in self.family if process.is_running] == []
         assert processes.with_argument(str(self.temporary)) == set()
         assert list(self.temporary.iterdir()) == []
         result: dict[str, Any] = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
-        assert result["verdict"] == "inconclusive"
         assert (self.folder / "report.html").exists()
         return result
 
@@ -384,6 +398,43 @@ def test_a_signal_after_the_collection_loses_nothing(run_command: Callable[..., 
     result = command.check_end()
     assert all(tip["height"] >= 5 for tip in result["validators"])
     assert "interrupted" in {check["detail"] for check in result["checks"]}
+
+
+def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
+    answer = urllib3.request(method, url, headers={"Authorization": f"Bearer {token}"}, retries=False, timeout=WAIT_S)
+    return answer.status, answer.data
+
+
+def test_a_testnet_that_is_up_runs_until_it_is_told_to_end(run_command: Callable[..., Command]) -> None:
+    little = ("--set", "success.transactions=1", "--set", "success.fires=1")
+    command = run_command(height=5, name="up", options=little)
+    command.wait_for(rb" height ([89]|\d\d+) \S+ \S+ blocks/s \S+ [1-9]")  # beyond its own end, and timers fire
+    endpoints = json.loads((command.folder / "endpoints.json").read_text(encoding="utf-8"))
+    testnet = endpoints["testnet"]["url"]
+    status = json.loads(ask(f"{testnet}/status")[1])
+    assert status["height"] >= 8
+    assert [one["url"] for one in status["validators"]] == [one["url"] for one in endpoints["validators"]]
+    _, metrics = ask(f"{testnet}/metrics")
+    assert metrics.count(b"\nstampede_height{") == 4
+    assert ask(f"{testnet}/stop", "POST")[0] == 401
+    token = (command.folder / endpoints["testnet"]["token_file"]).read_text(encoding="utf-8").strip()
+    assert ask(f"{testnet}/stop", "POST", token)[0] == 202
+    command.read_to_the_end()
+    result = command.check_nothing_is_left(errors.ExitCode.PASS)
+    assert result["verdict"] == "pass"
+    assert min(tip["height"] for tip in result["validators"]) >= 8 + 5, "it drained"
+
+
+def test_a_testnet_that_does_not_pass_is_kept_up_where_that_is_wanted(run_command: Callable[..., Command]) -> None:
+    command = run_command(height=5, options=("--keep", "--set", "success.stall_ms=1"))
+    command.wait_for(rb"kept ")
+    assert json.loads((command.folder / "result.json").read_text(encoding="utf-8"))["verdict"] == "fail"
+    endpoints = json.loads((command.folder / "endpoints.json").read_text(encoding="utf-8"))
+    heights = [json.loads(ask(f"{one['url']}/status")[1])["height"] for one in endpoints["validators"]]
+    assert min(heights) >= 5
+    os.kill(command.pid, signal.SIGINT)
+    command.read_to_the_end()
+    assert command.check_nothing_is_left(errors.ExitCode.FAIL)["verdict"] == "fail"
 
 
 def test_many_signals_force_nothing(run_command: Callable[..., Command]) -> None:

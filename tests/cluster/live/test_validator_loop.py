@@ -16,9 +16,9 @@ from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.chain import build_genesis, node_config, validator_set, validator_signer
 from cluster.live import validator_loop
 from cluster.live.disk import DirectoryDisk
-from cluster.live.http import NotReady
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import MAX_JOIN_MESSAGES, FinalSeen, FirstSeen, ValidatorLoop, ValidatorSetup
+from cluster.live.web import NotReady
 from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario
 from cluster.status import Tally

@@ -1,0 +1,163 @@
+"""The testnet's own HTTP endpoint, beside those of its validators: how it stands, its metrics, how it is told to end.
+
+It is served from a thread of the driver, on the loopback. What it shows is the driver's newest look at the testnet;
+what it is told waits in a short queue until the driver's next look. Whatever changes something needs the run's token,
+which stands in the run's folder, readable by the user alone: ``Authorization: Bearer <token>``.
+
+==================  ================================================================================================
+``GET /status``     the run and every validator, as the driver sees them
+``GET /metrics``    Prometheus text of the whole testnet: each validator's metrics with the label ``validator``, and
+                    the testnet's own
+``GET /targets``    the validators as targets of Prometheus' HTTP service discovery
+``POST /stop``      ends the run as if its stop height was reached; needs the token
+==================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import queue
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.live.prometheus import PROMETHEUS, merge_pages, render_metric
+from cluster.live.web import Endpoint, Page, Rate, build_application, json_response, serve
+from loadgen.client import ClientError, ValidatorClient
+
+LOOPBACK: Final = "127.0.0.1"
+TOKEN_BYTES: Final = 32
+CLIENT_RATE: Final = Rate(50, 100)
+MAX_WAITING: Final = 16
+"""What it was told and the driver did not look at yet."""
+SCRAPE_TIMEOUT_S: Final = 2.0
+"""A validator that takes longer to tell its metrics counts as one that does not answer."""
+START_TIMEOUT_S: Final = 10.0
+SCHEME: Final = "Bearer "
+
+STOP: Final = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A look at the testnet. The driver replaces it as a whole."""
+
+    status: Page = field(default_factory=dict)
+    urls: Mapping[str, str] = field(default_factory=dict)
+    """The validators' endpoints by their names."""
+    gauges: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Figures of the whole testnet, each with its description, by metric."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of every target: which run it is."""
+
+
+class ControlServer:
+    """The endpoint. :meth:`close` ends it."""
+
+    def __init__(self, token_file: Path, port: int = 0) -> None:
+        """Serve at once, on a free port where none is given, and write the run's token. Raises :class:`OSError`."""
+        self.view = Overview()
+        self.commands: queue.Queue[str] = queue.Queue(MAX_WAITING)
+        self._token = secrets.token_urlsafe(TOKEN_BYTES)
+        _write_secret(token_file, self._token)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
+        self._thread.start()
+        try:
+            self._server = asyncio.run_coroutine_threadsafe(
+                serve(build_application(self._table(), Counter(), CLIENT_RATE), LOOPBACK, port), self._loop
+            ).result(START_TIMEOUT_S)
+        except BaseException:
+            self._end_thread()
+            raise
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def close(self) -> None:
+        """End the server and its thread."""
+        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # --- pages --------------------------------------------------------------------------------------------------------
+
+    def _table(self) -> list[tuple[str, str, Endpoint]]:
+        return [
+            ("GET", "/status", self._status),
+            ("GET", "/metrics", self._metrics),
+            ("GET", "/targets", self._targets),
+            ("POST", "/stop", self._stop),
+        ]
+
+    async def _status(self, _request: Request) -> Response:
+        return json_response(self.view.status)
+
+    async def _targets(self, _request: Request) -> Response:
+        view = self.view
+        return json_response(
+            [
+                {"targets": [url.removeprefix("http://")], "labels": {**view.labels, "validator": name}}
+                for name, url in view.urls.items()
+            ]
+        )
+
+    async def _metrics(self, _request: Request) -> Response:
+        view = self.view
+        answers = await asyncio.gather(*(asyncio.to_thread(_scrape, url) for url in view.urls.values()))
+        pages = {name: page for name, page in zip(view.urls, answers, strict=True) if page is not None}
+        text = render_metric(
+            "stampede_validator_up",
+            "gauge",
+            "Whether a validator tells its metrics.",
+            [({"validator": name}, int(name in pages)) for name in view.urls],
+        )
+        text += "".join(render_metric(name, "gauge", told, value) for name, (told, value) in view.gauges.items())
+        return Response(text + merge_pages(pages, "validator"), headers={"content-type": PROMETHEUS})
+
+    async def _stop(self, request: Request) -> Response:
+        self._check_token(request)
+        try:
+            self.commands.put_nowait(STOP)
+        except queue.Full:
+            raise HTTPException(429, "the driver has not looked at what it was told before") from None
+        return json_response({"told": STOP}, 202)
+
+    def _check_token(self, request: Request) -> None:
+        given = request.headers.get("authorization", "")
+        if not given.startswith(SCHEME) or not hmac.compare_digest(
+            given.removeprefix(SCHEME).encode(), self._token.encode()
+        ):
+            told: Any = {"www-authenticate": SCHEME.strip()}
+            raise HTTPException(401, "needs the run's token: Authorization: Bearer <content of the file token>", told)
+
+
+def _scrape(url: str) -> str | None:
+    try:
+        with ValidatorClient(url, SCRAPE_TIMEOUT_S) as client:
+            return client.metrics()
+    except ClientError:
+        return None
+
+
+def _write_secret(path: Path, secret: str) -> None:
+    """Write a file that only its owner may read, from its first moment on."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(secret + "\n")

@@ -1,0 +1,62 @@
+"""Prometheus' text format: written, and the pages of many validators made one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def render_metric(
+    name: str, kind: str, description: str, samples: int | Sequence[tuple[Mapping[str, str], int]]
+) -> str:
+    """One metric in Prometheus' text format. ``kind`` is ``gauge`` or ``counter``; a plain number has no labels."""
+    lines = [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
+    for labels, value in [({}, samples)] if isinstance(samples, int) else samples:
+        inside = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
+        lines.append(f"{name}{{{inside}}} {value}" if inside else f"{name} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# --- one page of many -----------------------------------------------------------------------------------------------
+
+
+def merge_pages(pages: Mapping[str, str], label: str) -> str:
+    """One page with every sample of ``pages``, by name, each with the name of its page as another label.
+
+    Each metric stands once, with the description that came first. Lines that are no samples are left out.
+    """
+    families: dict[str, _Family] = {}
+    for name, page in pages.items():
+        for line in page.splitlines():
+            if match := _DESCRIBED.fullmatch(line):
+                what, metric, text = match.groups()
+                families.setdefault(metric, _Family()).described.setdefault(what, text)
+            elif match := _SAMPLE.fullmatch(line):
+                metric, labels, value = match.groups()
+                inside = f'{label}="{_escape(name)}"' + (f",{labels}" if labels else "")
+                families.setdefault(metric, _Family()).samples.append(f"{metric}{{{inside}}} {value}")
+    return "".join(family.text(metric) for metric, family in families.items() if family.samples)
+
+
+@dataclass(slots=True)
+class _Family:
+    """A metric of several pages."""
+
+    described: dict[str, str] = field(default_factory=dict)
+    samples: list[str] = field(default_factory=list)
+
+    def text(self, metric: str) -> str:
+        lines = [f"# {what} {metric} {text}" for what, text in sorted(self.described.items())]
+        return "\n".join([*lines, *self.samples]) + "\n"
+
+
+_DESCRIBED: Final = re.compile(r"# (HELP|TYPE) ([a-zA-Z_:][a-zA-Z0-9_:]*) (.*)")
+_SAMPLE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ([-+]?(?:[0-9.eE+-]+|Inf)|NaN)")
