@@ -8,7 +8,7 @@ driver saw something happen.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme, SignatureScheme
@@ -213,15 +213,6 @@ class Resources:
     cpu_seconds: float | None = None
     open_files: int | None = None
     """File descriptors of the process."""
-
-
-MAX_LOOKS_AT_RESOURCES: Final = 400
-LEAST_BETWEEN_LOOKS_MS: Final = 500.0
-
-
-def resources_every_ms(scenario: Scenario) -> float:
-    """How far apart the looks at a run's resources are, so that there are not too many of them."""
-    return max(LEAST_BETWEEN_LOOKS_MS, scenario.stop.timeout_s * 1_000 / MAX_LOOKS_AT_RESOURCES)
 
 
 @dataclass(slots=True)

@@ -1,12 +1,12 @@
 """Which messages and views of a run are kept, for the space-time diagram of its report.
 
-A run has far too many messages to keep. Kept are those of a few *windows*: the beginning, the moments around each fault's
-beginning and end, and stalls. Each window is bounded in time and messages, and so is their number; messages are those among at
-most :data:`MAX_WATCHED` validators. What came before a window opens is still there because a driver remembers its last
-messages in a ring.
+A run has far too many messages to keep. Kept are those of a few *windows*: the beginning, the moments around each
+fault's beginning and end, and stalls. Each window is bounded in time and messages, and so is their number; messages are
+those among at most :data:`MAX_WATCHED` validators. What came before a window opens is still there because a driver, or
+a live validator, remembers its last messages in a ring.
 
-Nothing here changes a run: a driver tells what it sees, and messages are read no further than their first bytes, which say the kind
-and the view (:func:`peek`), and only those that are kept.
+Nothing here changes a run: drivers tell what they see. Of a message no more is read than its first bytes, which say its
+kind and its view (:func:`peek`), and only where it is kept.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ class Windows:
         self._height = 0
         self._height_ms = 0.0
         self._stall_seen = False
+        self._has_begun = False
         self.open_until_ms = -math.inf
         """Messages up to here are to be kept."""
 
@@ -150,9 +151,11 @@ class Windows:
         opened = [self._open(reason, at_ms) for at_ms, reason in [*sorted(self._news()), *self._stalls(now_ms, height)]]
         return [window for window in opened if window is not None]
 
-    def begin(self) -> None:
-        """The run begins."""
-        self._open("the beginning", 0.0)
+    def begin(self, at_ms: float = 0.0) -> None:
+        """The first validator is in its first view; what is said again later counts no more."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._open("the beginning", at_ms)
 
     def keep(self, message: TracedMessage) -> None:
         """Keep a message that falls into a window, unless that one is full."""

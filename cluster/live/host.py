@@ -16,9 +16,10 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -33,6 +34,7 @@ from cluster.chain import (
     validator_set,
     validator_signer,
 )
+from cluster.live import processes
 from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
 from cluster.live.http import build_app
@@ -41,6 +43,7 @@ from cluster.live.validator_loop import LoopState, Observation, ValidatorLoop, V
 from cluster.live.web import HttpServer, serve
 from cluster.scenario import Scenario
 from cluster.status import Tally
+from cluster.trace import Stamp
 from consensus.keys import Ed25519Scheme
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ LOGS_FOLDER: Final = "logs"
 CALL_TIMEOUT_S: Final = 30.0
 """No call into the loop takes longer; one that does is a bug, and says so."""
 CRASH_EXIT_CODE: Final = 70
+MEASURE_EVERY_S: Final = 0.5
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 T = TypeVar("T")
@@ -74,6 +78,11 @@ class ValidatorView:
     state: LoopState
     starts: int
     observations: list[Observation]
+    stamps: list[Stamp] = field(default_factory=list)
+    """Its last messages, where they were asked for."""
+    disk_bytes: int = 0
+    use: processes.Use | None = None
+    """What the host's process uses: told now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,8 @@ class ValidatorHost:
         self._scenario = Scenario.model_validate_json(scenario_json)
         self._validators: list[_RunningValidator] = []
         self._peers: Mapping[int, PeerAddress] = {}
+        self._measured = float("-inf")
+        """When the process was measured last (monotonic seconds)."""
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
@@ -123,9 +134,9 @@ class ValidatorHost:
         """Where all validators listen, by index."""
         self._call(self._set_peers(addresses))
 
-    def observe(self) -> HostView:
-        """How it stands. What the validators saw is handed over once."""
-        return self._call(self._observe())
+    def observe(self, with_stamps: bool = False) -> HostView:
+        """How it stands. What the validators saw is handed over once; their last messages where they are asked for."""
+        return self._call(self._observe(with_stamps))
 
     def freeze(self) -> None:
         """Bring every validator to rest; pages are still served. One that recovers does so first; one that joins by a
@@ -191,13 +202,20 @@ class ValidatorHost:
         for running in self._validators:
             running.validator.set_peers(addresses)
 
-    async def _observe(self) -> HostView:
+    async def _observe(self, with_stamps: bool) -> HostView:
+        use = None
+        if time.monotonic() >= self._measured + MEASURE_EVERY_S:
+            self._measured = time.monotonic()
+            use = processes.own_use()
         views = [
             ValidatorView(
                 index=running.address.index,
                 state=running.validator.state(),
                 starts=running.validator.tally.starts,
                 observations=running.validator.drain_observations(),
+                stamps=running.validator.drain_stamps() if with_stamps else [],
+                disk_bytes=0 if use is None else running.disk.used_bytes,
+                use=use,
             )
             for running in self._validators
         ]

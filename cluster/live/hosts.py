@@ -117,6 +117,8 @@ class Hosts:
         self._on_up = on_up
         self._on_lost = on_lost
         self._height = 0
+        self.wants_stamps = True
+        """Whether hosts are to hand over the last messages of their validators when they are looked at."""
 
     def create(self, scenario: Scenario, seed: int, folder: Path) -> None:
         """Have Ray create every host; :meth:`look` then brings them up."""
@@ -214,7 +216,7 @@ class Hosts:
     def _next_question(self, host: Host, starts: bool) -> Any:
         if starts and host.is_running and not host.is_started(self._height):
             return host.actor.start.remote(self._height)
-        return host.actor.observe.remote()
+        return host.actor.observe.remote(self.wants_stamps)
 
     def _take_answer(self, host: Host, question: Any) -> None:
         errors = self._session.ray.exceptions

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+from zlib import crc32
 
 from cluster.byzantine import ByzantineValidator
 from cluster.live.handshake import Identity
@@ -33,6 +34,7 @@ from cluster.live.prometheus import render_metric
 from cluster.live.transport import PeerAddress, Transport
 from cluster.live.web import NotReady, Page
 from cluster.status import Tally, status_page
+from cluster.trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from consensus.keys import Signer, ValidatorSet
 from validator.assembly import PRODUCTION, Parts, Validator, open_validator
 from validator.disk import Disk
@@ -84,6 +86,8 @@ MAX_READS_WAITING: Final = 64
 """Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
 MAX_JOIN_MESSAGES: Final = 4
 """Messages of one peer that wait for a join under way; it asks each for its view and one other thing at a time."""
+MARKED_BYTES: Final = 256
+"""So many bytes of a message, and its length, tell it from others well enough to draw it."""
 SUBMIT_TIMEOUT_S: Final = 5.0
 MILLISECONDS_A_SECOND: Final = 1_000
 
@@ -121,7 +125,14 @@ class FinalSeen(NamedTuple):
     block: BlockFinal
 
 
-Observation = FirstSeen | FinalSeen
+class ViewSeen(NamedTuple):
+    """A validator entered a view of consensus. Milliseconds since the epoch."""
+
+    at_ms: float
+    view: int
+
+
+Observation = FirstSeen | FinalSeen | ViewSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +187,10 @@ class ValidatorLoop:
         self._join_given_up = False
         self._at_rest = asyncio.Event()
         self._observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
+        self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
+        """The last messages that were sent or came."""
+        self._view = 0
+        """The view that watchers were told of last."""
         self._build_began_ms: dict[int, float] = {}
         self._highest_seen = 0
 
@@ -276,6 +291,7 @@ class ValidatorLoop:
 
     def _on_message(self, sender: int, payload: bytes) -> None:
         if not self._frozen:
+            self._stamp(False, sender, payload)
             self._deliver(Message(sender, payload))
 
     def _on_refused(self, reason: str) -> None:
@@ -303,6 +319,9 @@ class ValidatorLoop:
                 effects = byzantine.handle(self._validator, event)
             for effect in effects:
                 self._perform(effect)
+            if self._validator.node.view != self._view:
+                self._view = self._validator.node.view
+                self._observations.append(ViewSeen(_epoch_ms(), self._view))
         except Exception as error:
             self._on_crash(error)
             raise
@@ -323,6 +342,7 @@ class ValidatorLoop:
         match effect:
             case Send(recipient, payload):
                 if not self._frozen:
+                    self._stamp(True, recipient, payload)
                     self.transport.send(recipient, payload)
             case SetTimer(timer, delay_ms):
                 self._set_timer(timer, delay_ms)
@@ -412,6 +432,16 @@ class ValidatorLoop:
         if height > self._highest_seen:
             self._highest_seen = height
             self._observations.append(FirstSeen(height, at_ms))
+
+    def _stamp(self, is_sent: bool, peer: int | None, payload: bytes) -> None:
+        mark = crc32(payload[:MARKED_BYTES])
+        self._stamps.append(Stamp(_epoch_ms(), is_sent, peer, payload[:HEAD_BYTES], len(payload), mark))
+
+    def drain_stamps(self) -> list[Stamp]:
+        """The last messages since the last call, as far as they are remembered."""
+        stamps = list(self._stamps)
+        self._stamps.clear()
+        return stamps
 
     def _note_rest(self) -> None:
         if self._frozen and self._jobs_running == 0 and self._journal.idle:

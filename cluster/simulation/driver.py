@@ -7,7 +7,6 @@ the validators as events of virtual time, without HTTP.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -35,8 +34,8 @@ from cluster.record import (
     RunRecord,
     Sample,
     ValidatorRecord,
-    resources_every_ms,
 )
+from cluster.resources import ResourceLog
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
@@ -129,8 +128,7 @@ class Simulation:
         """Whether something happened since the last look that may end the run."""
         self.clock.deliver = self._deliver
         self._everybody = range(len(self.machines))
-        self._resources_every_ms = resources_every_ms(scenario)
-        self._resources_ms = -math.inf
+        self._resources = ResourceLog(self.record)
         self.faults = Faults(
             Stage(
                 scenario=scenario,
@@ -444,18 +442,15 @@ class Simulation:
         )
         self.record.samples.append(sample)
         self.trace.look(self.clock.now_ms, self._best_height)
-        if self.clock.now_ms - self._resources_ms >= self._resources_every_ms:
-            self._resources_ms = self.clock.now_ms
-            self._note_resources()
+        self._note_resources()
         if self._on_sample is not None:
             self._on_sample(sample)
 
     def _note_resources(self) -> None:
-        sent = self.trace.sent_by
-        self.record.resources += [
-            Resources(self.clock.now_ms, machine.index, machine.disk.used_bytes, sent[machine.index])
-            for machine in self.machines
-        ]
+        now_ms, sent_by = self.clock.now_ms, self.trace.sent_by
+        for machine in self.machines:
+            if self._resources.is_due(now_ms, machine.index):
+                self._resources.note(Resources(now_ms, machine.index, machine.disk.used_bytes, sent_by[machine.index]))
 
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""

@@ -1,4 +1,4 @@
-"""Windows of messages: which are opened, what falls into them, that all is bounded, and that nothing of a run changes."""
+"""Windows of messages: which are opened, what falls into them, and that all is bounded."""
 
 from __future__ import annotations
 
