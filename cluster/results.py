@@ -33,7 +33,7 @@ from cluster.errors import BadInput
 from cluster.genesis_file import read_genesis, to_json
 from cluster.measures import metrics
 from cluster.record import BlockRecord, RunRecord
-from cluster.report import render_report
+from cluster.report.page import render_report
 from validator.codec import CodecError, decode, encode, tagged_hash
 from validator.genesis import Genesis
 
