@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.chain import build_genesis, validator_set
+from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.faults import AnyFault, KillFault
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
 from cluster.live.control import STOP, ControlServer
+from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase
 from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
@@ -148,6 +150,7 @@ class _LiveRun:
         self._session: RaySession | None = None
         self._hosts: Hosts | None = None
         self._load: LoadProcess | None = None
+        self._guardian: Guardian | None = None
         self._control: ControlServer | None = None
         self._control_port = control_port
         self._load_failed = False
@@ -189,6 +192,8 @@ class _LiveRun:
     def close(self) -> None:
         """End everything that was started: each of it, whatever becomes of the rest. Nothing interrupts this."""
         with ExitStack() as last_to_first:
+            if self._guardian is not None:
+                last_to_first.callback(self._guardian.dismiss)
             if self._control is not None:
                 last_to_first.callback(self._control.close)
             if self._session is not None:
@@ -217,10 +222,11 @@ class _LiveRun:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self._guardian = guardian = Guardian.start(self._folder, _result_of_a_killed_driver(self.record))
         self._start_control()
         self.on_notice("starting Ray and the validator hosts")
         try:
-            self._session = RaySession.start()
+            self._session = RaySession.start(on_folder=lambda folder: guardian.look_after(ray=folder))
         except SystemExit:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
@@ -262,6 +268,8 @@ class _LiveRun:
             run_time_s = MAX_RUN_TIME_S if self._until_told else self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
             chain_id = self.record.genesis.chain_id
             self._load = LoadProcess(self._scenario, self.record.seed, chain_id, urls, self._folder, run_time_s)
+            assert self._guardian is not None
+            self._guardian.look_after(pids=[self._load.pid])
 
     def _write_endpoints(self, hosts: Hosts) -> None:
         """Where everybody can be reached, for whoever wants to look on."""
@@ -483,3 +491,19 @@ class _LiveRun:
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND
+
+
+def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
+    """What ``result.json`` says where the driver could not write it."""
+    return {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "verdict": Outcome.INCONCLUSIVE.value,
+        "checks": [
+            {"name": "no_problems", "verdict": Outcome.INCONCLUSIVE.value, "detail": "the driver was killed"},
+        ],
+        "metrics": {},
+        "validators": [],
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 
 PROC: Final = Path("/proc")
 POLL_S: Final = 0.05
+REMOVAL_ATTEMPTS: Final = 5
 _STATE, _PARENT, _STARTED = 0, 1, 19
 """Fields of ``/proc/<pid>/stat`` after the command name."""
 
@@ -117,6 +119,16 @@ def end(processes: Iterable[Process], patience_s: float) -> list[Process]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
     return left
+
+
+def end_and_remove(folder: Path, patience_s: float) -> bool:
+    """End whoever uses a folder (also those that are being started meanwhile), and remove it; whether it is gone."""
+    for _ in range(REMOVAL_ATTEMPTS):
+        end(using(folder), patience_s)
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return True
+    return False
 
 
 def _pids() -> list[int]:

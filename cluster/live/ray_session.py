@@ -17,7 +17,7 @@ import signal
 import socket
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -50,7 +50,6 @@ FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
-REMOVAL_ATTEMPTS: Final = 5
 HASH_SEEDS: Final = 2**32
 
 _token = secrets.token_hex(32)
@@ -89,8 +88,10 @@ class RaySession:
     # --- start --------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def start(cpus: int = STARTING_CPUS) -> RaySession:
-        """Start or join Ray; one of our own has so many processors for tasks. Raises :class:`TestnetError`."""
+    def start(cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None) -> RaySession:
+        """Start or join Ray; one of our own has so many processors for tasks, and ``on_folder`` gets its folder before
+        there is any process. Raises :class:`TestnetError`.
+        """
         import ray
 
         if ray.is_initialized():
@@ -98,7 +99,7 @@ class RaySession:
             session._disconnects = False
             return session
         joined = os.environ.get(ADDRESS_VARIABLE)
-        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus)
+        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus, on_folder)
 
     def place_hosts(self, count: int) -> list[Place]:
         """A place for each host, spread over the nodes. On a single node everything stays on the loopback."""
@@ -144,23 +145,14 @@ class RaySession:
                 self.ray.shutdown()
         finally:
             stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
-            notices = [] if self._folder is None else _remove(self._folder)
+            is_left = self._folder is not None and not processes.end_and_remove(self._folder, SHUTDOWN_PATIENCE_S)
+            notices = [f"{self._folder} could not be removed"] if is_left else []
         return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
 
     def keep_logs(self, target: Path) -> None:
         """Copy the logs of a Ray of our own, for whoever has to find out why something did not start."""
         if self._folder is not None:
             shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
-
-
-def _remove(folder: Path) -> list[str]:
-    """Remove the folder of a Ray that has ended, and first what was still being started when it was told to."""
-    for _ in range(REMOVAL_ATTEMPTS):
-        processes.end(processes.using(folder), SHUTDOWN_PATIENCE_S)
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return []
-    return [f"{folder} could not be removed"]
 
 
 def _join(ray: Any, address: str) -> RaySession:
@@ -181,10 +173,11 @@ def _probe(address: str) -> None:
         raise TestnetError(f"Ray at {address} ({ADDRESS_VARIABLE}) does not answer: {one_line(error)}") from None
 
 
-def _start_own(ray: Any, cpus: int) -> RaySession:
+def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySession:
     parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     session = RaySession(ray, folder)
+    on_folder(folder)
     with _environment(), _hang_ups_held_back():
         try:
             _connect(

@@ -292,6 +292,56 @@ def test_ctrl_c_while_it_starts_leaves_nothing_behind(folder: Path, temporary: P
     assert list(temporary.iterdir()) == []
 
 
+# --- somebody is killed -----------------------------------------------------------------------------------------------
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return content
+
+
+@pytest.mark.parametrize("moment", ["while it starts", "in its middle"])
+def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, temporary: Path, moment: str) -> None:
+    driver = Driver(folder, temporary)
+    if moment == "while it starts":
+        driver.wait_for(lambda told: "starting Ray" in told.get("notice", ""))
+    else:
+        driver.wait_for(lambda told: told.get("height", 0) >= 3)
+    family = driver.family()
+    driver.process.kill()
+    _, complaints = driver.process.communicate(timeout=WAIT_S)  # ends with the last one that has its standard error
+    assert re.fullmatch(
+        rf"stampede: the driver was killed: \d+ processes of the run were ended; see {folder}/result.json\n", complaints
+    )
+    assert processes.end(family, WAIT_S) == []
+    assert processes.using(temporary) == set()
+    assert list(temporary.iterdir()) == []
+    result = result_of(folder)
+    assert (result["verdict"], result["checks"][0]["detail"]) == ("inconclusive", "the driver was killed")
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("gcs_server", "the driver failed: Ray broke down: its gcs_server, process"),
+        ("raylet", "the driver failed: Ray broke down: its raylet, process"),
+        ("loadgen.run", "the load generator ended early with exit code -9"),
+    ],
+)
+def test_whoever_is_killed_the_run_ends_with_a_result(
+    run_command: Callable[..., Command], program: str, told: str
+) -> None:
+    command = run_command(height=30)
+    command.wait_for(rb" height [3-9]/")
+    os.kill(command.process_of(program).pid, signal.SIGKILL)
+    command.read_to_the_end()
+    is_ray = program != "loadgen.run"
+    result = command.check_nothing_is_left(errors.ExitCode.INCONCLUSIVE if is_ray else errors.ExitCode.FAIL)
+    details = {check["name"]: check["detail"] for check in result["checks"]}
+    assert told in details["no_problems"]
+    assert max(tip["height"] for tip in result["validators"]) >= (0 if is_ray else 30)
+
+
 # --- signals to the command -------------------------------------------------------------------------------------------
 
 COMMAND = """
@@ -359,6 +409,13 @@ class Command:
         assert myself is not None
         self.family = processes.with_descendants([myself])
         assert len(self.family) > 8
+
+    def process_of(self, program: str) -> Process:
+        """The one process of the run whose command line names a program."""
+        (found,) = [
+            one for one in self.family if program.encode() in (processes.PROC / f"{one.pid}/cmdline").read_bytes()
+        ]
+        return found
 
     def read_to_the_end(self) -> None:
         while self.read():
