@@ -13,7 +13,7 @@ from typing import Final
 
 from cluster.books import Books
 from cluster.ledger import TimerLife, TimerState
-from cluster.measures import counted_quantile
+from cluster.quantiles import counted_quantile
 from cluster.record import RunRecord
 
 OTHERS: Final = "others"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -19,7 +19,22 @@ from cluster.books import Books, Finding, TipView, keep_books
 from cluster.byzantine import Twins
 from cluster.errors import ExitCode
 from cluster.evidence import proofs
-from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
+from cluster.ledger import (
+    CHAIN,
+    CHAIN_LINKS,
+    CONSERVATION,
+    EXPIRED_GONE,
+    FIRE_FEES,
+    FIRE_TIMES,
+    LANE_LIMITS,
+    LEDGER_RULES,
+    PASSED_OVER,
+    TIMER_IDS,
+    TIMERS,
+    TRANSACTION_FEES,
+    VALUES,
+    TimerState,
+)
 from cluster.measures import first_finalizations, longest_stall
 from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
 from consensus.types import fault_bound, quorum
@@ -57,6 +72,20 @@ VIEWS_UNTIL_FINAL: Final = 8
 VIEWS_AN_INTERVAL: Final = 2
 """Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
 
+COVERAGE: Final = "coverage"
+"""The check of the checks: it comes last, and looks at what they counted."""
+
+SAME_BLOCK: Final = "same block"
+COMPUTED_ROOTS: Final = "computed roots"
+TIMER_ANSWERS: Final = "answers about timers"
+SERVED_BALANCES: Final = "served balances"
+"""Rules that the checks count themselves; the others are the ledger's and the monitor's."""
+
+EVERY_HEIGHT: Final = frozenset({"agreement", "roots", "proved_final", "ancestry", "ledger"})
+"""Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
+
+NOTHING: Final[Mapping[str, int]] = {}
+
 EXAMPLES_SHOWN: Final = 3
 """Findings named in a detail; the rest is counted."""
 
@@ -78,6 +107,21 @@ class Check:
     name: str
     verdict: Outcome
     detail: str
+    evaluated: Mapping[str, int] = field(default_factory=dict)
+    """How often the check evaluated its own rules, by their names, where it counts that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How often an invariant was evaluated in a run, and how often it must be for a pass to say anything."""
+
+    rule: str
+    times: int
+    needed: int
+
+    @property
+    def is_enough(self) -> bool:
+        return self.times >= self.needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +130,7 @@ class Verdict:
 
     outcome: Outcome
     checks: tuple[Check, ...]
+    evaluations: tuple[Evaluation, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -107,7 +152,9 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
-    return Verdict(worst(check.verdict for check in checks), checks)
+    evaluations = count_evaluations(books, checks)
+    checks = (*checks, check_coverage(evaluations))
+    return Verdict(worst(check.verdict for check in checks), checks, evaluations)
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
@@ -121,15 +168,16 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 def check_agreement(books: Books) -> Check:
     """All validators hold the same block at every height; heights that only some hold are compared among those."""
-    differences = []
+    differences, compared = [], 0
     for height in range(1, _highest(books) + 1):
         seals = {validator.name: books.seals[validator.name].at(height) for validator in books.seen}
         held = {name: seal.block_hash for name, seal in seals.items() if seal is not None}
+        compared += len(held) > 1
         if len(set(held.values())) > 1:
             differences.append(f"height {height}: {_groups(held)}")
     if differences:
         return Check("agreement", Outcome.FAIL, f"different blocks at {_examples(differences)}")
-    return _unless_vacuous(books, "agreement", f"the same block at all {_compared(books)}")
+    return _unless_vacuous(books, "agreement", f"the same block at all {_compared(books)}", {SAME_BLOCK: compared})
 
 
 def check_state_roots(books: Books) -> Check:
@@ -150,9 +198,8 @@ def check_state_roots(books: Books) -> Check:
                 )
     if problems:
         return Check("state_roots", Outcome.FAIL, _examples(problems))
-    return _unless_vacuous(
-        books, "state_roots", f"{compared:,} computed roots equal their headers', {_compared(books)}"
-    )
+    detail = f"{compared:,} computed roots equal their headers', {_compared(books)}"
+    return _unless_vacuous(books, "state_roots", detail, {COMPUTED_ROOTS: compared})
 
 
 def check_chain(books: Books) -> Check:
@@ -201,7 +248,7 @@ def check_timers(books: Books) -> Check:
         return Check("timers", Outcome.INCONCLUSIVE, f"{_examples(mismatches)}; {detail}")
     if not answers and books.ledger.timers:
         return Check("timers", Outcome.INCONCLUSIVE, f"no validator was asked about a timer at its tip; {detail}")
-    return _unless_vacuous(books, "timers", detail)
+    return _unless_vacuous(books, "timers", detail, {TIMER_ANSWERS: answers})
 
 
 def check_conservation(books: Books) -> Check:
@@ -234,7 +281,7 @@ def check_conservation(books: Books) -> Check:
         return Check(
             "conservation", Outcome.INCONCLUSIVE, f"no validator was asked about a balance at its tip; {detail}"
         )
-    return _unless_vacuous(books, "conservation", detail)
+    return _unless_vacuous(books, "conservation", detail, {SERVED_BALANCES: answers})
 
 
 # --- progress, load, faults, problems -------------------------------------------------------------------------------
@@ -415,6 +462,61 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_safety,
     check_no_problems,
 )
+
+
+# --- how often everything was evaluated -----------------------------------------------------------------------------
+
+
+def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation, ...]:
+    """How often each invariant was evaluated, counted where that is done, and how often it must be.
+
+    Of a check that failed nothing is asked: it has found something, and may have ended early.
+    """
+    record, ledger = books.record, books.ledger
+    success, judged = record.scenario.success, len(books.judged)
+    heights = success.heights_compared
+    needed = {
+        SAME_BLOCK: heights if judged > 1 else 0,
+        COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
+        TIMER_ANSWERS: 1 if ledger.timers else 0,
+        SERVED_BALANCES: judged,
+        CHAIN_LINKS: heights,
+        TRANSACTION_FEES: success.transactions,
+        VALUES: success.transactions,
+        FIRE_TIMES: success.fires,
+        FIRE_FEES: success.fires,
+        LANE_LIMITS: heights,
+        PASSED_OVER: heights,
+        EXPIRED_GONE: heights,
+        TIMER_IDS: 0,
+    }
+    by_check = {
+        "agreement": (SAME_BLOCK,),
+        "state_roots": (COMPUTED_ROOTS,),
+        "timers": (TIMER_ANSWERS,),
+        "conservation": (SERVED_BALANCES,),
+    }
+    times: dict[str, int] = {}
+    for check in checks:
+        if check.verdict is not Outcome.FAIL:
+            times.update({rule: check.evaluated.get(rule, 0) for rule in by_check.get(check.name, ())})
+    times.update({rule: ledger.evaluated[rule] for rule in LEDGER_RULES})
+    found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
+    monitored = record.monitor.counts if record.monitor is not None else {}
+    found += [
+        Evaluation(f"safety: {rule}", count, heights if rule in EVERY_HEIGHT else 1)
+        for rule, count in monitored.items()
+    ]
+    return tuple(found)
+
+
+def check_coverage(evaluations: Sequence[Evaluation]) -> Check:
+    """Every invariant was evaluated as often as it must be; else that it held says nothing."""
+    short = [f"{e.rule} {e.times:,} times of {e.needed:,}" for e in evaluations if not e.is_enough]
+    if short:
+        return Check(COVERAGE, Outcome.INCONCLUSIVE, f"too seldom evaluated: {_examples(short)}")
+    total = sum(evaluation.times for evaluation in evaluations)
+    return Check(COVERAGE, Outcome.PASS, f"{len(evaluations)} invariants were evaluated {total:,} times in all")
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
@@ -705,18 +807,18 @@ def _name(record: RunRecord, index: int | None) -> str:
 # --- helpers --------------------------------------------------------------------------------------------------------
 
 
-def _unless_vacuous(books: Books, name: str, detail: str) -> Check:
+def _unless_vacuous(books: Books, name: str, detail: str, evaluated: Mapping[str, int] = NOTHING) -> Check:
     """A pass, unless too little was compared for one."""
     record = books.record
     section, least = record.scenario.validators, record.scenario.success.heights_compared
     expected = section.count - _byzantine_count(record)
     if len(books.seen) < expected:
         what = f"only {len(books.seen)} of {expected} validators served a block"
-        return Check(name, Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what)
+        return Check(name, Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what, evaluated)
     if books.common_height < least:
         what = f"only {books.common_height} heights common to all validators, {least} needed; {detail}"
-        return Check(name, Outcome.INCONCLUSIVE, what)
-    return Check(name, Outcome.PASS, detail)
+        return Check(name, Outcome.INCONCLUSIVE, what, evaluated)
+    return Check(name, Outcome.PASS, detail, evaluated)
 
 
 def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:

@@ -1,9 +1,11 @@
 """A run's folder: what is written at its end, and how it is read again.
 
 ====================  ==============================================================================================
-``result.json``       verdict, checks, metrics, validators' tips; where the simulator ran, ``digest`` and, by height,
-                      ``checkpoints``
+``result.json``       verdict, checks, how often invariants were evaluated, metrics, validators' tips, the machine;
+                      where the simulator ran, ``digest`` and, by height, ``checkpoints``
 ``report.html``       the same for people, self-contained
+``junit.xml``         the verdict for continuous integration (:mod:`cluster.junit`)
+``series.json``       figures of each height, for ``stampede compare`` (:func:`cluster.measures.series`)
 ``scenario.yaml``     the scenario as it was given
 ``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
 ``blocks.bin``        the longest validator's final blocks and receipts (:func:`encode_blocks`)
@@ -31,13 +33,17 @@ from cluster.books import Books, keep_books
 from cluster.checks import Verdict, check_run
 from cluster.errors import BadInput
 from cluster.genesis_file import read_genesis, to_json
-from cluster.measures import metrics
+from cluster.junit import run_xml
+from cluster.machine import machine
+from cluster.measures import metrics, series
 from cluster.record import BlockRecord, RunRecord
 from cluster.report.page import render_report
 from validator.codec import CodecError, decode, encode, tagged_hash
 from validator.genesis import Genesis
 
 RESULT_FILE: Final = "result.json"
+JUNIT_FILE: Final = "junit.xml"
+SERIES_FILE: Final = "series.json"
 REPORT_FILE: Final = "report.html"
 SCENARIO_FILE: Final = "scenario.yaml"
 GENESIS_FILE: Final = "genesis.json"
@@ -78,8 +84,10 @@ def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = Non
     write_atomically(folder / SCENARIO_FILE, _scenario_text(record, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
+    write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
     write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
     command = reproduce_command(record, folder, scenario_path)
+    write_atomically(folder / JUNIT_FILE, run_xml(record, verdict, command))
     write_atomically(folder / REPORT_FILE, render_report(books, verdict, command))
     return verdict
 
@@ -96,8 +104,10 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "checks": [
             {"name": check.name, "verdict": check.verdict.value, "detail": check.detail} for check in verdict.checks
         ],
+        "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": metrics(books),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
+        "machine": machine(),
     }
     if record.backend == "sim":
         result["digest"] = record.digest
@@ -175,6 +185,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_for_user(path: Path, content: str) -> None:
+    """Write a file that the user named. Raises :class:`BadInput` where that cannot be done."""
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def checkout_commit(folder: Path | None = None) -> str:

@@ -15,7 +15,8 @@ from markupsafe import Markup
 from cluster.actor_classes import ActorUse, ClassUse, gini_index, jain_index
 from cluster.books import Books
 from cluster.ledger import BlockFigures
-from cluster.measures import finality_latencies, first_finalizations, quantile
+from cluster.measures import finality_latencies, first_finalizations
+from cluster.quantiles import quantile
 from cluster.record import Resources, RunRecord
 from cluster.report.charts import (
     COLOURS,

@@ -60,6 +60,7 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
         outcome=verdict.outcome,
         checks=verdict.checks,
         counts=_counts(verdict),
+        evaluations=verdict.evaluations,
         because=_first_bad(verdict),
         tiles=tiles(books),
         figures=figures(books, uses, classes),

@@ -18,8 +18,10 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from cluster.checks import Outcome
 from cluster.errors import ExitCode
 from cluster.interrupts import Interrupts
+from cluster.junit import Case, junit_xml
 from cluster.results import checkout_commit, finish_run
 from cluster.scenario import Scenario
 from cluster.sweeps.fanout import fan_out
@@ -158,6 +160,21 @@ def _run_all(
                 return
     finally:
         ended.close()
+
+
+def sweep_xml(task: Task, summary: Summary) -> str:
+    """The sweep for continuous integration: a test case a seed."""
+    cases = [
+        Case(
+            name=f"seed {outcome.seed}",
+            outcome=Outcome.FAIL if outcome.failed else Outcome.PASS if outcome.passed else Outcome.INCONCLUSIVE,
+            detail=outcome.why or f"{outcome.heights:,} heights, {outcome.fires:,} fires",
+            more="" if outcome.passed else f"again: {task.command(outcome.seed)}",
+            seconds=outcome.seconds,
+        )
+        for outcome in summary.outcomes
+    ]
+    return junit_xml(task.title, cases, {"seeds": str(summary.wanted), "commit": checkout_commit()})
 
 
 def _progress(console: Console, total: int) -> Progress:
