@@ -112,6 +112,20 @@ def use_by_class(uses: Iterable[ActorUse]) -> list[ClassUse]:
     return sorted(classes, key=lambda group: (-group.fires, group.name))
 
 
+def class_figures(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
+    """What ``result.json`` says of each class."""
+    found: dict[str, dict[str, float]] = {}
+    for group in classes:
+        figures: dict[str, float] = {"actors": len(group.actors), "due": group.due, "fires": group.fires}
+        figures["weight_mean"] = round(group.weight, 3)
+        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
+            late = group.lateness_blocks(share)
+            if late is not None:
+                figures[f"lateness_{name}_blocks"] = late
+        found[group.name] = figures
+    return found
+
+
 def jain_index(values: Sequence[float]) -> float:
     """Jain's fairness index: 1 where all values are equal, 1/n where one has everything.
 

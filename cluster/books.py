@@ -180,14 +180,16 @@ def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
     return chain
 
 
-def questions(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Questions:
+def questions(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> Questions:
     """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
 
     Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
+    ``ledger`` are the books of just these blocks, where somebody kept them already.
     """
-    ledger = Ledger(genesis)
-    for record in blocks:
-        ledger.apply(record.block, record.receipts)
+    if ledger is None:
+        ledger = Ledger(genesis)
+        for record in blocks:
+            ledger.apply(record.block, record.receipts)
     started = Ledger(genesis).balances
     changed = [address for address in ledger.balances if ledger.balances[address] != started.get(address, 0)]
     order = dict.fromkeys(

@@ -11,33 +11,29 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
 from cluster.byzantine import Twins
-from cluster.errors import ExitCode
-from cluster.evidence import proofs
-from cluster.ledger import (
-    CHAIN,
-    CHAIN_LINKS,
-    CONSERVATION,
-    EXPIRED_GONE,
-    FIRE_FEES,
-    FIRE_TIMES,
-    LANE_LIMITS,
-    LEDGER_RULES,
-    PASSED_OVER,
-    TIMER_IDS,
-    TIMERS,
-    TRANSACTION_FEES,
-    VALUES,
-    TimerState,
+from cluster.coverage import (
+    COMPUTED_ROOTS,
+    SAME_BLOCK,
+    SERVED_BALANCES,
+    TIMER_ANSWERS,
+    check_coverage,
+    count_evaluations,
 )
+from cluster.criteria import check_criteria
+from cluster.evidence import proofs
+from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall
 from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
+from cluster.recovery import recovery_of, ruling
+from cluster.verdict import Check, Outcome, Verdict, worst
 from consensus.types import fault_bound, quorum
+
+__all__ = ["CHECKS", "Check", "Outcome", "Verdict", "check_run", "worst"]
 
 CATCH_UP_SLACK_HEIGHTS: Final = 5
 """How far behind the others a validator that came back may end and still count as caught up."""
@@ -72,80 +68,12 @@ VIEWS_UNTIL_FINAL: Final = 8
 VIEWS_AN_INTERVAL: Final = 2
 """Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
 
-COVERAGE: Final = "coverage"
-"""The check of the checks: it comes last, and looks at what they counted."""
-
-SAME_BLOCK: Final = "same block"
-COMPUTED_ROOTS: Final = "computed roots"
-TIMER_ANSWERS: Final = "answers about timers"
-SERVED_BALANCES: Final = "served balances"
-"""Rules that the checks count themselves; the others are the ledger's and the monitor's."""
-
-EVERY_HEIGHT: Final = frozenset({"agreement", "roots", "proved_final", "ancestry", "ledger"})
-"""Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
-
 NOTHING: Final[Mapping[str, int]] = {}
 
 EXAMPLES_SHOWN: Final = 3
 """Findings named in a detail; the rest is counted."""
 
 ROOT_DIGITS: Final = 16
-
-
-class Outcome(StrEnum):
-    """What a check, or a run, came to."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check's verdict and the numbers behind it, in one line."""
-
-    name: str
-    verdict: Outcome
-    detail: str
-    evaluated: Mapping[str, int] = field(default_factory=dict)
-    """How often the check evaluated its own rules, by their names, where it counts that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """How often an invariant was evaluated in a run, and how often it must be for a pass to say anything."""
-
-    rule: str
-    times: int
-    needed: int
-
-    @property
-    def is_enough(self) -> bool:
-        return self.times >= self.needed
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a run came to, check by check."""
-
-    outcome: Outcome
-    checks: tuple[Check, ...]
-    evaluations: tuple[Evaluation, ...] = ()
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return {
-            Outcome.PASS: ExitCode.PASS,
-            Outcome.FAIL: ExitCode.FAIL,
-            Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-        }[self.outcome]
-
-    def check(self, name: str) -> Check:
-        """The check of that name. Raises :class:`KeyError`."""
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(name)
 
 
 def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
@@ -155,12 +83,6 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     evaluations = count_evaluations(books, checks)
     checks = (*checks, check_coverage(evaluations))
     return Verdict(worst(check.verdict for check in checks), checks, evaluations)
-
-
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Fail before inconclusive before pass."""
-    found = set(outcomes)
-    return next((one for one in (Outcome.FAIL, Outcome.INCONCLUSIVE) if one in found), Outcome.PASS)
 
 
 # --- agreement and state roots --------------------------------------------------------------------------------------
@@ -341,24 +263,18 @@ def check_faults(books: Books) -> Check:
 def check_recovery(books: Books) -> Check:
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
     record, limit_ms = books.record, books.record.recovery_ms
-    begun = [fault for fault in record.faults if fault.begun_ms is not None]
-    if not begun:
+    if not any(fault.begun_ms is not None for fault in record.faults):
         return Check("recovery", Outcome.PASS, "no fault began")
-    if any(fault.ended_ms is None for fault in begun):
+    found = recovery_of(books)
+    if found is None:
         return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
-    last = max(begun, key=lambda fault: fault.ended_ms or 0.0)
-    healed_ms = last.ended_ms or 0.0
-    first = first_finalizations(record.finalizations)
-    healed_height = max((height for height, at in first.items() if at <= healed_ms), default=0)
-    recovered_ms = _quorum_above(books, healed_height)
-    since = f"{last.kind} {last.target} was over at height {healed_height}"
-    if recovered_ms is None:
-        waited_ms = record.duration_ms - healed_ms
+    since = f"{found.last.kind} {found.last.target} was over at height {found.healed_height}"
+    if found.took_ms is None:
+        waited_ms = record.duration_ms - found.healed_ms
         outcome = Outcome.FAIL if waited_ms > limit_ms else Outcome.INCONCLUSIVE
         return Check("recovery", outcome, f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}")
-    took_ms = recovered_ms - healed_ms
-    detail = f"a quorum finalised a new height {took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
-    return Check("recovery", Outcome.PASS if took_ms <= limit_ms else Outcome.FAIL, detail)
+    detail = f"a quorum finalised a new height {found.took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
+    return Check("recovery", Outcome.PASS if found.took_ms <= limit_ms else Outcome.FAIL, detail)
 
 
 def check_joins(books: Books) -> Check:
@@ -456,67 +372,13 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_load,
     check_faults,
     check_recovery,
+    check_criteria,
     check_joins,
     check_byzantine,
     check_evidence,
     check_safety,
     check_no_problems,
 )
-
-
-# --- how often everything was evaluated -----------------------------------------------------------------------------
-
-
-def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation, ...]:
-    """How often each invariant was evaluated, counted where that is done, and how often it must be.
-
-    Of a check that failed nothing is asked: it has found something, and may have ended early.
-    """
-    record, ledger = books.record, books.ledger
-    success, judged = record.scenario.success, len(books.judged)
-    heights = success.heights_compared
-    needed = {
-        SAME_BLOCK: heights if judged > 1 else 0,
-        COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
-        TIMER_ANSWERS: 1 if ledger.timers else 0,
-        SERVED_BALANCES: judged,
-        CHAIN_LINKS: heights,
-        TRANSACTION_FEES: success.transactions,
-        VALUES: success.transactions,
-        FIRE_TIMES: success.fires,
-        FIRE_FEES: success.fires,
-        LANE_LIMITS: heights,
-        PASSED_OVER: heights,
-        EXPIRED_GONE: heights,
-        TIMER_IDS: 0,
-    }
-    by_check = {
-        "agreement": (SAME_BLOCK,),
-        "state_roots": (COMPUTED_ROOTS,),
-        "timers": (TIMER_ANSWERS,),
-        "conservation": (SERVED_BALANCES,),
-    }
-    times: dict[str, int] = {}
-    for check in checks:
-        if check.verdict is not Outcome.FAIL:
-            times.update({rule: check.evaluated.get(rule, 0) for rule in by_check.get(check.name, ())})
-    times.update({rule: ledger.evaluated[rule] for rule in LEDGER_RULES})
-    found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
-    monitored = record.monitor.counts if record.monitor is not None else {}
-    found += [
-        Evaluation(f"safety: {rule}", count, heights if rule in EVERY_HEIGHT else 1)
-        for rule, count in monitored.items()
-    ]
-    return tuple(found)
-
-
-def check_coverage(evaluations: Sequence[Evaluation]) -> Check:
-    """Every invariant was evaluated as often as it must be; else that it held says nothing."""
-    short = [f"{e.rule} {e.times:,} times of {e.needed:,}" for e in evaluations if not e.is_enough]
-    if short:
-        return Check(COVERAGE, Outcome.INCONCLUSIVE, f"too seldom evaluated: {_examples(short)}")
-    total = sum(evaluation.times for evaluation in evaluations)
-    return Check(COVERAGE, Outcome.PASS, f"{len(evaluations)} invariants were evaluated {total:,} times in all")
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
@@ -596,7 +458,7 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
     view_change_ms = record.view_change_ms
-    committees = _ruling(record, _views_during(books, fault))
+    committees = ruling(record, _views_during(books, fault))
     if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
         least = fault.begun_ms + view_change_ms
         proposed = record.proposals
@@ -644,15 +506,6 @@ def _views_during(books: Books, fault: FaultRecord) -> tuple[int, int]:
     return begun, views.get(newest, 1) + VIEWS_AN_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL
 
 
-def _ruling(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:
-    """The names in each committee that rules in any of these views, from the first to the last one."""
-    section = record.scenario.validators
-    names, committees = section.names, section.committees
-    first, last = views
-    ruling = max(start for start in committees if start <= first)
-    return [{names[index] for index in members} for start, members in committees.items() if ruling <= start <= last]
-
-
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
     """Of each committee, whether it has no quorum without whom these faults impair, and without some others."""
     return [
@@ -698,22 +551,6 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
         if section.node(index).byzantine or section.node(index).mutant
     }
     return late | broken
-
-
-def _quorum_above(books: Books, height: int) -> float | None:
-    """When a quorum of a committee that ruled then had finalised something above a height; ``None`` where none did."""
-    record, views = books.record, books.views
-    moments: dict[str, float] = {}
-    for seen in record.finalizations:
-        if seen.height > height:
-            name = _name(record, seen.validator)
-            moments[name] = min(seen.at_ms, moments.get(name, seen.at_ms))
-    above = [view for at, view in views.items() if at > height] or [max(views.get(height, 1), 1)]
-    reached = []
-    for members in _ruling(record, (min(above), max(above))):
-        seen_by = sorted(moments[name] for name in members if name in moments)
-        reached += seen_by[quorum(len(members)) - 1 :][:1]
-    return min(reached, default=None)
 
 
 def _overlap(one: FaultRecord, other: FaultRecord) -> bool:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from cluster.sections import Count, Milliseconds, Name, Section
+from cluster.sections import Count, Milliseconds, Section
 from consensus.types import fault_bound
 
 LEADER: Final = "leader"
@@ -25,9 +25,13 @@ Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 Share = Annotated[float, Field(ge=0, le=0.9)]
 LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
 BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
-Names = Annotated[list[Name], Field(min_length=1)]
+ClockFactor = Annotated[float, Field(ge=0.01, le=100)]
+REGION_PREFIX: Final = "region:"
+Member = Annotated[str, Field(pattern=r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$")]
+"""A validator's name; ``region:NAME`` stands for all validators of a region."""
+Names = Annotated[list[Member], Field(min_length=1)]
 Target = Annotated[Names, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
-"""A validator's name, a list of names, or one of :data:`KEYWORDS`."""
+"""A :data:`Member`, a list of them, or one of :data:`KEYWORDS`."""
 
 
 class _Fault(Section):
@@ -253,7 +257,7 @@ class ClockSkewFault(_Targeted, _Lasting):
     """A validator's clock runs faster or slower: 2 is twice as fast, so its timers expire after half the time."""
 
     kind: Literal["clock_skew"]
-    factor: Annotated[float, Field(ge=0.01, le=100)]
+    factor: ClockFactor
 
 
 DownFault = KillFault | WipeFault | DiskFullFault | FailedSyncFault | BitRotFault
@@ -299,6 +303,41 @@ def _is_known(given: Any) -> Any:
 
 
 Fault = Annotated[Annotated[AnyFault, Field(discriminator="kind")], BeforeValidator(_is_known)]
+
+
+def with_regions_named(fault: AnyFault, regions: Mapping[str, Sequence[str]]) -> AnyFault:
+    """The fault with the names of a region's validators in the place of the region.
+
+    Raises :class:`ValueError`, with the field, for an unknown region, and where a validator is named twice then.
+    """
+    changes: dict[str, list[str] | list[list[str]]] = {}
+    for field in ("target", "senders", "receivers"):
+        named = getattr(fault, field, None)
+        if named is not None and any(name.startswith(REGION_PREFIX) for name in named):
+            changes[field] = _named(named, regions, {"senders": "from", "receivers": "to"}.get(field, field))
+    if isinstance(fault, PartitionFault):
+        groups = [_named(group, regions, f"groups[{number}]") for number, group in enumerate(fault.groups)]
+        if len({name for group in groups for name in group}) < sum(map(len, groups)):
+            raise ValueError("groups: a validator is named twice")
+        if groups != fault.groups:
+            changes["groups"] = groups
+    return fault.model_copy(update=changes) if changes else fault
+
+
+def _named(members: Sequence[str], regions: Mapping[str, Sequence[str]], field: str) -> list[str]:
+    found: list[str] = []
+    for member in members:
+        region = member.removeprefix(REGION_PREFIX)
+        if region == member:
+            found.append(member)
+        elif region in regions:
+            found += regions[region]
+        else:
+            known = f"there are {', '.join(regions)}" if regions else "the scenario has none"
+            raise ValueError(f"{field}: no region is named {region!r}; {known}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"{field}: a validator is named twice")
+    return found
 
 
 def check_faults_fit(

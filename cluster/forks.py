@@ -25,7 +25,7 @@ MAY_CHANGE: Final = (
     "consensus.advance_timeout_ms",
     "consensus.rebroadcast_ms",
 )
-WHOLE: Final = ("links.regions", "links.latency_matrix_ms")
+WHOLE: Final = ("links.regions", "links.latency_matrix_ms", "links.topology", "success.metrics", "success.samples")
 """What is replaced at once, because its fields are not known beforehand."""
 BOUND_TO_THE_PAST: Final = {
     "name": "the chain's id, which everything is signed for, follows from it",

@@ -6,16 +6,18 @@ the time from the first to the last finalised height, so that start-up does not 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from cluster.actor_classes import jain_index, use_by_actor, use_by_class
+from cluster.actor_classes import jain_index, use_by_actor
 from cluster.books import Books
 from cluster.ledger import TimerState
 from cluster.quantiles import counted_quantile, quantile
 from cluster.record import Finalization, RunRecord
+from cluster.recovery import recovery_of
 
 MAX_SERIES_HEIGHTS: Final = 20_000
 BYTES_A_MB: Final = 1_000_000
@@ -62,16 +64,31 @@ def longest_stall(record: RunRecord) -> Stall | None:
 
 
 def metrics(books: Books) -> dict[str, float]:
-    """Every figure of a run by name, the unit last; the driver's own figures are added as they are."""
+    """Every figure of a run by name (:mod:`cluster.figures`); the driver's own figures are added as they are."""
     record = books.record
     figures: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
     figures.update(_chain_figures(books))
     figures.update(_time_figures(books))
-    figures.update(_class_figures(books))
+    figures.update(_fairness_figures(books))
     figures.update(_load_figures(record))
     figures.update(_resource_figures(record))
     figures.update(record.metrics)
     return {name: round(value, 3) for name, value in figures.items()}
+
+
+def samples(books: Books) -> dict[str, Counter[float]]:
+    """Of what there is one value a block, a fire or a height (:mod:`cluster.figures`): each value, and how often."""
+    blocks = books.ledger.figures
+    first = first_finalizations(books.record.judged_finalizations)
+    intervals = [at - first[height - 1] for height, at in first.items() if height - 1 in first]
+    return {
+        "finality_latency_ms": Counter(finality_latencies(books.record).values()),
+        "block_interval_ms": Counter(intervals),
+        "lateness_blocks": Counter({float(late): count for late, count in books.ledger.lateness.items()}),
+        "fires_per_block": Counter(float(block.fires) for block in blocks),
+        "transactions_per_block": Counter(float(block.transactions) for block in blocks),
+        "backlog_timers": Counter(float(block.backlog) for block in blocks),
+    }
 
 
 def _chain_figures(books: Books) -> dict[str, float]:
@@ -126,6 +143,9 @@ def _time_figures(books: Books) -> dict[str, float]:
     stall = longest_stall(record)
     if stall is not None:
         figures["longest_stall_ms"] = stall.length_ms
+    recovery = recovery_of(books)
+    if recovery is not None and recovery.took_ms is not None:
+        figures["recovery_ms"] = recovery.took_ms
     return figures
 
 
@@ -139,17 +159,10 @@ def _load_figures(record: RunRecord) -> dict[str, float]:
     }
 
 
-def _class_figures(books: Books) -> dict[str, float]:
-    """How late each class of actors was served, and how evenly all actors were."""
-    uses = use_by_actor(books)
-    figures: dict[str, float] = {}
-    if uses:
-        figures["fairness_jain_index"] = jain_index([use.served_share for use in uses])
-    for group in use_by_class(uses):
-        late = group.lateness_blocks(0.95)
-        if late is not None:
-            figures[f"lateness_{group.name.replace(' ', '_')}_p95_blocks"] = late
-    return figures
+def _fairness_figures(books: Books) -> dict[str, float]:
+    """How evenly actors were served."""
+    served = [use.served_share for use in use_by_actor(books)]
+    return {"fairness_jain_index": jain_index(served)} if served else {}
 
 
 def _resource_figures(record: RunRecord) -> dict[str, float]:

@@ -6,7 +6,7 @@
 ``report.html``       the same for people, self-contained
 ``junit.xml``         the verdict for continuous integration (:mod:`cluster.junit`)
 ``series.json``       figures of each height, for ``stampede compare`` (:func:`cluster.measures.series`)
-``scenario.yaml``     the scenario as it was given
+``scenario.yaml``     the scenario as it was given, with all that it inherited
 ``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
 ``blocks.bin``        the longest validator's final blocks and receipts (:func:`encode_blocks`)
 ====================  ==============================================================================================
@@ -27,8 +27,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from cluster.actor_classes import class_figures, use_by_actor, use_by_class
 from cluster.books import Books, keep_books
 from cluster.checks import Verdict, check_run
 from cluster.errors import BadInput
@@ -38,6 +37,7 @@ from cluster.machine import machine
 from cluster.measures import metrics, series
 from cluster.record import BlockRecord, RunRecord
 from cluster.report.page import render_report
+from cluster.scenario.files import scenario_text
 from validator.codec import CodecError, decode, encode, tagged_hash
 from validator.genesis import Genesis
 
@@ -75,13 +75,14 @@ class ArchivedRun:
 def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> Verdict:
     """Check a run and write everything about it into ``folder``, which is created where it does not exist.
 
-    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, and named in
-    the command that reproduces the run. Raises :class:`OSError` where the folder cannot be written.
+    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, where it
+    inherits nothing, and named in the command that reproduces the run. Raises :class:`OSError` where the folder cannot
+    be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     books = keep_books(record)
     verdict = check_run(record, books)
-    write_atomically(folder / SCENARIO_FILE, _scenario_text(record, scenario_path))
+    write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
     write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
@@ -106,6 +107,7 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         ],
         "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": metrics(books),
+        "classes": class_figures(use_by_class(use_by_actor(books))),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "machine": machine(),
     }
@@ -272,16 +274,6 @@ def read_run(folder: Path) -> ArchivedRun:
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
-
-
-def _scenario_text(record: RunRecord, scenario_path: Path | None) -> str:
-    if scenario_path is not None:
-        try:
-            return scenario_path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            pass  # the file went away during the run; what was read from it is still known
-    fields = (record.given or record.scenario).model_dump(mode="json", exclude_unset=True)
-    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
 
 
 def _tip_of(books: Books, name: str) -> dict[str, Any]:

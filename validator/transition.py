@@ -33,7 +33,7 @@ from validator.jobs import Waiting
 from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.pvm.deployment import deploy_cycles, deployment
+from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
 from validator.pvm.machine import PythonVm, Vm
 from validator.pvm.subset import ProgramError
@@ -341,7 +341,8 @@ class Transition:
                 case Transfer():
                     context.move(transaction.sender, target, transaction.value)
                 case Deploy(code=code):
-                    meter.charge(deploy_cycles(code), len(code.encode()))
+                    meter.charge(byte_cycles(code), len(code.encode()))
+                    meter.charge(token_cycles(code))
                     context.move(transaction.sender, target, transaction.value)
                     self.deploy(target, code, transaction.sender)
                     created.append(target)

@@ -141,7 +141,7 @@ class _LiveRun:
         genesis = build_genesis(scenario, seed, validators)
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
         self._watch = ChainWatch(self.record, began_epoch_ms)
-        self._faults = [self._fault(plan) for plan in scenario.faults]
+        self._faults = [self._fault(plan) for plan in scenario.planned_faults]
         late = scenario.validators.late
         self._joins = {index: JoinRecord(scenario.validators.names[index], late[index]) for index in late}
         self.record.joins = list(self._joins.values())

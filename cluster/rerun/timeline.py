@@ -222,7 +222,7 @@ class WatchedSimulation(Simulation):
         self._tell("fault", (), text)
 
     def _make_links(self) -> Links:
-        return _WatchedLinks(self.scenario.links, self.scenario.validators.names, self.random)
+        return _WatchedLinks(self.scenario.network, self.random)
 
     def _machine(self, index: int, name: str) -> Machine:
         return self._watched(super()._machine(index, name))

@@ -199,7 +199,8 @@ class Simulation:
         self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = after
         self._limit_us = _limit_us(after)
-        self.links.become(after.links)
+        if after.links != self.record.former[-1].links:
+            self.links.become(after.network)
         for machine in (*self.machines, *self._twins.values()):
             if machine.validator is not None:
                 config = node_config(after, machine.index, machine.tally.mutant_runs)
@@ -229,12 +230,21 @@ class Simulation:
     # --- set-up -------------------------------------------------------------------------------------------------------
 
     def _make_links(self) -> Links:
-        return Links(self.scenario.links, self.scenario.validators.names, self.random)
+        return Links(self.scenario.network, self.random)
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs)
         nonce = self.random.randbytes(JOIN_NONCE_BYTES)
         return parts.join(disk, index, self._validators, self._genesis.chain_id, nonce=nonce)
+
+    def _pace_of(self, index: int) -> Pace:
+        """How long a machine's own work takes, and how fast its clock runs."""
+        node, usual = self.scenario.validators.node(index), self._pace
+        return Pace(
+            sync_us=usual.sync_us if node.sync_ms is None else node.sync_ms * MICROSECONDS_A_MILLISECOND,
+            job_us=usual.job_us if node.job_ms is None else node.job_ms * MICROSECONDS_A_MILLISECOND,
+            clock_speed=usual.clock_speed if node.clock_factor is None else node.clock_factor,
+        )
 
     def _machine(self, index: int, name: str) -> Machine:
         counter = RunCounter()
@@ -249,7 +259,7 @@ class Simulation:
             self.faults.on_machine_failed(index, error)
 
         machine = self.machine_class(
-            index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace
+            index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace_of(index)
         )
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
@@ -278,7 +288,13 @@ class Simulation:
 
         machine.send = sender(0)
         twin = self.machine_class(
-            machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore, pace=self._pace
+            machine.index,
+            f"{machine.name} (twin)",
+            self.clock,
+            machine.boot,
+            sender(1),
+            _ignore,
+            pace=self._pace_of(machine.index),
         )
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
@@ -397,7 +413,7 @@ class Simulation:
     def _turn(self, user: LoadUser) -> None:
         if not self._load_running:
             return
-        self._schedule_user(user, user.interval_ms)
+        self._schedule_user(user, user.next_delay_ms())
         machine = self._served[(user.number + self.random.randrange(len(self._served))) % len(self._served)]
         if machine.validator is None or machine.is_paused:
             self.record.load.failures += 1
@@ -496,7 +512,8 @@ class Simulation:
 
     def _ask(self) -> None:
         """What the checks want to know of everybody's final state."""
-        asked = questions(self._genesis, longest_chain(self.record.validators))
+        chain = longest_chain(self.record.validators)
+        asked = questions(self._genesis, chain, self.monitor.ledger_of(chain))
         for machine, found in zip(self.machines, self.record.validators, strict=True):
             if machine.validator is None:
                 continue

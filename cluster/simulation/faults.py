@@ -122,7 +122,7 @@ class Faults:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._names = stage.scenario.validators.names
-        self._planned = [_plan(number, plan) for number, plan in enumerate(stage.scenario.faults)]
+        self._planned = [_plan(number, plan) for number, plan in enumerate(stage.scenario.planned_faults)]
         self.records = [planned.record for planned in self._planned]
         self._waiting = list(self._planned)
         self._active: list[_Active] = []
@@ -133,7 +133,7 @@ class Faults:
         """By machine, how many faults hold it down."""
         self._sizes: dict[int, deque[dict[str, int]]] = {}
         """By machine, how much of each file was durable after its last final blocks; where bits are to rot."""
-        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in stage.scenario.faults)
+        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in stage.scenario.planned_faults)
 
     @property
     def are_over(self) -> bool:
@@ -155,9 +155,9 @@ class Faults:
         """From now on the faults are this scenario's. Raises :class:`ValueError` where that changes what has begun."""
         stage = self._stage
         before = [planned.plan for planned in self._planned]
-        check_faults_of_the_past(before, scenario.faults, stage.height(), stage.clock.now_ms)
+        check_faults_of_the_past(before, scenario.planned_faults, stage.height(), stage.clock.now_ms)
         left, self._planned, new = self._planned, [], []
-        for number, plan in enumerate(scenario.faults):
+        for number, plan in enumerate(scenario.planned_faults):
             planned = next((each for each in left if each.plan == plan), None)
             if planned is None:
                 planned = _plan(number, plan)
@@ -172,7 +172,7 @@ class Faults:
         self._waiting = [planned for planned in self._planned if planned in self._waiting or planned in new]
         for planned in new:
             self._schedule_at_its_time(planned)
-        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in scenario.faults)
+        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults)
 
     def on_new_height(self, height: int) -> None:
         """A height is final for the first time."""
@@ -341,7 +341,7 @@ class Faults:
             machine.sync_us = max(syncs) * MICROSECONDS_A_MILLISECOND if syncs else machine.pace.sync_us
             machine.job_us = max(jobs) * MICROSECONDS_A_MILLISECOND if jobs else machine.pace.job_us
             factors = [plan.factor for plan in plans if isinstance(plan, ClockSkewFault)]
-            machine.set_clock_speed(math.prod(factors))
+            machine.set_clock_speed(machine.pace.clock_speed * math.prod(factors))
             is_paused = any(isinstance(plan, PauseFault) for plan in plans)
             if is_paused:
                 machine.pause()

@@ -66,6 +66,8 @@ class Pace:
 
     sync_us: int = SYNC_US
     job_us: int = JOB_US
+    clock_speed: float = 1.0
+    """How fast its clock runs: at 2, timers expire after half the time."""
 
 
 class _Armed(NamedTuple):
@@ -107,8 +109,7 @@ class Machine:
     pace: Pace = Pace()
     sync_us: int = field(init=False)
     job_us: int = field(init=False)
-    clock_speed: float = 1.0
-    """How fast its clock runs: at 2, timers expire after half the time."""
+    clock_speed: float = field(init=False)
     view: int = 0
     """The view that it was told to be in last."""
     impaired: int = 0
@@ -122,6 +123,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.sync_us, self.job_us = self.pace.sync_us, self.pace.job_us
+        self.clock_speed = self.pace.clock_speed
 
     @property
     def is_up(self) -> bool:
@@ -290,7 +292,7 @@ class Machine:
         delay_us = delay_ms * MICROSECONDS_A_MILLISECOND
         if self.clock_speed != 1.0:
             delay_us = round(delay_us / self.clock_speed)
-            self.impaired += 1
+            self.impaired += self.clock_speed != self.pace.clock_speed
         self._arm(timer, delay_us)
 
     def _arm(self, timer: TimerName, delay_us: int) -> None:

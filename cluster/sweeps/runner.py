@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cluster.checks import Outcome
 from cluster.errors import ExitCode
 from cluster.interrupts import Interrupts
 from cluster.junit import Case, junit_xml
@@ -27,6 +26,7 @@ from cluster.scenario import Scenario
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
+from cluster.verdict import Outcome
 
 SUMMARY_FILE: Final = "summary.json"
 SHOWN: Final = 10

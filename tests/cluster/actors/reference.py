@@ -119,9 +119,11 @@ WEIGHTS = {
     "VALUE_NODE": "each value inside what is packed or unpacked",
     "BUILTIN": "a builtin or a value's method, besides the call",
     "DEPLOY_CYCLES_A_BYTE": "each byte of a program that is deployed",
+    "DEPLOY_CYCLES_A_TOKEN": "each word, number, sign or string of it, comments apart, beyond those that its bytes pay for",
 }
 PER_CYCLE = {
     "BYTES_A_CYCLE": "bytes or characters copied, compared, searched, packed for one cycle",
+    "DEPLOY_BYTES_A_TOKEN": "words, numbers, signs and strings that a program's bytes pay for",
     "KECCAK_BYTES_A_CYCLE": "bytes hashed for one cycle, on top",
 }
 LIMITS = {
@@ -139,6 +141,7 @@ LIMITS = {
     "INTEGER_BITS": "bits of an integer, sign apart",
     "MAX_TEXT": "characters or bytes of a value",
     "MAX_ELEMENTS": "elements of a list, tuple or dict",
+    "MAX_COMPARED_DEPTH": "levels of values inside values that a comparison follows",
     "MAX_CALL_DEPTH": "calls inside each other",
     "MAX_TASKS": "tasks that have not ended",
     "MAX_VALUE_DEPTH": "levels of a value that crosses the border",

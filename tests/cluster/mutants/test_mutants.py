@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cluster.checks import CHECKS, COVERAGE, Outcome
+from cluster.checks import CHECKS, Outcome
 from cluster.cli import main
+from cluster.coverage import COVERAGE
 from cluster.errors import BadInput
 from cluster.mutants import MUTANTS, hunt
 from cluster.mutants.base import Area, Mutant, RunCounter
