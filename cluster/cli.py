@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from cluster.actors.commands import add_commands as add_actor_commands
+from cluster.archive.commands import add_commands as add_archive_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
@@ -122,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     add_mutant_commands(commands)
     add_rerun_commands(commands)
     add_state_commands(commands)
+    add_archive_commands(commands)
     return parser
 
 

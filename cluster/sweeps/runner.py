@@ -119,13 +119,14 @@ def sweep(
 ) -> Summary:
     """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.errors.HarnessError`."""
     task.scenario(seeds[0])  # what is wrong with the input is said before anything starts
-    log = SweepLog(folder, task.title)
+    commit = checkout_commit()
+    log = SweepLog(folder, task.title, commit)
     left = [seed for seed in seeds if seed not in log.outcomes]
     interrupted = False
     try:
         with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
-            run = partial(run_seed, task, str(folder), checkout_commit())
+            run = partial(run_seed, task, str(folder), commit)
             try:
                 _run_all(run, left, workers, stop_on_fail, interrupts, log, partial(_show, progress, bar, task))
             except KeyboardInterrupt:
