@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cluster.archive import BlockRecord
+from cluster.divergence.bisect import bisect, diverged_executions
+from cluster.divergence.words import Page
 from cluster.ledger import Ledger, Violation
-from cluster.record import BlockRecord, RunRecord, ValidatorRecord
+from cluster.record import RunRecord, ValidatorRecord
 from validator.block import Block, header_hash
 from validator.codec import CodecError, decode
 from validator.genesis import Genesis
@@ -114,6 +117,8 @@ class Books:
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
     divergences: list[Divergence] = field(default_factory=list)
+    bisections: list[Page] = field(default_factory=list)
+    """For each of them where it is (:mod:`cluster.divergence.bisect`)."""
 
     @property
     def common_height(self) -> int:
@@ -161,6 +166,7 @@ def keep_books(record: RunRecord) -> Books:
                 if violation.height >= validator.first_height
             )
         _enter_divergence(books, validator)
+    books.bisections = bisect(record.genesis, chain, diverged_executions(books))
     return books
 
 

@@ -44,7 +44,7 @@ HEIGHTS_AFTER_A_JOIN: Final = 10
 VIEWS_THAT_OWE_EVIDENCE: Final = 3
 """From so many views on in which a proof is owed, one must have been found; fewer may have been the last ones."""
 
-RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync"})
+RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync", "upgrade"})
 """Kinds of faults whose targets come back with what is on their disk."""
 
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
@@ -80,9 +80,11 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
+    if books.record.drill is not None:
+        checks = books.record.drill.judge(books, checks)
     evaluations = count_evaluations(books, checks)
     checks = (*checks, check_coverage(evaluations))
-    return Verdict(worst(check.verdict for check in checks), checks, evaluations)
+    return Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
 
 
 # --- agreement and state roots --------------------------------------------------------------------------------------
@@ -508,10 +510,15 @@ def _views_during(books: Books, fault: FaultRecord) -> tuple[int, int]:
 
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
     """Of each committee, whether it has no quorum without whom these faults impair, and without some others."""
-    return [
-        len((others & members).union(*(_impaired_in(members, fault) for fault in faults))) > fault_bound(len(members))
-        for members in committees
-    ]
+    return [len(_missing(members, faults, others)) > fault_bound(len(members)) for members in committees]
+
+
+def _missing(members: set[str], faults: Sequence[FaultRecord], others: set[str]) -> set[str]:
+    """The members of a committee on which no certificate can count at the worst moment."""
+    missing = (others & members).union(*(_impaired_in(members, fault) for fault in faults))
+    for fault in faults:
+        missing |= max(((members & set(group)) - missing for group in fault.one_at_a_time), key=len, default=set())
+    return missing
 
 
 def _without_twins(record: RunRecord, fault: FaultRecord) -> FaultRecord:
@@ -550,6 +557,7 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
         for name, index in zip(section.names, range(section.count), strict=True)
         if section.node(index).byzantine or section.node(index).mutant
     }
+    broken.update(validator.name for validator in record.validators if validator.mutant)
     return late | broken
 
 

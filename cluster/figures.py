@@ -54,6 +54,7 @@ METRICS: Final[Mapping[str, str]] = {
     "messages_dropped": "messages that links lost; simulator only",
     "bytes_sent": "bytes between validators; live testnet only",
     "events": "events of the simulation; simulator only",
+    "core_seconds": "processor time of the validators themselves, node and executor, all together; live testnet only",
     "disk_max_mb": "most that a validator's disk held at a look",
     "memory_max_mb": "most memory of a validator's process at a look; live testnet only",
     "open_files_max": "most file descriptors of one; live testnet only",

@@ -42,6 +42,7 @@ class ForkSection(Section):
     """From the moment at which a height is first final, the run goes another way than without it."""
 
     at_height: Count
+    """When this height is first final."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     """Of the random sources from then on; without one they go on as they were."""
     origin: str = ""

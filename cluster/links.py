@@ -7,7 +7,8 @@ link, be it one of the scenario's or a path over several (:mod:`cluster.scenario
 :meth:`Links.change`, which gives the ones it is called for other parameters, or cuts them; what is under way already
 arrives as it was to.
 
-Every number is drawn from the one random source that the caller gives, in the order of the messages.
+Every number is drawn from the random source that the caller gives, in the order of the messages: one for all links, or
+one for each link where messages have no order among each other.
 """
 
 from __future__ import annotations
@@ -49,6 +50,19 @@ class Link:
     """Messages that waited for those before them."""
     overflowed: int = 0
     """Messages that found the queue full; among the dropped."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing happens to a message on it."""
+        return not (
+            self.is_cut
+            or self.latency_us
+            or self.jitter_us
+            or self.loss
+            or self.duplication
+            or self.reordering
+            or self.bytes_per_second
+        )
 
     def with_changes(self, changes: dict[str, float]) -> Link:
         """Another kind of link, that nothing went over yet; ``changes`` are a scenario's fields."""
@@ -107,10 +121,20 @@ class Links:
         self._changes = list(changes)
         self._rows = [None] * len(self._rows)
 
-    def arrivals(self, sender: int, receivers: Iterable[int], size: int, now_us: int) -> list[tuple[int, int]]:
-        """``(receiver, time)`` of each copy of a message that arrives. Whoever sends it does not get it."""
+    def between(self, sender: int, receiver: int) -> Link:
+        """The link that messages go over now."""
+        return (self._rows[sender] or self._row(sender))[receiver]
+
+    def arrivals(
+        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
+    ) -> list[tuple[int, int]]:
+        """``(receiver, time)`` of each copy of a message that arrives. Whoever sends it does not get it.
+
+        ``random`` is drawn from in the place of the common source.
+        """
         row = self._rows[sender] or self._row(sender)
-        draw = self._random.random
+        random = random or self._random
+        draw = random.random
         found: list[tuple[int, int]] = []
         for receiver in receivers:
             if receiver == sender:
@@ -125,20 +149,20 @@ class Links:
                 start_us = self._transmit(link, sender * len(row) + receiver, size, now_us)
                 if start_us < 0:
                     continue
-            found.append((receiver, start_us + self._delay_us(link)))
+            found.append((receiver, start_us + self._delay_us(link, random)))
             if link.duplication and draw() < link.duplication:
                 link.duplicated += 1
-                found.append((receiver, start_us + self._delay_us(link)))
+                found.append((receiver, start_us + self._delay_us(link, random)))
         return found
 
-    def _delay_us(self, link: Link) -> int:
+    def _delay_us(self, link: Link, random: Random) -> int:
         delay_us = link.latency_us
         if jitter_us := link.jitter_us:
-            delay_us = max(0, delay_us - jitter_us + int(self._random.random() * (2 * jitter_us + 1)))
-        if link.reordering and self._random.random() < link.reordering:
+            delay_us = max(0, delay_us - jitter_us + int(random.random() * (2 * jitter_us + 1)))
+        if link.reordering and random.random() < link.reordering:
             link.reordered += 1
             most_us = max(LEAST_HOLD_BACK_US, HELD_BACK_LATENCIES * (link.latency_us + link.jitter_us))
-            delay_us += 1 + int(self._random.random() * most_us)
+            delay_us += 1 + int(random.random() * most_us)
         return delay_us
 
     def _transmit(self, link: Link, number: int, size: int, now_us: int) -> int:

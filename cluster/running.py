@@ -16,9 +16,9 @@ from typing import TextIO, cast
 
 from rich.console import Console
 
-from cluster.archive.index import refresh_index
 from cluster.checks import Outcome, Verdict
 from cluster.errors import BadInput, HarnessError
+from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (

@@ -128,10 +128,9 @@ class Windows:
     """Opens the windows of a run as things happen, and keeps what falls into them."""
 
     def __init__(self, record: RunRecord) -> None:
-        self._record = record.trace
+        self._run, self._record = record, record.trace
         self._record.watched = choose_watched(record.scenario)
         self.watched = frozenset(self._record.watched)
-        self._faults = record.faults
         self._stall_ms = stall_ms(record.scenario)
         self._seen_faults: set[tuple[int, str]] = set()
         self._height = 0
@@ -179,7 +178,7 @@ class Windows:
 
     def _news(self) -> Iterator[tuple[float, str]]:
         """What faults began or ended since the last look."""
-        for number, fault in enumerate(self._faults):
+        for number, fault in enumerate(self._run.faults):
             for word, at_ms in (("begins", fault.begun_ms), ("is over", fault.ended_ms)):
                 if at_ms is not None and (number, word) not in self._seen_faults:
                     self._seen_faults.add((number, word))

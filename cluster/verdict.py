@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cluster.divergence.words import Page
 from cluster.errors import ExitCode
 
 
@@ -48,6 +49,8 @@ class Verdict:
     outcome: Outcome
     checks: tuple[Check, ...]
     evaluations: tuple[Evaluation, ...] = ()
+    divergences: tuple[Page, ...] = ()
+    """Where the executions of validators that diverged part from the right one (:mod:`cluster.divergence.bisect`)."""
 
     @property
     def exit_code(self) -> ExitCode:

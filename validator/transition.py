@@ -122,7 +122,11 @@ class Outcome:
 
     def matches(self, header: Header) -> str | None:
         """The first field in which the header is not what execution gave, or ``None``."""
-        expected = {
+        return next((name for name, value in self.header_fields().items() if getattr(header, name) != value), None)
+
+    def header_fields(self) -> dict[str, int | bytes]:
+        """What execution gave for the fields of the header, in the order in which they are compared."""
+        return {
             "height": self.receipts.height,
             "basefee_cycle": pack_uint(self.prices.basefee_cycle),
             "basefee_cell": pack_uint(self.prices.basefee_cell),
@@ -134,7 +138,6 @@ class Outcome:
             "receipts_root": self.receipts_root,
             "state_root": self.state_root,
         }
-        return next((name for name, value in expected.items() if getattr(header, name) != value), None)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cluster.live.host import ValidatorView
-from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation, ViewSeen
+from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
 from cluster.record import Finalization, Resources, RunRecord, Sample
 from cluster.resources import ResourceLog
 from cluster.trace import LiveTrace
@@ -37,16 +37,20 @@ class ChainWatch:
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
         """Enter what a validator saw."""
         for seen in observations:
-            at_ms = max(0.0, seen.at_ms - self._began_epoch_ms)
             match seen:
+                case VoteSent():
+                    pass  # for faults that wait for votes
                 case FirstSeen(height=height):
+                    at_ms = self._at_ms(seen)
                     earliest = self._record.proposals.get(height, at_ms)
                     self._record.proposals[height] = min(at_ms, earliest)
                 case ViewSeen(view=view):
+                    at_ms = self._at_ms(seen)
                     self.trace.windows.begin(at_ms)
                     self.trace.windows.entered(at_ms, validator, view)
                 case FinalSeen(block=block):
-                    self._record.note_reorg(block.reorg_depth)
+                    at_ms = self._at_ms(seen)
+                    self._record.note_reorg(validator, block.height, block.reorg_depth)
                     self._record.finalizations.append(Finalization(at_ms, validator, block.height))
                     self._count(block)
 
@@ -71,6 +75,9 @@ class ChainWatch:
         )
         self._record.samples.append(sample)
         return sample
+
+    def _at_ms(self, seen: FirstSeen | FinalSeen | ViewSeen) -> float:
+        return max(0.0, seen.at_ms - self._began_epoch_ms)
 
     def _count(self, block: BlockFinal) -> None:
         if block.height in self._heights:

@@ -7,10 +7,13 @@ from typing import Any, Final
 
 from cluster.actor_classes import ClassUse
 from cluster.books import Books
+from cluster.divergence.words import Page
 from cluster.measures import metrics
 from cluster.report.charts import number
 
 ROOT_DIGITS: Final = 16
+PARTING_ROWS: Final = 40
+"""Fields of state keys that are shown of one divergence; ``result.json`` has all."""
 FINDINGS_SHOWN: Final = 20
 """Of one divergence."""
 
@@ -103,7 +106,9 @@ def _blocks(lateness: int | None) -> str:
 
 
 def divergence_rows(books: Books) -> list[dict[str, Any]]:
-    """Where a validator's own execution gave another result than the final block."""
+    """Where a validator's own execution gave another result than the final block, with the step and the state keys in
+    which it parted from the right one as far as that is known (:mod:`cluster.divergence`)."""
+    parted = {(page["validator"], page["height"]): page for page in books.bisections}
     return [
         {
             "validator": told.validator,
@@ -116,9 +121,42 @@ def divergence_rows(books: Books) -> list[dict[str, Any]]:
                 for finding in books.findings
                 if finding.evidence and told.validator in finding.validators
             ][:FINDINGS_SHOWN],
+            "parting": _parting(parted.get((told.validator, told.height))),
         }
         for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
     ]
+
+
+def _parting(page: Page | None) -> dict[str, Any] | None:
+    """The step, and each field that differs with its three values."""
+    if page is None:
+        return None
+    step, right_step = page["step"], page["right_step"]
+    rows = [{"key": key["words"], "title": key["key"], **field} for key in page["keys"] for field in key["fields"]]
+    rows += [
+        {"key": f"its receipt: {field['name']}", "title": "", "name": "", "before": "", **_both(field)}
+        for field in page["receipts"]
+    ]
+    rows += [
+        {"key": f"the header: {field['name']}", "title": "", "name": "", "before": "", **_both(field)}
+        for field in page["figures"]
+    ]
+    return {
+        "step": None if step is None else step["words"],
+        "right_step": None if right_step is None else right_step["words"],
+        "spec_step": (step or right_step or {}).get("spec_step"),
+        "same_before": page["same_steps_before"],
+        "after": page["differing_steps_after"],
+        "theirs": page["theirs"],
+        "right": page["right"],
+        "rows": rows[:PARTING_ROWS],
+        "left_out": max(0, len(rows) - PARTING_ROWS),
+        "note": page["note"],
+    }
+
+
+def _both(field: Page) -> dict[str, str]:
+    return {"theirs": field["theirs"], "right": field["right"]}
 
 
 def facts(books: Books) -> list[tuple[str, str]]:

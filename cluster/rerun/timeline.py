@@ -197,7 +197,9 @@ class _WatchedLinks(Links):
 
     lost: Sequence[int] = ()
 
-    def arrivals(self, sender: int, receivers: Iterable[int], size: int, now_us: int) -> list[tuple[int, int]]:
+    def arrivals(
+        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
+    ) -> list[tuple[int, int]]:
         wanted = list(receivers)
         found = Links.arrivals(self, sender, wanted, size, now_us)
         arrived = {receiver for receiver, _ in found}

@@ -28,9 +28,13 @@ class EdgeSection(Section):
     jitter_ms: LinkMilliseconds | None = None
     """In place of that of ``links``, as all that follows."""
     loss: Share | None = None
+    """Share of messages that are lost."""
     duplication: Share | None = None
+    """Share of messages that arrive twice."""
     reordering: Share | None = None
+    """Share of messages that are held back."""
     bandwidth_kbps: BandwidthKbps | None = None
+    """Kilobits a second that each direction carries."""
 
     @model_validator(mode="before")
     @classmethod
@@ -152,7 +156,7 @@ Topology = Annotated[Annotated[AnyTopology, Field(discriminator="kind")], Before
 
 
 class LinksSection(Section):
-    """Links between validators, in the simulator."""
+    """Links between validators."""
 
     latency_ms: LinkMilliseconds = 20.0
     """How long a message takes over a link."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -19,7 +18,7 @@ from cluster.faults import (
     with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.scenario.links import FullTopology, LinksSection
+from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
 from cluster.scenario.success import SuccessSection
@@ -37,7 +36,9 @@ class ChainSection(Section):
     policy: Literal["cip1", "fifo"] = "cip1"
     """The scheduling policy (SPEC §13)."""
     preset: Literal["hardened"] | None = None
+    """A named set of parameters."""
     params: dict[str, Any] = {}
+    """Single parameters by name; they override the preset."""
 
     @model_validator(mode="after")
     def _parameters_are_right(self) -> ChainSection:
@@ -55,6 +56,7 @@ class NodeSection(Section):
     """What is particular to one validator."""
 
     name: Name | None = None
+    """Names it in faults, reports and logs; by default ``validator-`` and its number, from 0."""
     mutant: str | None = None
     """A planted bug, by its name in ``cluster.mutants``."""
     byzantine: list[str] = []
@@ -106,6 +108,7 @@ class EpochSection(Section):
     """Who votes and leads from a consensus view on."""
 
     from_view: Annotated[int, Field(ge=1, le=1_000_000)]
+    """The first view of the epoch."""
     members: list[Name]
     """Validators, by their names."""
 
@@ -123,9 +126,11 @@ class ValidatorsSection(Section):
     """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
 
     count: Annotated[int, Field(ge=1, le=512)] = 4
+    """How many there are; 3f + 1 of them survive f faulty ones."""
     hosts: Annotated[int, Field(ge=1, le=512)] | None = None
     """Live hosts (Ray actors) that carry them; by default one host a validator."""
     nodes: list[NodeSection] = []
+    """What is particular to single validators, in order."""
     allow_more_faults: bool = False
     """A drill: more validators may be broken on purpose than the protocol withstands, so safety may break."""
     epochs: list[EpochSection] = []
@@ -229,6 +234,7 @@ class ConsensusSection(Section):
     """The protocol and its timeouts."""
 
     protocol: Literal["simplex", "hotstuff"] = "simplex"
+    """The consensus protocol."""
     leader_election: Literal["round-robin", "random"] = "round-robin"
     """Who leads a view: the members of the committee in turn, or as a hash of chain and view says."""
     signatures: Literal["ed25519", "keyed-hash"] = "ed25519"
@@ -236,8 +242,11 @@ class ConsensusSection(Section):
     block_interval_ms: Milliseconds = 250
     """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
     leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000
+    """How long a validator waits for the leader's proposal before it votes to nullify the view."""
     advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 3_000
+    """How long it waits for the view to end before it votes to nullify it."""
     rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
+    """How often it repeats what it last said while the view does not end."""
 
     @model_validator(mode="after")
     def _interval_below_timeout(self) -> ConsensusSection:
@@ -256,7 +265,9 @@ class StopSection(Section):
     """When the run ends."""
 
     height: Count = 40
+    """The load stops when the first validator has finalised this height."""
     timeout_s: Annotated[int, Field(ge=1, le=86_400)] = 120
+    """The run ends after so long, whatever it has reached."""
     drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
     """Blocks to finalise after the load stopped, so that what is under way settles."""
 
@@ -265,15 +276,20 @@ class Scenario(Section):
     """A whole scenario."""
 
     name: Name
+    """Names the run's folder and stands in its result."""
     description: str = ""
+    """One sentence for the report."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
+    """Users' keys, their choices and, in the simulator, every delay and loss follow from it."""
     chain: ChainSection = ChainSection()
     validators: ValidatorsSection = ValidatorsSection()
+    """How many there are and what is particular to each: a number, a list of nodes, or the section."""
     consensus: ConsensusSection = ConsensusSection()
     links: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
     load: LoadPlan = LoadPlan()
     faults: list[Fault] = []
+    """What breaks, and when."""
     stop: StopSection = StopSection()
     success: SuccessSection = SuccessSection()
     forks: list[ForkSection] = []
@@ -362,9 +378,9 @@ class Scenario(Section):
                 found[node.region].append(name)
         return found
 
-    @cached_property
+    @property
     def network(self) -> Network:
-        """What lies between the validators."""
+        """What lies between the validators; made anew each time."""
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
     @property
@@ -392,11 +408,6 @@ class Scenario(Section):
             for name in node.byzantine:
                 if why := BEHAVIOURS[name].simulator_only:
                     return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
-            for field in ("sync_ms", "job_ms", "clock_factor"):
-                if getattr(node, field) is not None:
-                    return f"validators.nodes[{index}].{field}: the live testnet slows nobody down {SO_FAR}"
-        if not isinstance(self.links.topology, FullTopology):
-            return f"links.topology: the live testnet has the links of its machines {SO_FAR}"
         return live_problem(self.planned_faults)
 
     @property
@@ -419,4 +430,3 @@ class Scenario(Section):
 
 DRAWN_IN_A_ROW: Final = 3
 """Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
-SO_FAR: Final = "so far; the simulator can (--backend sim)"

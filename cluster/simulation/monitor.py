@@ -32,8 +32,9 @@ from typing import Final
 
 from blake3 import blake3
 
+from cluster.archive import BlockRecord
 from cluster.ledger import Ledger
-from cluster.record import BlockRecord, MonitorRecord
+from cluster.record import MonitorRecord
 from consensus.certificates import verify_signed
 from consensus.keys import SignatureScheme, Signer, ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind

@@ -12,17 +12,15 @@ import pytest
 import yaml
 
 from cluster import measures
+from cluster.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.books import keep_books
 from cluster.checks import Outcome
 from cluster.errors import BadInput
 from cluster.quantiles import quantile
 from cluster.record import Finalization, Resources, RunRecord
 from cluster.results import (
-    ARCHIVE_MAGIC,
     checkout_commit,
     claim_run_folder,
-    decode_blocks,
-    encode_blocks,
     finish_run,
     new_run_folder,
     point_latest,
@@ -63,6 +61,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "classes",
         "validators",
         "machine",
+        "divergences",
         "digest",
         "checkpoints",
     ]

@@ -198,8 +198,8 @@ def test_the_folder_holds_data_logs_and_endpoints(live_run: LiveRun) -> None:
         assert re.search(r"recovered at height 0; \d{5,} objects are set apart", log)
         assert (live_run.folder / "data" / f"validator-{host}" / "blocks" / "archive").stat().st_size > 0
     assert (live_run.folder / "logs" / "locust.log").exists()
-    assert any("killed host 1" in notice for notice in live_run.notices)
-    assert any("host 1 is back" in notice for notice in live_run.notices)
+    assert any("kill of validator-1 begins" in notice for notice in live_run.notices)
+    assert any("kill of validator-1 is over: down from height" in notice for notice in live_run.notices)
 
 
 def test_nothing_is_left(live_run: LiveRun) -> None:

@@ -245,3 +245,10 @@ def test_validators_may_say_themselves_where_they_are() -> None:
     assert scenario.regions == {"us-east": ["validator-2", "validator-1"], "eu-west": ["validator-0"]}
     assert scenario.network.regions == ("eu-west", "us-east", "us-east", None)
     assert scenario.network.quality(0, 1).latency_ms == 41.5  # type: ignore[union-attr]
+
+
+def test_a_copy_of_a_scenario_has_a_network_of_its_own() -> None:
+    scenario = Scenario(name="a")
+    assert len(scenario.network.names) == 4
+    seven = scenario.model_copy(update={"validators": scenario.validators.model_copy(update={"count": 7})})
+    assert len(seven.network.names) == 7

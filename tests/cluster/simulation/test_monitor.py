@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cluster.archive import BlockRecord
 from cluster.books import questions
 from cluster.checks import Outcome, check_run
-from cluster.record import BlockRecord, MonitorRecord
+from cluster.record import MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.monitor import RULES, SafetyMonitor

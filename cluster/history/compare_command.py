@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cluster.archive.comparison import Change, Comparison
 from cluster.errors import BadInput, ExitCode
+from cluster.history.comparison import Change, Comparison
 from cluster.options import parse_seed
 from cluster.report.charts import number
 
@@ -31,10 +31,10 @@ def add_compare(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from cluster.archive.commands import terminal
-    from cluster.archive.comparison import compare
-    from cluster.archive.groups import read_group
-    from cluster.archive.page import render_comparison
+    from cluster.history.commands import terminal
+    from cluster.history.comparison import compare
+    from cluster.history.groups import read_group
+    from cluster.history.page import render_comparison
     from cluster.results import write_for_user
 
     if options.group is None and len(options.runs) != 2:

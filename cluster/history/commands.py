@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.archive.compare_command import add_compare
 from cluster.errors import BadInput, ExitCode
+from cluster.history.compare_command import add_compare
 
 SHOWN: Final = 30
 """Runs on the terminal, unless all are asked for."""
@@ -31,7 +31,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _runs(options: argparse.Namespace) -> int:
-    from cluster.archive.index import INDEX_FILE, write_index
+    from cluster.history.index import INDEX_FILE, write_index
     from cluster.results import write_for_user
 
     try:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import index
-from cluster.archive.index import INDEX_FILE, read_entry, read_index, refresh_index, write_index
 from cluster.cli import main
+from cluster.history import index
+from cluster.history.index import INDEX_FILE, read_entry, read_index, refresh_index, write_index
 from cluster.results import finish_run
-from tests.cluster.archive.folders import write_run, write_sweep
+from tests.cluster.history.folders import write_run, write_sweep
 from tests.cluster.records import make_record
 
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from cluster.archive.groups import ComparedRun, Group, refuse_incomparable, warnings
-from cluster.archive.statistics import (
+from cluster.errors import BadInput
+from cluster.history.groups import ComparedRun, Group, refuse_incomparable, warnings
+from cluster.history.statistics import (
     CONFIDENCE,
     FALSE_DISCOVERY_RATE,
     Difference,
@@ -24,7 +25,6 @@ from cluster.archive.statistics import (
     compare_independent,
     compare_paired,
 )
-from cluster.errors import BadInput
 
 STRETCHES: Final = 20
 LEAST_STRETCHES: Final = 6

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from cluster.archive.statistics import (
+from cluster.history.statistics import (
     FALSE_DISCOVERY_RATE,
     adjusted,
     batch_means,

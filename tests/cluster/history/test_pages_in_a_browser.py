@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from cluster.archive.comparison import compare
-from cluster.archive.groups import read_group
-from cluster.archive.index import INDEX_FILE, write_index
-from cluster.archive.page import render_comparison
-from tests.cluster.archive.folders import drawn, write_run, write_sweep
+from cluster.history.comparison import compare
+from cluster.history.groups import read_group
+from cluster.history.index import INDEX_FILE, write_index
+from cluster.history.page import render_comparison
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
+from tests.cluster.history.folders import drawn, write_run, write_sweep
 
 pytestmark = needs_chromium
 
