@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final
 
 from validator.block import QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
-from validator.pvm.subset import parse
+from validator.pvm.machine import compiled
 from validator.scheduler.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
 from validator.transactions import SCRIPT_CODE
 
@@ -22,10 +21,9 @@ UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)
 
 
-@lru_cache(256)
 def has_own_bid(code: str) -> bool:
     """Whether code is a program that bids for its own timers."""
-    return code != SCRIPT_CODE and parse(code).bids
+    return code != SCRIPT_CODE and compiled(code)[0].bids
 
 
 class QueryAudit:

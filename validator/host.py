@@ -1,5 +1,8 @@
 """The host that a running handler calls (SPEC §2): every call charges first, then checks, then acts.
 
+Who gets arguments of any kind, as programs may pass them, takes the call's price by :meth:`HandlerContext.prepay`
+before it looks at them; the call itself then takes what is left of it.
+
 A :class:`HandlerContext` is one run of one handler. What it leaves behind (movements, timers, events) is collected
 here and thrown away by :func:`run_handler` where the handler fails, together with every change it made to the world.
 """
@@ -41,6 +44,8 @@ class HandlerContext:
     """The job whose callback the run is."""
     value: int = 0
     """What the transaction pays to the actor."""
+    cycles_prepaid: int = 0
+    """Taken for the call that comes next."""
     movements: list[Movement] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
     timer_changes: list[Cancelled | Extended] = field(default_factory=list)
@@ -71,31 +76,42 @@ class HandlerContext:
 
     # --- host calls -------------------------------------------------------------------------------------------------
 
+    def prepay(self, cycles: int) -> None:
+        """Take what the next call costs whatever its arguments are, before these are looked at."""
+        self.meter.charge(cycles)
+        self.cycles_prepaid = cycles
+
+    def _pay(self, cycles: int, cells: int = 0) -> None:
+        """Take a call's cost, less what was taken for it before."""
+        cycles -= self.cycles_prepaid
+        self.cycles_prepaid = 0
+        self.meter.charge(cycles, cells)
+
     def burn(self, cycles: int) -> None:
         self.meter.charge(cycles)
 
     def kv_get(self, key: str) -> bytes | None:
-        self.meter.charge(costs.KV_GET_CYCLES)
+        self._pay(costs.KV_GET_CYCLES)
         return self.world.storage_get(self.actor, key)
 
     def kv_set(self, key: str, value: bytes) -> None:
-        self.meter.charge(costs.KV_SET_CYCLES, len(key.encode()) + len(value))
+        self._pay(costs.KV_SET_CYCLES, len(key.encode()) + len(value))
         self.world.storage_set(self.actor, key, value)
 
     def kv_delete(self, key: str) -> None:
-        self.meter.charge(costs.KV_DELETE_CYCLES)
+        self._pay(costs.KV_DELETE_CYCLES)
         self.world.storage_delete(self.actor, key)
 
     def emit(self, name: str, data: str) -> None:
-        self.meter.charge(costs.EMIT_CYCLES, len(data.encode()))
+        self._pay(costs.EMIT_CYCLES, len(data.encode()))
         self.report(name, ("data", data))
 
     def transfer(self, to: Address, amount: int) -> None:
-        self.meter.charge(costs.TRANSFER_CYCLES)
+        self._pay(costs.TRANSFER_CYCLES)
         self.move(self.actor, to, amount)
 
     def schedule_timer(self, request: ScheduleRequest) -> TimerId:
-        self.meter.charge(costs.SCHEDULE_TIMER_CYCLES, len(request.payload))
+        self._pay(costs.SCHEDULE_TIMER_CYCLES, len(request.payload))
         if request.bid_given and not self.terms.auction:
             self.report("TimerBidIgnored")
         accepted = scheduling.schedule(self.world, self.actor, request, self.terms, self.allowance)
@@ -113,12 +129,12 @@ class HandlerContext:
         return timer.timer_id
 
     def cancel_timer(self, timer_id: bytes) -> None:
-        self.meter.charge(costs.CANCEL_TIMER_CYCLES)
+        self._pay(costs.CANCEL_TIMER_CYCLES)
         scheduling.cancel(self.world, self.actor, timer_id)
         self.timer_changes.append(Cancelled(timer_id))
 
     def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
-        self.meter.charge(costs.EXTEND_TIMER_CYCLES)
+        self._pay(costs.EXTEND_TIMER_CYCLES)
         timer = scheduling.extend(self.world, self.actor, timer_id, expires_at, self.height, self.terms.parameters)
         self.timer_changes.append(Extended(timer_id, timer.expires_at))
 
@@ -128,9 +144,9 @@ class HandlerContext:
         cycles = parameters.message_cycles if cycles is None else cycles
         cells = parameters.message_cells if cells is None else cells
         if not mailbox.within_limits(cycles, cells, parameters):
-            self.meter.charge(costs.SEND_CYCLES, len(payload))
+            self._pay(costs.SEND_CYCLES, len(payload))
             raise Rejection("MessageLimitInvalid")
-        self.meter.charge(costs.SEND_CYCLES + cycles, len(payload) + cells)
+        self._pay(costs.SEND_CYCLES + cycles, len(payload) + cells)
         if self.messages_left == 0:
             raise Rejection("TooManyMessages")
         mailbox.enqueue(self.world, QueuedMessage(to, self.actor, handler, payload, cycles, cells), parameters)
@@ -140,7 +156,7 @@ class HandlerContext:
     def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
         """Ask the runners for results, paying for the callback's run in full (SPEC §14); returns the job's id."""
         parameters = self.terms.parameters
-        self.meter.charge(costs.REQUEST_JOB_CYCLES + parameters.message_cycles, len(payload) + parameters.message_cells)
+        self._pay(costs.REQUEST_JOB_CYCLES + parameters.message_cycles, len(payload) + parameters.message_cells)
         if self.messages_left == 0:
             raise Rejection("TooManyMessages")
         job_id = jobs.request(self.world, self.actor, payload, results_needed, handler, self.height)
@@ -153,7 +169,7 @@ class HandlerContext:
 
     def consume_result(self, job_id: bytes) -> None:
         """Settle a job in its callback; it succeeds once (SPEC §14)."""
-        self.meter.charge(costs.CONSUME_RESULT_CYCLES)
+        self._pay(costs.CONSUME_RESULT_CYCLES)
         jobs.consume(self.world, self.actor, job_id, self.callback_of, self.height)
         self.report("JobConsumed", ("job_id", job_id.hex()))
 
@@ -190,13 +206,13 @@ class ReadOnlyContext(HandlerContext):
         self._refuse(costs.SEND_CYCLES)
 
     def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
-        self._refuse(costs.REQUEST_JOB_CYCLES)
+        self._refuse(costs.REQUEST_JOB_CYCLES + self.terms.parameters.message_cycles)
 
     def consume_result(self, job_id: bytes) -> None:
         self._refuse(costs.CONSUME_RESULT_CYCLES)
 
     def _refuse(self, cycles: int) -> NoReturn:
-        self.meter.charge(cycles)
+        self._pay(cycles)
         raise HandlerFailure("ReadOnly")
 
 

@@ -55,17 +55,18 @@ class ProfilingVm:
         """By source."""
         self._loaded: dict[str, _ObservedProgram] = {}
 
-    def run(self, source: str, handler: str, payload: bytes, context: HandlerContext) -> None:
-        self._load(source).run_handler(handler, payload, context)
+    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+        self._load(code, context).run_handler(handler, payload, context)
 
-    def bid(self, source: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        return self._load(source).bid(offered, context)
+    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+        return self._load(code, context).bid(offered, context)
 
-    def _load(self, source: str) -> _ObservedProgram:
-        if source not in self._loaded:
+    def _load(self, code: str, context: HandlerContext) -> _ObservedProgram:
+        if code not in self._loaded:
+            source = context.world.source(code)
             self.profiles[source] = LineProfile()
-            self._loaded[source] = _ObservedProgram(parse(source), self.profiles[source])
-        return self._loaded[source]
+            self._loaded[code] = _ObservedProgram(parse(source), self.profiles[source])
+        return self._loaded[code]
 
 
 class _ObservedProgram(LoadedProgram):

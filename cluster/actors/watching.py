@@ -56,16 +56,16 @@ class WatchingVm:
         taken, self._runs = self._runs, []
         return taken
 
-    def run(self, source: str, handler: str, payload: bytes, context: HandlerContext) -> None:
-        self._watched(source, handler, payload, context, lambda: self._vm.run(source, handler, payload, context))
+    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+        self._watched(code, handler, payload, context, lambda: self._vm.run(code, handler, payload, context))
 
-    def bid(self, source: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        return self._watched(source, GAS_BID, b"", context, lambda: self._vm.bid(source, offered, context))
+    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+        return self._watched(code, GAS_BID, b"", context, lambda: self._vm.bid(code, offered, context))
 
     def _watched(
-        self, source: str, handler: str, payload: bytes, context: HandlerContext, perform: Callable[[], T]
+        self, code: str, handler: str, payload: bytes, context: HandlerContext, perform: Callable[[], T]
     ) -> T:
-        before = context.meter.cycles_used
+        before, source = context.meter.cycles_used, context.world.source(code)
 
         def note(error: str, places: tuple[Place, ...], bid: tuple[int, int] | None = None) -> None:
             cycles = context.meter.cycles_used - before

@@ -41,7 +41,7 @@ def deployment(code: str, deployer: Address) -> Deployment:
     """A new actor with this code. Raises :class:`~validator.pvm.subset.ProgramError` for a program that is refused."""
     if code == SCRIPT_CODE:
         return Deployment(Actor(code, deployer))
-    program, _ = compiled(code)
     name, key = python_code(code)
+    program, _ = compiled(code)
     agent = BiddingAgent(PYTHON_AGENT, 0, 0) if program.bids else None
     return Deployment(Actor(name, deployer, agent=agent), key, code)

@@ -46,6 +46,6 @@ def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
 def program(vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[HandlerContext], None]:
     """What runs a handler of an actor with this code."""
     if code.startswith(PYTHON_CODE):
-        return lambda context: vm.run(context.world.source(code), handler, payload, context)
+        return lambda context: vm.run(code, handler, payload, context)
     assert code == SCRIPT_CODE, f"no actor can be deployed with code {code!r}"
     return lambda context: script.run(context, payload)

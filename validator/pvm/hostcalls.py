@@ -1,4 +1,7 @@
-"""What programs call and read on ``self``: each checks what it gets and hands it to the host, which charges and acts.
+"""What programs call and read on ``self``: each pays, checks what it gets and hands it to the host, which acts.
+
+A call's price is taken before its arguments are looked at, so one with a wrong argument is paid for (SPEC §2). What
+depends on them (the cycles of ``burn``, those that ``send`` reserves, cells) follows once they are known.
 
 Names and parameters stand in :mod:`validator.pvm.api`. Values go to the host as canonical MessagePack
 (:mod:`validator.pvm.values`), and come back as that.
@@ -6,6 +9,7 @@ Names and parameters stand in :mod:`validator.pvm.api`. Values go to the host as
 
 from __future__ import annotations
 
+from validator import costs
 from validator.host import HandlerContext
 from validator.pvm.operations import Value, fault, is_number
 from validator.pvm.values import pack, unpack
@@ -68,13 +72,16 @@ class HostCalls:
     # --- storage ------------------------------------------------------------------------------------------------------
 
     def get(self, key: Value, default: Value = None) -> Value:
+        self._host.prepay(costs.KV_GET_CYCLES)
         stored = self._host.kv_get(self._text(key))
         return default if stored is None else unpack(stored, self._charge)
 
     def set(self, key: Value, value: Value) -> None:
+        self._host.prepay(costs.KV_SET_CYCLES)
         self._host.kv_set(self._text(key), pack(value, self._charge))
 
     def delete(self, key: Value) -> None:
+        self._host.prepay(costs.KV_DELETE_CYCLES)
         self._host.kv_delete(self._text(key))
 
     # --- timers -------------------------------------------------------------------------------------------------------
@@ -92,6 +99,7 @@ class HostCalls:
         payer_cap: Value = None,
         tier: Value = None,
     ) -> bytes:
+        self._host.prepay(costs.SCHEDULE_TIMER_CYCLES)
         if tier is not None and self._text(tier) not in TIERS:
             fault("ValueError")
         request = ScheduleRequest(
@@ -114,22 +122,27 @@ class HostCalls:
         return b"" if value is None else pack(value, self._charge)
 
     def cancel(self, timer_id: Value) -> None:
+        self._host.prepay(costs.CANCEL_TIMER_CYCLES)
         self._host.cancel_timer(self._bytes(timer_id))
 
     def extend(self, timer_id: Value, expires_at: Value) -> None:
+        self._host.prepay(costs.EXTEND_TIMER_CYCLES)
         self._host.extend_timer(self._bytes(timer_id), self._number(expires_at))
 
     # --- others -------------------------------------------------------------------------------------------------------
 
     def send(self, to: Value, handler: Value, payload: Value = None, cycles: Value = None, cells: Value = None) -> None:
+        self._host.prepay(costs.SEND_CYCLES)
         packed = self._payload(payload)
         self._host.send(self._address(to), self._text(handler), packed, self._optional(cycles), self._optional(cells))
 
     def transfer(self, to: Value, amount: Value) -> None:
+        self._host.prepay(costs.TRANSFER_CYCLES)
         self._host.transfer(self._address(to), self._natural(amount))
 
     def emit(self, name: Value, data: Value = "") -> None:
         """An event; numbers are shown in decimal, bytes in hex."""
+        self._host.prepay(costs.EMIT_CYCLES)
         if is_number(data):
             data = str(int(data))
         elif data.__class__ is bytes:
@@ -146,10 +159,12 @@ class HostCalls:
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def request_job(self, payload: Value, results_needed: Value, handler: Value) -> bytes:
+        self._host.prepay(costs.REQUEST_JOB_CYCLES + self._host.terms.parameters.message_cycles)
         packed = pack(payload, self._charge)
         return bytes(self._host.request_job(packed, self._number(results_needed), self._text(handler)))
 
     def consume_result(self, job_id: Value) -> None:
+        self._host.prepay(costs.CONSUME_RESULT_CYCLES)
         self._host.consume_result(self._bytes(job_id))
 
     # --- readings -----------------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ MAX_TEXT: Final = 1 << 20
 """Characters or bytes of one value."""
 MAX_ELEMENTS: Final = 1 << 20
 """Of one list, tuple or dict."""
+MAX_COMPARED_DEPTH: Final = 64
+"""Levels of values inside values that a comparison follows."""
 MAX_CALL_DEPTH: Final = 64
 MAX_TASKS: Final = 1_000
 """Tasks of one handler that have not ended."""

@@ -1,4 +1,4 @@
-"""The Python actor VM: programs checked, compiled, kept by their source, and run (SPEC §2).
+"""The Python actor VM: programs checked, compiled, kept by their hash, and run (SPEC §2).
 
 :class:`Vm` is what the rest of the validator sees, so that another engine could stand here. This one runs programs on
 CPython itself, in the validator's own process. **That is no security boundary against the host**: what keeps a program
@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, TracebackType
-from typing import Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from validator.errors import OutOfCycles
 from validator.host import HandlerContext
@@ -27,10 +27,14 @@ from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
 from validator.pvm.subset import Program, parse
 from validator.pvm.tasks import TaskQueue
 from validator.pvm.values import unpack
+from validator.records import python_code
 from validator.types import PRICE_LIMIT
 
+if TYPE_CHECKING:
+    from validator.world import World
+
 MAX_COMPILED: Final = 512
-"""Programs whose code a process keeps."""
+"""Programs whose code a process keeps; that of the densest takes half a megabyte."""
 MAX_LOADED: Final = 256
 """Programs that a VM keeps ready to run."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
@@ -39,20 +43,43 @@ _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, N
 
 
 class Vm(Protocol):
-    """Runs programs."""
+    """Runs programs; which one, the actor's code says by the program's hash."""
 
-    def run(self, source: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
         """Run a handler. Raises :class:`~validator.errors.HandlerFailure` where it fails."""
 
-    def bid(self, source: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
         """Ask a program for its bid, per cycle: at most so much, and the tip. Raises as :meth:`run` does."""
 
 
+class _Named:
+    """A program's text, known by its hash alone."""
+
+    __slots__ = ("code", "source")
+
+    def __init__(self, code: str, source: str) -> None:
+        self.code = code
+        self.source = source
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Named) and self.code == other.code
+
+
 @lru_cache(MAX_COMPILED)
+def _compiled(named: _Named) -> tuple[Program, CodeType]:
+    program = parse(named.source)
+    code = compile_program(program)
+    program.forget_bodies()
+    return program, code
+
+
 def compiled(source: str) -> tuple[Program, CodeType]:
-    """A program and its code. Raises :class:`~validator.pvm.subset.ProgramError`."""
-    program = parse(source)
-    return program, compile_program(program)
+    """A program, without its methods' bodies, and its code. Raises :class:`~validator.pvm.subset.ProgramError`."""
+    code, _ = python_code(source)
+    return _compiled(_Named(code, source))
 
 
 class PythonVm:
@@ -61,21 +88,20 @@ class PythonVm:
     def __init__(self) -> None:
         self._loaded: OrderedDict[str, LoadedProgram] = OrderedDict()
 
-    def run(self, source: str, handler: str, payload: bytes, context: HandlerContext) -> None:
-        self._load(source).run_handler(handler, payload, context)
+    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+        self._load(code, context.world).run_handler(handler, payload, context)
 
-    def bid(self, source: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        return self._load(source).bid(offered, context)
+    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+        return self._load(code, context.world).bid(offered, context)
 
-    def _load(self, source: str) -> LoadedProgram:
-        loaded = self._loaded.get(source)
+    def _load(self, code: str, world: World) -> LoadedProgram:
+        loaded = self._loaded.get(code)
         if loaded is None:
-            program, code = compiled(source)
-            loaded = self._loaded[source] = LoadedProgram(program, code)
+            loaded = self._loaded[code] = LoadedProgram(*_compiled(_Named(code, world.source(code))))
             if len(self._loaded) > MAX_LOADED:
                 self._loaded.popitem(last=False)
         else:
-            self._loaded.move_to_end(source)
+            self._loaded.move_to_end(code)
         return loaded
 
 

@@ -23,6 +23,7 @@ from validator.pvm.limits import (
     DICT_KEY_LIMIT,
     INTEGER_BITS,
     INTEGER_LIMIT,
+    MAX_COMPARED_DEPTH,
     MAX_ELEMENTS,
     MAX_ERROR_TEXT,
     MAX_INTEGER_DIGITS,
@@ -56,8 +57,6 @@ _SEQUENCES: Final = (list, tuple)
 _SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
 _CONTAINERS: Final = frozenset({list, tuple, dict})
 _ORDERED: Final = frozenset({int, bool, str, bytes, tuple, list})
-MAX_COMPARED_DEPTH: Final = 64
-"""Levels of values inside values that a comparison follows."""
 _HIDDEN: Final = "stampede"
 """Its hash is the process's secret."""
 
@@ -91,8 +90,9 @@ def is_number(value: Value) -> bool:
     return value.__class__ is int or value.__class__ is bool
 
 
-def needs_numbers(left: Value, right: Value) -> None:
-    if not (is_number(left) and is_number(right)):
+def needs_number(value: Value) -> None:
+    """End the handler where a value is no integer and no truth value."""
+    if not (value.__class__ is int or value.__class__ is bool):
         fault("TypeError")
 
 
@@ -111,9 +111,14 @@ def shown_keys(values: dict[Value, Value]) -> list[Value]:
     return [key[1] if key.__class__ is tuple else key for key in values]
 
 
+def is_narrow(text: Value) -> bool:
+    """Whether each character counts once where it is copied: of bytes, and of ASCII texts."""
+    return text.__class__ is bytes or text.isascii()
+
+
 def text_size(text: Value) -> int:
     """What a text or bytes count for where they are copied: one that is not ASCII as its widest form."""
-    return len(text) if text.__class__ is bytes or text.isascii() else len(text) * WIDE_TEXT
+    return len(text) if is_narrow(text) else len(text) * WIDE_TEXT
 
 
 class Operations:
@@ -126,11 +131,17 @@ class Operations:
         """Charge for so many characters or bytes that are looked at."""
         self.charge(OPERATION + size // BYTES_A_CYCLE)
 
-    def new_text(self, length: int, size: int | None = None) -> None:
-        """Charge for a new text or bytes of this length, where it may be that long; ``size`` is what it counts for."""
+    def new_text(self, length: int, narrow: bool = True) -> None:
+        """Charge for a new text or bytes of this length, where it may be that long."""
         if length > MAX_TEXT:
             fault("ValueTooLarge")
-        self.charge(OPERATION + (length if size is None else size) // BYTES_A_CYCLE)
+        self.charge(OPERATION + (length if narrow else length * WIDE_TEXT) // BYTES_A_CYCLE)
+
+    def changed_text(self, length: int, size: int) -> None:
+        """Charge for a new text or bytes of this length that is no copy: making it counts for so many characters."""
+        if length > MAX_TEXT:
+            fault("ValueTooLarge")
+        self.text_work(size)
 
     def search_work(self, text: Value, part: Value) -> None:
         """Charge for looking for a part: the slowest search that any version of Python knows, in its worst case."""
@@ -146,7 +157,8 @@ class Operations:
         """Two numbers, of which one that is a truth value makes it slower."""
         if left.__class__ is int and right.__class__ is int:
             return
-        needs_numbers(left, right)
+        needs_number(left)
+        needs_number(right)
         self.charge(OPERATION)
 
     def fail(self, text: Value = "") -> NoReturn:
@@ -161,9 +173,7 @@ class Operations:
         kind = left.__class__
         if kind is right.__class__:
             if kind in _TEXTS:
-                length = len(left) + len(right)
-                is_narrow = kind is bytes or (left.isascii() and right.isascii())
-                self.new_text(length, length if is_narrow else length * WIDE_TEXT)
+                self.new_text(len(left) + len(right), kind is bytes or (left.isascii() and right.isascii()))
                 return left + right
             if kind in _SEQUENCES:
                 self.elements(len(left) + len(right))
@@ -190,11 +200,10 @@ class Operations:
             return checked(left * right)
         if is_number(left):
             left, right = right, left
-        if not is_number(right):
-            fault("TypeError")
+        needs_number(right)
         times = max(right, 0) if left else 0  # Python counts no further than a machine word, even of nothing
         if left.__class__ in _TEXTS:
-            self.new_text(len(left) * times, text_size(left) * times)
+            self.new_text(len(left) * times, is_narrow(left))
         elif left.__class__ in _SEQUENCES:
             self.elements(len(left) * times)
         else:
@@ -260,18 +269,15 @@ class Operations:
         return checked(left ^ right)
 
     def neg(self, value: Value) -> int:
-        if not is_number(value):
-            fault("TypeError")
+        needs_number(value)
         return -int(value)
 
     def pos(self, value: Value) -> int:
-        if not is_number(value):
-            fault("TypeError")
+        needs_number(value)
         return int(value)
 
     def invert(self, value: Value) -> int:
-        if not is_number(value):
-            fault("TypeError")
+        needs_number(value)
         return checked(-value - 1)
 
     # --- comparisons --------------------------------------------------------------------------------------------------
@@ -369,12 +375,14 @@ class Operations:
     # --- elements -----------------------------------------------------------------------------------------------------
 
     def key(self, value: Value) -> Value:
-        """A value that may be a key, as the dict holds it."""
+        """A value that may be a key, as the dict holds it.
+
+        It says again what :meth:`lookup_key` does, since calling that would make displays a tenth slower.
+        """
         kind = value.__class__
         if kind is str or kind is bytes:
             return value
-        if not is_number(value):
-            fault("TypeError")
+        needs_number(value)
         self.charge(NUMBER_KEY)
         if not -DICT_KEY_LIMIT < value < DICT_KEY_LIMIT:
             fault("KeyTooLarge")
@@ -385,15 +393,13 @@ class Operations:
         kind = value.__class__
         if kind is str or kind is bytes:
             return value
-        if not is_number(value):
-            fault("TypeError")
+        needs_number(value)
         self.charge(NUMBER_KEY)
         return hidden_key(value)
 
     def index_of(self, values: Value, place: Value) -> int:
         """An index that lies inside."""
-        if not is_number(place):
-            fault("TypeError")
+        needs_number(place)
         if not -len(values) <= place < len(values):
             fault("IndexError")
         return int(place)
@@ -440,7 +446,7 @@ class Operations:
             fault("TypeError")
         size = len(range(*slice(lower, upper).indices(len(container))))
         if container.__class__ in _TEXTS:
-            self.new_text(size, size if container.__class__ is bytes or container.isascii() else size * WIDE_TEXT)
+            self.new_text(size, is_narrow(container))
         else:
             self.elements(size)
         return container[lower:upper]
@@ -467,8 +473,7 @@ class Builtins(Operations):
     """Functions by plain name."""
 
     def b_abs(self, number: Value) -> int:
-        if not is_number(number):
-            fault("TypeError")
+        needs_number(number)
         return int(abs(number))
 
     def b_all(self, values: Value) -> bool:
@@ -497,15 +502,13 @@ class Builtins(Operations):
             fault("TypeError")
         self.elements(4 * len(value))
         for part in value:
-            if not is_number(part):
-                fault("TypeError")
+            needs_number(part)
             if not 0 <= part < 256:
                 fault("ValueError")
         return bytes(value)
 
     def b_chr(self, code: Value) -> str:
-        if not is_number(code):
-            fault("TypeError")
+        needs_number(code)
         if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
             fault("ValueError")
         return chr(code)
@@ -526,8 +529,7 @@ class Builtins(Operations):
         return made
 
     def b_enumerate(self, values: Value, start: Value = 0) -> list[Value]:
-        if not is_number(start):
-            fault("TypeError")
+        needs_number(start)
         values = self.iterable(values)
         self.elements(4 * len(values))
         checked(start + len(values))
@@ -593,8 +595,7 @@ class Builtins(Operations):
     def b_range(self, *bounds: Value) -> list[int]:
         """A list, where no loop goes over it."""
         for bound in bounds:
-            if not is_number(bound):
-                fault("TypeError")
+            needs_number(bound)
         if len(bounds) == 3 and not bounds[2]:
             fault("ValueError")
         numbers = range(*bounds)
@@ -646,8 +647,7 @@ class Builtins(Operations):
         """A text as it is, a number in decimal, True or False."""
         if value.__class__ is str:
             return str(value)
-        if not is_number(value):
-            fault("TypeError")
+        needs_number(value)
         self.charge(NUMBER_TEXT)
         return str(value)
 
@@ -656,8 +656,7 @@ class Builtins(Operations):
         self.elements(SUMMED_ELEMENT * len(values))
         total = 0
         for value in values:
-            if not is_number(value):
-                fault("TypeError")
+            needs_number(value)
             total = checked(total + value)
         return total
 
@@ -718,8 +717,7 @@ class ValueMethods(Builtins):
         self.add_in_place(self._list(values), others)
 
     def m_insert(self, values: Value, index: Value, value: Value) -> None:
-        if not is_number(index):
-            fault("TypeError")
+        needs_number(index)
         self.elements(len(self._list(values)))
         values.insert(max(-len(values), min(index, len(values))), value)
 
@@ -824,8 +822,7 @@ class ValueMethods(Builtins):
             if part.__class__ is not kind:
                 fault("TypeError")
         length = sum(map(len, parts)) + len(text) * max(0, len(parts) - 1)
-        is_narrow = kind is bytes or (text.isascii() and all(map(str.isascii, parts)))
-        self.new_text(length, length if is_narrow else length * WIDE_TEXT)
+        self.new_text(length, kind is bytes or (text.isascii() and all(map(str.isascii, parts))))
         return text.join(parts)
 
     def m_split(self, text: Value, separator: Value) -> list[Value]:
@@ -859,9 +856,7 @@ class ValueMethods(Builtins):
         self.search_work(text, old)
         found = text.count(old)
         self.elements(4 * found)
-        length = len(text) + found * (len(new) - len(old))
-        is_narrow = text.__class__ is bytes or (text.isascii() and new.isascii())
-        self.new_text(length, length if is_narrow else length * WIDE_TEXT)
+        self.new_text(len(text) + found * (len(new) - len(old)), is_narrow(text) and is_narrow(new))
         return text.replace(old, new)
 
     def m_strip(self, text: Value, characters: Value = None) -> Value:
@@ -882,7 +877,7 @@ class ValueMethods(Builtins):
         """Of ASCII texts alone: what other letters have for capitals changes with Unicode."""
         if text.__class__ is not str:
             fault("TypeError")
-        self.new_text(len(text), 4 * len(text))
+        self.changed_text(len(text), 4 * len(text))
         if not text.isascii():
             fault("ValueError")
         return change(text)
@@ -890,7 +885,7 @@ class ValueMethods(Builtins):
     def m_encode(self, text: Value) -> bytes:
         if text.__class__ is not str:
             fault("TypeError")
-        self.new_text(4 * len(text), len(text) if text.isascii() else WIDE_CODING * len(text))
+        self.changed_text(4 * len(text), len(text) if text.isascii() else WIDE_CODING * len(text))
         return text.encode()
 
     def m_decode(self, data: Value) -> str:
@@ -907,20 +902,19 @@ class ValueMethods(Builtins):
     def m_hex(self, data: Value) -> str:
         if data.__class__ is not bytes:
             fault("TypeError")
-        self.new_text(2 * len(data), 8 * len(data))
+        self.changed_text(2 * len(data), 8 * len(data))
         return data.hex()
 
     # --- integers -----------------------------------------------------------------------------------------------------
 
     def m_to_bytes(self, number: Value, length: Value) -> bytes:
         """Big-endian, without a sign."""
-        if not (is_number(number) and is_number(length)):
-            fault("TypeError")
+        needs_number(number)
+        needs_number(length)
         if not 0 <= length <= INTEGER_BITS // 8 or number < 0 or number.bit_length() > 8 * length:
             fault("ValueError")
         return int(number).to_bytes(length, "big")
 
     def m_bit_length(self, number: Value) -> int:
-        if not is_number(number):
-            fault("TypeError")
+        needs_number(number)
         return int(number).bit_length()

@@ -127,6 +127,11 @@ class Program:
         """Whether it has a gas bidding agent of its own."""
         return GAS_BID in self.methods
 
+    def forget_bodies(self) -> None:
+        """Let go of what the methods hold: a tree is many times as large as the code that it becomes."""
+        for method in self.methods.values():
+            method.node.body.clear()
+
 
 def parse(source: str) -> Program:
     """The program that a text is. Raises :class:`ProgramError` with all that is wrong with it."""

@@ -177,7 +177,7 @@ class BiddingRound:
         meter = Meter(self.terms.parameters.gba_max_cycles, 0)
         context = ReadOnlyContext(self.world, meter, candidate.actor, candidate.actor, self.terms)
         try:
-            bid = self.vm.bid(self.world.source(code), self._offered(candidate), context)
+            bid = self.vm.bid(code, self._offered(candidate), context)
         except HandlerFailure:
             return Answer(meter.cycles_used, None)
         return Answer(meter.cycles_used, Bid(*bid))

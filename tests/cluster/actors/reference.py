@@ -139,6 +139,7 @@ LIMITS = {
     "INTEGER_BITS": "bits of an integer, sign apart",
     "MAX_TEXT": "characters or bytes of a value",
     "MAX_ELEMENTS": "elements of a list, tuple or dict",
+    "MAX_COMPARED_DEPTH": "levels of values inside values that a comparison follows",
     "MAX_CALL_DEPTH": "calls inside each other",
     "MAX_TASKS": "tasks that have not ended",
     "MAX_VALUE_DEPTH": "levels of a value that crosses the border",

@@ -28,6 +28,7 @@ from validator.pvm.limits import (
     DICT_KEY_LIMIT,
     INTEGER_LIMIT,
     MAX_CALL_DEPTH,
+    MAX_COMPARED_DEPTH,
     MAX_ELEMENTS,
     MAX_ERROR_TEXT,
     MAX_INTEGER_DIGITS,
@@ -41,7 +42,6 @@ from validator.scheduler.scheduling import TIERS, ScheduleRequest
 Value = Any
 Names = dict[str, Value]
 Steps = Generator["Task | None", None, Any]
-COMPARED_DEPTH = 64
 LITERAL = 31
 """Texts written out that are no longer are compared for nothing more."""
 TEXTS = (str, bytes)
@@ -494,7 +494,7 @@ class Interpreter:
         if own in self.methods:
             return (yield from self.call(own, given, depth + 1))
         if own is not None:
-            return getattr(self.host, own)(*given, **named)
+            return self.host.called(own, given, named)
         if isinstance(node.func, ast.Name):
             assert node.func.id in BUILTINS
             return getattr(self.library, f"builtin_{node.func.id}")(*given)
@@ -621,7 +621,7 @@ class Library:
         finally:
             self.charge = before
 
-    def equal(self, left: Value, right: Value, depth: int = COMPARED_DEPTH) -> bool:
+    def equal(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> bool:
         kind = type(left)
         if is_number(left) or is_number(right) or left is None or right is None:
             return bool(left == right)
@@ -644,7 +644,7 @@ class Library:
                 return False
         return True
 
-    def order(self, left: Value, right: Value, depth: int = COMPARED_DEPTH) -> int:
+    def order(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> int:
         if is_number(left) and is_number(right):
             return (left > right) - (left < right)
         if type(left) is not type(right) or not isinstance(left, (*TEXTS, *SEQUENCES)):
@@ -1240,6 +1240,14 @@ class Host:
         return found
 
     # --- calls --------------------------------------------------------------------------------------------------------
+
+    def called(self, name: str, given: list[Value], named: Names) -> Value:
+        """A call, its price taken before anything else happens."""
+        prices = {"get": 10, "emit": 50, "send": 80, "schedule": 1_000, "cancel": 500, "extend": 500}
+        prices |= dict.fromkeys(("set", "delete", "transfer", "consume_result"), 200)
+        prices |= {"burn": 0, "request_job": 500 + self.context.terms.parameters.message_cycles}
+        self.context.prepay(prices[name])
+        return getattr(self, name)(*given, **named)
 
     def get(self, key: Value, default: Value = None) -> Value:
         stored = self.context.kv_get(self.text(key))

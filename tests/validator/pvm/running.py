@@ -13,6 +13,7 @@ from validator.host import HandlerContext, run_handler
 from validator.meter import Meter
 from validator.pvm.machine import LoadedProgram, compiled
 from validator.pvm.values import pack
+from validator.records import python_code
 from validator.scheduler.scheduling import Allowance, SchedulingTerms
 from validator.world import World
 
@@ -57,6 +58,13 @@ def observe(context: HandlerContext, body: Callable[[HandlerContext], None]) -> 
     result = run_handler(context, body)
     changes = {change.key: change.after for change in context.world.changes()}
     return Run(result.error, context.meter.cycles_used, context.meter.cells_used, result.effects, changes)
+
+
+def stored(context: HandlerContext, source: str) -> str:
+    """The code of an actor whose program this is; the program stands in the run's state."""
+    code, key = python_code(source)
+    context.world.put(key, source)
+    return code
 
 
 def load(source: str) -> LoadedProgram:

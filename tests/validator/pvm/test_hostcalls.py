@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.validator.chain import ACTOR, ALICE, OTHER
-from tests.validator.pvm.running import new_context, program, run, value_of
+from tests.validator.pvm.running import load, new_context, observe, program, run, value_of
 from validator import costs
 from validator.errors import HandlerFailure
+from validator.host import ReadOnlyContext
+from validator.params import DEFAULTS
 from validator.pvm.api import HOST_CALLS, HOST_READS
 from validator.pvm.hostcalls import MAX_KEY_CHARACTERS, HostCalls
 from validator.pvm.operations import shown_key
@@ -46,6 +48,50 @@ def cycles_of(body: str) -> int:
 )
 def test_a_call_costs_its_price_and_its_way(call: str, cycles: int) -> None:
     assert cycles_of(call) == CALLED + cycles
+
+
+PRICES = {
+    "get": costs.KV_GET_CYCLES,
+    "set": costs.KV_SET_CYCLES,
+    "delete": costs.KV_DELETE_CYCLES,
+    "schedule": costs.SCHEDULE_TIMER_CYCLES,
+    "cancel": costs.CANCEL_TIMER_CYCLES,
+    "extend": costs.EXTEND_TIMER_CYCLES,
+    "send": costs.SEND_CYCLES,
+    "transfer": costs.TRANSFER_CYCLES,
+    "emit": costs.EMIT_CYCLES,
+    "burn": 0,
+    "request_job": costs.REQUEST_JOB_CYCLES + DEFAULTS.message_cycles,
+    "consume_result": costs.CONSUME_RESULT_CYCLES,
+}
+"""What each call costs whatever its arguments are."""
+
+
+@pytest.mark.parametrize("name", HOST_CALLS)
+def test_a_call_is_paid_for_before_its_arguments_are_looked_at(name: str) -> None:
+    """With nothing but wrong arguments it fails for them once its price is taken, and for want of it a cycle before."""
+    wrong = ", ".join("None" for _ in HOST_CALLS[name].required)
+    packed = VALUE_NODE if name == "request_job" else 0
+    price = run(program("pass")).cycles + CALLED + PRICES[name]
+    failed = run(program(f"self.{name}({wrong})"))
+    assert (failed.error, failed.cycles) == ("TypeError", price + packed)
+    if PRICES[name]:
+        assert run(program(f"self.{name}({wrong})"), cycles=price - 1).error == "OutOfCycles"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "set('k', None)", "delete('k')", "schedule(9)", "cancel(b'')", "extend(b'', 5)", "send(self.address, 'h')",
+        "transfer(self.address, 1)", "emit('e')", "request_job(None, 1, 'h')", "consume_result(b'')",
+    ],
+)  # fmt: skip
+def test_a_query_pays_once_for_a_call_that_would_change_something(call: str) -> None:
+    context, name = new_context(), call.partition("(")[0]
+    query = ReadOnlyContext(context.world, context.meter, context.actor, context.sender, context.terms)
+    failed = observe(query, lambda given: load(program(f"self.{call}")).run_handler("handle", b"", given))
+    around = CALLED + VALUE_NODE * ("None" in call) + (costs.READ_CONTEXT_CYCLES + HOST_READ) * ("self." in call)
+    assert (failed.error, failed.cycles) == ("ReadOnly", run(program("pass")).cycles + around + PRICES[name])
 
 
 def test_reading_a_value_costs_what_writing_it_did() -> None:

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.validator.pvm.attacks import running_program
-from tests.validator.pvm.running import Run, error_of, load, new_context, observe, packed, program, run
+from tests.validator.pvm.running import Run, error_of, load, new_context, observe, packed, program, run, stored
 from validator.errors import HandlerFailure, OutOfCells, OutOfCycles, Rejection
 from validator.pvm import machine
 from validator.pvm.compiler import compile_program
 from validator.pvm.machine import LoadedProgram, PythonVm
 from validator.pvm.operations import ValueMethods
 from validator.pvm.subset import ProgramError, parse
+from validator.records import python_code
 from validator.types import PRICE_LIMIT
 
 COUNTER = program(
@@ -218,25 +219,43 @@ def test_programs_are_kept_by_their_text_and_are_each_others_strangers(monkeypat
     sources = [program(f"self.emit('e', {i})") for i in range(4)]
     for turn in [0, 1, 0, 2, 3, 0, 1]:
         context = new_context()
-        vm.run(sources[turn], "handle", b"", context)
+        vm.run(stored(context, sources[turn]), "handle", b"", context)
         assert context.events[0].fields == (("data", str(turn)),)
         assert len(vm._loaded) <= 2
-    kept = list(vm._loaded)
-    assert kept == [sources[0], sources[1]]
+    assert list(vm._loaded) == [python_code(sources[0])[0], python_code(sources[1])[0]]
+
+
+def test_programs_are_compiled_once_by_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(machine, "parse", lambda source: made.append(source) or parse(source))
+    sources = [program(f"self.emit('once', {i})") for i in range(3)]
+    machine._compiled.cache_clear()
+    for source in [*sources, *sources]:
+        assert machine.compiled(source)[0].handlers == ["handle"]
+        context = new_context()
+        PythonVm().run(stored(context, source), "handle", b"", context)
+    assert made == sources
+    assert machine._compiled.cache_info().maxsize == machine.MAX_COMPILED
+
+
+def test_what_is_kept_of_a_program_is_not_its_tree() -> None:
+    kept, _ = machine.compiled(program("self.emit('tree', 1)"))
+    assert [method.node.body for method in kept.methods.values()] == [[]]
 
 
 def test_being_in_the_cache_costs_nothing_and_saves_nothing() -> None:
     vm, costs = PythonVm(), []
     for _ in range(3):
         context = new_context()
-        vm.run(COUNTER, "handle", b"", context)
+        vm.run(stored(context, COUNTER), "handle", b"", context)
         costs.append(context.meter.cycles_used)
     assert len(set(costs)) == 1
 
 
 def test_a_text_that_is_no_program_is_refused_before_it_runs() -> None:
+    context = new_context()
     with pytest.raises(ProgramError):
-        PythonVm().run("import os", "handle", b"", new_context())
+        PythonVm().run(stored(context, "import os"), "handle", b"", context)
 
 
 # --- bids -------------------------------------------------------------------------------------------------------------
@@ -244,7 +263,8 @@ def test_a_text_that_is_no_program_is_refused_before_it_runs() -> None:
 
 def bid(returned: str) -> Any:
     source = f"class A(Actor):\n    def get_gas_bid(self, context):\n        return {returned}\n"
-    return PythonVm().bid(source, {"basefee_lane_timer": 7}, new_context())
+    context = new_context()
+    return PythonVm().bid(stored(context, source), {"basefee_lane_timer": 7}, context)
 
 
 def test_a_bid_is_two_figures() -> None:
@@ -271,6 +291,7 @@ def test_what_is_no_bid_fails(returned: str) -> None:
 def test_the_context_of_a_bid_is_the_programs_own_copy() -> None:
     offered = {"a": 1}
     source = "class A(Actor):\n    def get_gas_bid(self, context):\n        context['a'] = 5\n        return {}\n"
+    context = new_context()
     with pytest.raises(HandlerFailure, match="BidInvalid"):
-        PythonVm().bid(source, offered, new_context())
+        PythonVm().bid(stored(context, source), offered, context)
     assert offered == {"a": 1}
