@@ -42,6 +42,7 @@ HOST_COSTS = {
     "schedule": (f"{costs.SCHEDULE_TIMER_CYCLES:,}", "bytes of the payload"),
     "cancel": (f"{costs.CANCEL_TIMER_CYCLES}", ""),
     "extend": (f"{costs.EXTEND_TIMER_CYCLES}", ""),
+    "pending": (f"{costs.PENDING_CYCLES}", ""),
     "send": (f"{costs.SEND_CYCLES} + `cycles`", "bytes of the payload + `cells`"),
     "transfer": (f"{costs.TRANSFER_CYCLES}", ""),
     "emit": (f"{costs.EMIT_CYCLES}", "bytes of the data"),
