@@ -524,7 +524,8 @@ class Simulation:
             else:
                 executor = machine.validator.executor
                 found.first_height = executor.archive.first_height + 1
-                found.blocks = [BlockRecord(*item) for item in executor.pages.blocks(found.first_height, ALL_BLOCKS)]
+                while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
+                    found.blocks.extend(BlockRecord(*item) for item in taken)
                 found.status = machine.status()
                 diverged = machine.validator.node.diverged
                 found.trace = b"" if diverged is None else diverged.trace
