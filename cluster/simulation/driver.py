@@ -475,6 +475,10 @@ class Simulation:
             backlog=tally.backlog,
             basefee_cycle=newest.basefee_cycle if newest else 0,
             basefee_lane_timer=newest.basefee_lane_timer if newest else 0,
+            lane_share=newest.lane_cycles / self._genesis.parameters.lane_timer_cycles if newest else 0.0,
+            views=tuple(m.validator.node.view if m.validator else None for m in self.machines),
+            states=tuple(m.state_word for m in self.machines),
+            faults=self.record.faults_under_way,
         )
         self.record.samples.append(sample)
         self.trace.look(self.clock.now_ms, self._best_height)
