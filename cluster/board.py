@@ -76,8 +76,8 @@ def board(line: Text, sample: Sample, names: Sequence[str], lines: int) -> Rende
         )
     parts: list[RenderableType] = [line, _lane(sample.lane_share)]
     if sample.faults:
-        told = Text("faults  ", style="dim").append("; ".join(sample.faults), style="yellow")
-        parts.append(Text.assemble(told, no_wrap=True, overflow="ellipsis"))
+        told = ("faults  ", "dim"), ("; ".join(sample.faults), "yellow")
+        parts.append(Text.assemble(*told, no_wrap=True, overflow="ellipsis"))
     parts.append(table)
     if hidden := [row for row in everybody if row not in shown]:
         up = sum(not row.needs_looking_at for row in hidden)
@@ -88,9 +88,7 @@ def board(line: Text, sample: Sample, names: Sequence[str], lines: int) -> Rende
 def _lane(share: float) -> Text:
     """How much of the timer lane the newest block used."""
     full = round(min(1.0, share) * LANE_CELLS)
-    text = Text("lane    ", style="dim")
-    text.append("█" * full, style="cyan").append("░" * (LANE_CELLS - full), style="dim")
-    return text.append(f" {share:.0%}")
+    return Text.assemble(("lane    ", "dim"), ("█" * full, "cyan"), ("░" * (LANE_CELLS - full), "dim"), f" {share:.0%}")
 
 
 def _number(value: int | None) -> str:
