@@ -18,6 +18,7 @@ from rich.console import Console
 
 from cluster.checks import Outcome, Verdict
 from cluster.errors import BadInput, HarnessError
+from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
@@ -115,8 +116,9 @@ def perform_run(
             verdict = finish(record, folder, interrupts, source)
         try:
             point_latest(folder)
+            refresh_index(folder)
         except OSError as error:
-            console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
+            console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
         print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, source))
         if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)

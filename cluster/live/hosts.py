@@ -210,6 +210,8 @@ class Hosts:
         self._on_lost = on_lost
         self._on_problem = on_problem
         self._height = 0
+        self.wants_stamps = True
+        """Whether hosts are to hand over the last messages of their validators when they are looked at."""
         self._injection = Injection()
         self._orders: list[_Order] = []
         self._wardens: dict[Place, Warden | RemoteWarden] = {}
@@ -428,7 +430,7 @@ class Hosts:
             return getattr(host.actor, method).remote(*arguments)
         if starts and host.is_running and not host.is_started(self._height):
             return host.actor.start.remote(self._height, self._injection)
-        return host.actor.observe.remote()
+        return host.actor.observe.remote(self.wants_stamps)
 
     def _take_answer(self, host: Host, question: Any) -> None:
         errors = self._session.ray.exceptions
