@@ -80,10 +80,10 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
-    if books.record.drill is not None:
-        checks = books.record.drill.judge(books, checks)
     evaluations = count_evaluations(books, checks)
     checks = (*checks, check_coverage(evaluations))
+    if books.record.drill is not None:
+        checks = books.record.drill.judge(books, checks)
     return Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
 
 

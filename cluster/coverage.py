@@ -25,7 +25,7 @@ from cluster.ledger import (
 from cluster.verdict import Check, Evaluation, Outcome
 
 COVERAGE: Final = "coverage"
-"""The name of the check; it comes last."""
+"""The name of the check; it comes behind those that it looks at."""
 
 SAME_BLOCK: Final = "same block"
 COMPUTED_ROOTS: Final = "computed roots"

@@ -14,6 +14,8 @@ from cluster.report.charts import number
 ROOT_DIGITS: Final = 16
 PARTING_ROWS: Final = 40
 """Fields of state keys that are shown of one divergence; ``result.json`` has all."""
+PARTING_TEXT: Final = 120
+"""Characters of a value that are shown there."""
 FINDINGS_SHOWN: Final = 20
 """Of one divergence."""
 
@@ -132,14 +134,16 @@ def _parting(page: Page | None) -> dict[str, Any] | None:
     if page is None:
         return None
     step, right_step = page["step"], page["right_step"]
-    rows = [{"key": key["words"], "title": key["key"], **field} for key in page["keys"] for field in key["fields"]]
-    rows += [
-        {"key": f"its receipt: {field['name']}", "title": "", "name": "", "before": "", **_both(field)}
-        for field in page["receipts"]
-    ]
-    rows += [
-        {"key": f"the header: {field['name']}", "title": "", "name": "", "before": "", **_both(field)}
-        for field in page["figures"]
+    fields = [(key["words"], field) for key in page["keys"] for field in key["fields"]]
+    fields += [("its receipt", field) for field in page["receipts"]]
+    fields += [("the block's header", field) for field in page["figures"]]
+    rows = [
+        {
+            "what": what,
+            "field": field["name"],
+            **{name: _shortened(field.get(name, "")) for name in ("before", "theirs", "right")},
+        }
+        for what, field in fields[:PARTING_ROWS]
     ]
     return {
         "step": None if step is None else step["words"],
@@ -149,14 +153,14 @@ def _parting(page: Page | None) -> dict[str, Any] | None:
         "after": page["differing_steps_after"],
         "theirs": page["theirs"],
         "right": page["right"],
-        "rows": rows[:PARTING_ROWS],
-        "left_out": max(0, len(rows) - PARTING_ROWS),
+        "rows": rows,
+        "left_out": len(fields) - len(rows),
         "note": page["note"],
     }
 
 
-def _both(field: Page) -> dict[str, str]:
-    return {"theirs": field["theirs"], "right": field["right"]}
+def _shortened(text: str) -> str:
+    return text if len(text) <= PARTING_TEXT else f"{text[:PARTING_TEXT]}…"
 
 
 def facts(books: Books) -> list[tuple[str, str]]:

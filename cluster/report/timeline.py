@@ -15,6 +15,8 @@ from cluster.record import FaultRecord, RunRecord, TracedMessage, TraceWindow
 
 MAX_MOMENTS: Final = 1_500
 US_A_MS: Final = 1_000
+BEGINNING_SHARE: Final = 0.02
+"""Of the time that is shown, what comes before the first thing that there is to see."""
 
 NOT_SEEN_ARRIVING: Final = -1
 """In the place of a message's travel time: it was lost, or nobody saw it come."""
@@ -47,6 +49,7 @@ def timeline_data(books: Books) -> dict[str, Any]:
         {"name": names[index], "views": _views(record, index), "blocks": _blocks(record, index)} for index in shown
     ]
     return {
+        "begun": _rounded(_begun_ms(record)),
         "duration": _rounded(max(record.duration_ms, 1.0)),
         "unit": "virtual" if record.backend == "sim" else "",
         "lanes": lanes,
@@ -58,6 +61,14 @@ def timeline_data(books: Books) -> dict[str, Any]:
         "kinds": [{"name": kind, "colour": COLOURS[kind][0], "dash": COLOURS[kind][1]} for kind in trace.KINDS],
         "windows": [_window(window, places) for window in record.trace.windows],
     }
+
+
+def _begun_ms(record: RunRecord) -> float:
+    """When there was something to see first: a live run's hosts take seconds to come up."""
+    moments = [seen.at_ms for seen in record.trace.views[:1]] + [seen.at_ms for seen in record.finalizations[:1]]
+    moments += [fault.begun_ms for fault in record.faults if fault.begun_ms is not None]
+    first_ms = min(moments, default=0.0)
+    return max(0.0, first_ms - BEGINNING_SHARE * (record.duration_ms - first_ms))
 
 
 def legend(record: RunRecord) -> list[tuple[str, str, str, int]]:

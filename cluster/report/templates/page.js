@@ -70,7 +70,7 @@
     const finalViews = new Set(data.finalViews);
     const hiddenKinds = new Set();
     const lastFinalView = data.finalViews.length ? data.finalViews[data.finalViews.length - 1] : 0;
-    let from = 0, to = data.duration, width = 0, left = 0, lane = 0, colours = {}, hits = [], labels = [], pointed = null;
+    let from = data.begun, to = data.duration, width = 0, left = 0, lane = 0, colours = {}, hits = [], labels = [], pointed = null;
 
     for (const window of data.windows) for (const message of window.messages) message.at = message[4] / 1000;
     const range = /[#&]t=([\d.]+)-([\d.]+)/.exec(location.hash);
@@ -82,8 +82,8 @@
     const seconds = (ms) => `${(ms / 1000).toFixed(to - from < 200 ? 4 : to - from < 2000 ? 3 : 2)} s`;
 
     function clampRange() {
-      const span = Math.min(data.duration, Math.max(LEAST_SPAN_MS, to - from));
-      from = Math.max(0, Math.min(from, data.duration - span));
+      const span = Math.min(data.duration - data.begun, Math.max(LEAST_SPAN_MS, to - from));
+      from = Math.max(data.begun, Math.min(from, data.duration - span));
       to = from + span;
     }
 
@@ -238,7 +238,7 @@
         lastTick = across;
         pen.fillStyle = colour("c2");
         pen.fillRect(across - 0.9, middle - 13, 1.8, 13 + bar / 2);
-        if (across - lastLabel > 30 && to - from < data.duration * 0.6) {
+        if (across - lastLabel > 30 && to - from < (data.duration - data.begun) * 0.6) {
           lastLabel = across;
           labels.push([`${height}`, across + 3, middle - 11, "c2"]);
         }
@@ -338,7 +338,7 @@
     }
 
     function drawOverview() {
-      const pen = prepare(overview, OVERVIEW), whole = (ms) => left + ms / data.duration * (width - left - 8);
+      const pen = prepare(overview, OVERVIEW), whole = (ms) => left + Math.max(0, ms - data.begun) / (data.duration - data.begun) * (width - left - 8);
       pen.fillStyle = colour("code");
       pen.fillRect(left, 0, width - left - 8, OVERVIEW);
       for (const fault of data.faults) {
@@ -435,7 +435,7 @@
     }, { passive: false });
     canvas.addEventListener("dblclick", (event) => zoom(0.4, time(event.clientX - canvas.getBoundingClientRect().left)));
     const acts = {
-      whole: () => show(0, data.duration),
+      whole: () => show(data.begun, data.duration),
       in: () => zoom(0.5),
       out: () => zoom(2),
       back: () => show(from - (to - from) * 0.4, to - (to - from) * 0.4),
@@ -462,7 +462,7 @@
     });
     function jump(event) {
       const box = overview.getBoundingClientRect(), span = to - from;
-      const at = (event.clientX - box.left - left) / (width - left - 8) * data.duration;
+      const at = data.begun + (event.clientX - box.left - left) / (width - left - 8) * (data.duration - data.begun);
       show(at - span / 2, at + span / 2);
     }
     overview.addEventListener("pointerdown", (event) => { overview.setPointerCapture(event.pointerId); jump(event); });

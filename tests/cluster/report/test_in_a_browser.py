@@ -26,6 +26,14 @@ SCENARIO = Scenario.model_validate(
         "stop": {"height": 12, "timeout_s": 60},
     }
 )
+DIVERGING = SCENARIO.model_validate(
+    {
+        "name": "diverging",
+        "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 5}}]},
+        "validators": [None, {"mutant": "double-fire"}, None, None],
+        "stop": {"height": 12, "timeout_s": 60},
+    }
+)
 SIZES = {"desk": DESK, "phone": PHONE}
 
 pytestmark = needs_chromium
@@ -67,12 +75,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory, simulated: Path) -> dict[str
         "simulated": simulated,
         "empty": write(empty, folder / "empty.html"),
         "failing": write(failing, folder / "failing.html"),
+        "diverged": write(simulate(DIVERGING, 1), folder / "diverged.html"),
     }
 
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("size", ["desk", "phone"])
-@pytest.mark.parametrize("name", ["simulated", "empty", "failing"])
+@pytest.mark.parametrize("name", ["simulated", "empty", "failing", "diverged"])
 def test_it_opens_without_a_complaint_and_fits(
     browser: Browser, pages: dict[str, Path], name: str, size: str, dark: bool
 ) -> None:
@@ -83,6 +92,15 @@ def test_it_opens_without_a_complaint_and_fits(
     assert width <= inner == SIZES[size][0]
     shown = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert shown == ("rgb(17, 17, 16)" if dark else "rgb(244, 244, 241)")
+
+
+def test_a_divergence_is_told_with_the_keys_in_which_it_parted(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["diverged"])
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('.parting tbody tr')].map((row) => [...row.children].map((c) => c.textContent))"
+    )
+    assert any("account 0x" in row[0] and row[0].startswith("balance") and row[2] != row[3] for row in rows)
+    assert "the fire of timer" in browser.evaluate("document.querySelector('.divergence').textContent")
 
 
 def test_the_theme_can_be_chosen_against_the_systems(browser: Browser, simulated: Path) -> None:
