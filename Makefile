@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test soak lint format lock clean
+.PHONY: help install run test soak shadow lint format lock clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -15,6 +15,8 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCENARIO ?= scenarios/smoke.yaml
 SOAK_SEEDS ?= 10000
+SOAK_PROGRAMS ?= 100000
+SOAK_PROCESSES ?= 1
 
 # The stamp holds the folder that was installed: an environment that was moved, copied along with the tree (it would run the
 # code of the other tree) or lost its interpreter does not count as installed.
@@ -26,8 +28,9 @@ help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests"
 	@echo "make install  build the environment in $(VENV) alone"
-	@echo "make soak     the tests that run for many minutes, then $(SOAK_SEEDS) random scenarios for each protocol (hours; goes on where"
-	@echo "              it was interrupted)"
+	@echo "make soak     the tests that run for many minutes, then $(SOAK_PROGRAMS) random actor programs and $(SOAK_SEEDS) random scenarios for"
+	@echo "              each protocol (hours; both go on where they were interrupted; SOAK_PROCESSES=N for programs)"
+	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
 	@echo "make lock     resolve the dependencies anew (needs uv)"
 	@echo "make clean    remove the environment and all caches; runs/ stays"
@@ -40,8 +43,28 @@ test: install
 
 soak: install
 	$(BIN)/python -m pytest -m soak -n 0
+	$(BIN)/python -m tests.validator.pvm.soak 0:$(SOAK_PROGRAMS) --processes $(SOAK_PROCESSES) --out runs/soak-programs
 	$(BIN)/stampede fuzz --protocol simplex --seeds 0:$(SOAK_SEEDS) --out runs/soak-simplex
 	$(BIN)/stampede fuzz --protocol hotstuff --seeds 0:$(SOAK_SEEDS) --out runs/soak-hotstuff
+
+# Other Pythons get an environment each, with just what executing blocks needs, in the versions of the lock.
+SHADOW_PACKAGES := blake3 cffi llvmlite msgspec numba numpy pycparser pycryptodome pynacl
+SHADOW ?= $(foreach version,3.11 3.12 3.13,$(shell python$(version) -c '' 2>/dev/null && command -v python$(version)))
+SHADOW_VENVS := .shadow
+RUN ?= runs/latest
+
+shadow: install
+	@test -n '$(SHADOW)' || { echo "no other Python is on PATH; name some with: make shadow SHADOW='/path/to/python ...'" >&2; exit 2; }
+	@mkdir -p $(SHADOW_VENVS)
+	@awk -v wanted=' $(SHADOW_PACKAGES) ' '/^[a-z]/ { split($$0, name, "=="); keep = index(wanted, " " name[1] " ") } keep' \
+		requirements.lock > $(SHADOW_VENVS)/requirements.lock
+	@options=; for python in $(SHADOW); do \
+		place=$(SHADOW_VENVS)/$$(echo $${python#/} | tr -c 'A-Za-z0-9.\n' '-'); \
+		test -x $$place/bin/python || $$python -m venv $$place || exit 2; \
+		$$place/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes \
+			--requirement $(SHADOW_VENVS)/requirements.lock || exit 2; \
+		options="$$options --python $$place/bin/python"; \
+	done; $(BIN)/stampede verify-run $(RUN) $$options
 
 lint: install
 	$(BIN)/ruff check .
@@ -77,5 +100,5 @@ lock:
 	$(UV_COMPILE) --upgrade --group image --constraint requirements.lock --output-file k8s/requirements.lock
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SHADOW_VENVS) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,12 +1,16 @@
-"""End to end: blocks/s, fires/s and finality latency of four validators, live on Ray and in the simulator.
+"""End to end: blocks/s, fires/s, finality latency and memory of 4, 16 and 64 validators, live on Ray.
 
-The live testnet runs twice: idle at full speed (no load, no block interval), and under a timer flood. The simulator
-runs the flood scenario in virtual time; what it reports a second is a second of the wall clock. Every run is checked
-like any other, and figures of one that does not pass are not shown.
+Four validators run twice: idle at full speed (no load, no block interval), and with a timer lane that is full in every
+block. Of the latter run ``core_share`` is the processor time that the validators themselves took (node and executor:
+what is pure of them), as a share of what the machine had to give meanwhile, all processors together: the rest is
+transport, HTTP, Locust, Ray, the driver, and waiting. 16 and 64 validators run idle, several on a host. The transport
+is measured beside bare TCP streams. The simulator runs the full lane in virtual time; what it reports a second is a
+second of the wall clock. Every run is checked like any other, and figures of one that does not pass are not shown.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -14,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reporting import Metric, Size, run_benchmark
+from streams import bare_messages_per_second, transport_messages_per_second
 
 from cluster.books import keep_books
 from cluster.checks import Outcome, check_run
@@ -29,43 +34,80 @@ FLOOD_USERS: list[dict[str, Any]] = [
     {"workload": "heartbeat", "count": 8, "interval_ms": 500},
     {"workload": "flood", "count": 6, "interval_ms": 250, "options": {"timers": 40, "spread_blocks": 8, "burn": 4000}},
 ]
+"""More timers than a lane of this length can fire."""
+NO_LINKS = {"latency_ms": 0.0, "jitter_ms": 0.0}
+"""The machine's own streams, as they are."""
+HOSTS = {4: 4, 16: 8, 64: 8}
+"""Hosts for so many validators; a host's memory is that of all that it carries."""
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure)
+    run_benchmark(__doc__, measure, full="64 validators too (some minutes)")
 
 
 def measure(size: Size) -> list[Metric]:
     """All metrics of this benchmark."""
+    found = [*_four(size), *_streams(size)]
+    for count in (16, 64) if size.full else (16,):
+        found += _many(count, size)
+    return found
+
+
+def _four(size: Size) -> list[Metric]:
     idle = _live(_scenario("idle", 300 if size.quick else 2_000, interval_ms=0, users=[]))
-    flood = _scenario("flood", 60 if size.quick else 240, interval_ms=100, users=FLOOD_USERS)
+    flood = _scenario("flood", 60 if size.quick else 240, interval_ms=0, users=FLOOD_USERS)
     loaded = _live(flood)
     began = time.perf_counter()
     simulated_record = simulate(flood, SEED, COMMIT)
     wall_seconds = time.perf_counter() - began
     simulated = _figures(simulated_record)
+    core_share = loaded["core_seconds"] / loaded["duration_s"] / _processors()
     return [
         Metric("blocks_per_second", idle["blocks_per_second"], "blocks/s, live, idle", goal=20),
         Metric("finality_latency_ms", idle["finality_latency_p50_ms"], "ms p50, live, idle"),
         Metric("startup_seconds", idle["startup_seconds"], "s to the first block, live", goal=8, at_least=False),
-        Metric("loaded_blocks_per_second", loaded["blocks_per_second"], "blocks/s, live, flood"),
-        Metric("fires_per_second", loaded["fires_per_second"], "fires/s, live, flood"),
-        Metric("loaded_finality_latency_ms", loaded["finality_latency_p50_ms"], "ms p50, live, flood"),
-        Metric("simulated_blocks_per_second", simulated["heights"] / wall_seconds, "blocks/wall s, sim, flood"),
-        Metric("simulated_fires_per_second", simulated["fires"] / wall_seconds, "fires/wall s, sim, flood"),
-        Metric("simulated_finality_latency_ms", simulated["finality_latency_p50_ms"], "virtual ms p50, sim, flood"),
+        Metric("memory_bytes", idle["memory_bytes_max"], "bytes a host of one validator"),
+        Metric("core_share", core_share, "of the processors' time, live, full lane", goal=0.6),
+        Metric("lane_use", loaded["lane_use_mean_share"], "of the lane, live, full lane"),
+        Metric("loaded_blocks_per_second", loaded["blocks_per_second"], "blocks/s, live, full lane"),
+        Metric("fires_per_second", loaded["fires_per_second"], "fires/s, live, full lane"),
+        Metric("loaded_finality_latency_ms", loaded["finality_latency_p50_ms"], "ms p50, live, full lane"),
+        Metric("simulated_blocks_per_second", simulated["heights"] / wall_seconds, "blocks/wall s, sim, full lane"),
+        Metric("simulated_fires_per_second", simulated["fires"] / wall_seconds, "fires/wall s, sim, full lane"),
+        Metric("simulated_finality_latency_ms", simulated["finality_latency_p50_ms"], "virtual ms p50, sim, full lane"),
         Metric("simulated_speedup", simulated_record.duration_ms / 1_000 / wall_seconds, "virtual s/wall s"),
     ]
 
 
-def _scenario(name: str, height: int, interval_ms: int, users: list[dict[str, Any]]) -> Scenario:
+def _many(count: int, size: Size) -> list[Metric]:
+    figures = _live(_scenario(f"idle-{count}", 60 if size.quick else 200, interval_ms=0, users=[], validators=count))
+    a_validator = figures["memory_bytes_max"] * HOSTS[count] / count
+    return [
+        Metric(f"blocks_per_second_{count}", figures["blocks_per_second"], f"blocks/s, live, idle, {count} validators"),
+        Metric(f"finality_latency_ms_{count}", figures["finality_latency_p50_ms"], f"ms p50, idle, {count} validators"),
+        Metric(f"startup_seconds_{count}", figures["startup_seconds"], f"s to the first block, {count} validators"),
+        Metric(f"memory_bytes_{count}", a_validator, f"bytes a validator, {count // HOSTS[count]} on a host"),
+    ]
+
+
+def _streams(size: Size) -> list[Metric]:
+    count = 100_000 if size.quick else 500_000
+    ours, bare = transport_messages_per_second(count), bare_messages_per_second(count)
+    return [
+        Metric("messages_per_second", ours, "messages of 300 bytes/s, transport"),
+        Metric("messages_ratio", ours / bare, "of bare TCP streams"),
+    ]
+
+
+def _scenario(name: str, height: int, interval_ms: int, users: list[dict[str, Any]], validators: int = 4) -> Scenario:
     return Scenario.model_validate(
         {
             "name": name,
-            "validators": 4,
+            "validators": {"count": validators, "hosts": HOSTS[validators]},
             "consensus": {"block_interval_ms": interval_ms},
+            "links": NO_LINKS,
             "load": {"users": users},
-            "stop": {"height": height, "drain_blocks": 2, "timeout_s": 300},
+            "stop": {"height": height, "drain_blocks": 2, "timeout_s": 600},
             "success": {"transactions": 50, "fires": 50} if users else {"transactions": 0, "fires": 0},
         }
     )
@@ -89,6 +131,10 @@ def _figures(record: RunRecord) -> dict[str, float]:
         reasons = "; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong)
         raise SystemExit(f"the {record.backend} run {record.scenario.name!r} did not pass: {reasons}")
     return run_metrics(books)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 if __name__ == "__main__":

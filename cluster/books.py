@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cluster.archive import BlockRecord
+from cluster.divergence.bisect import bisect, diverged_executions
+from cluster.divergence.words import Page
 from cluster.ledger import Ledger, Violation
-from cluster.record import BlockRecord, RunRecord, ValidatorRecord
+from cluster.record import RunRecord, ValidatorRecord
 from validator.block import Block, header_hash
 from validator.codec import CodecError, decode
 from validator.genesis import Genesis
@@ -114,6 +117,8 @@ class Books:
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
     divergences: list[Divergence] = field(default_factory=list)
+    bisections: list[Page] = field(default_factory=list)
+    """For each of them where it is (:mod:`cluster.divergence.bisect`)."""
 
     @property
     def common_height(self) -> int:
@@ -161,6 +166,7 @@ def keep_books(record: RunRecord) -> Books:
                 if violation.height >= validator.first_height
             )
         _enter_divergence(books, validator)
+    books.bisections = bisect(record.genesis, chain, diverged_executions(books))
     return books
 
 
@@ -180,14 +186,16 @@ def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
     return chain
 
 
-def questions(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Questions:
+def questions(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> Questions:
     """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
 
     Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
+    ``ledger`` are the books of just these blocks, where somebody kept them already.
     """
-    ledger = Ledger(genesis)
-    for record in blocks:
-        ledger.apply(record.block, record.receipts)
+    if ledger is None:
+        ledger = Ledger(genesis)
+        for record in blocks:
+            ledger.apply(record.block, record.receipts)
     started = Ledger(genesis).balances
     changed = [address for address in ledger.balances if ledger.balances[address] != started.get(address, 0)]
     order = dict.fromkeys(

@@ -70,8 +70,8 @@ def check_genesis(scenario: Scenario) -> None:
     genesis_batch(genesis)
 
 
-def node_config(scenario: Scenario, index: int, counter: RunCounter) -> NodeConfig:
-    """A node's settings; its engine is the protocol's, or its mutant's."""
+def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:
+    """A node's settings; its engine is the protocol's, or its mutant's: the named one, or the scenario's."""
     section = scenario.consensus
     voting = SimplexConfig(
         leader_timeout_ms=section.leader_timeout_ms,
@@ -80,7 +80,7 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter) -> NodeConf
         skip_views=SKIP_SILENT_LEADER_VIEWS,
         max_body_bytes=MAX_BLOCK_BYTES,
     )
-    engine, mutant = PROTOCOLS[section.protocol], _mutant_of(scenario, index)
+    engine, mutant = PROTOCOLS[section.protocol], _mutant_of(scenario, index, mutant_name)
     if mutant is not None and mutant.engine is not None:
         engine = mutant.engine(engine, counter)
     return NodeConfig(
@@ -91,16 +91,16 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter) -> NodeConf
     )
 
 
-def parts_of(scenario: Scenario, index: int, counter: RunCounter) -> Parts:
-    """What a validator is made of: the production's parts, or its mutant's."""
-    mutant = _mutant_of(scenario, index)
+def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> Parts:
+    """What a validator is made of: the production's parts, or its mutant's: the named one, or the scenario's."""
+    mutant = _mutant_of(scenario, index, mutant_name)
     parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
     section = scenario.storage
     return replace(parts, storage=StorageConfig(section.segment_kib * 1_024, section.retained_heights))
 
 
-def _mutant_of(scenario: Scenario, index: int) -> Mutant | None:
-    name = scenario.validators.node(index).mutant
+def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | None:
+    name = named or scenario.validators.node(index).mutant
     return None if name is None else MUTANTS[name]
 
 

@@ -11,18 +11,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
 from cluster.byzantine import Twins
-from cluster.errors import ExitCode
+from cluster.criteria import check_criteria
 from cluster.evidence import proofs
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall
 from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
+from cluster.recovery import recovery_of, ruling
+from cluster.verdict import Check, Outcome, Verdict, worst
 from consensus.types import fault_bound, quorum
+
+__all__ = ["CHECKS", "Check", "Outcome", "Verdict", "check_run", "worst"]
 
 CATCH_UP_SLACK_HEIGHTS: Final = 5
 """How far behind the others a validator that came back may end and still count as caught up."""
@@ -33,7 +36,7 @@ HEIGHTS_AFTER_A_JOIN: Final = 10
 VIEWS_THAT_OWE_EVIDENCE: Final = 3
 """From so many views on in which a proof is owed, one must have been found; fewer may have been the last ones."""
 
-RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync"})
+RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync", "upgrade"})
 """Kinds of faults whose targets come back with what is on their disk."""
 
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
@@ -63,57 +66,13 @@ EXAMPLES_SHOWN: Final = 3
 ROOT_DIGITS: Final = 16
 
 
-class Outcome(StrEnum):
-    """What a check, or a run, came to."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check's verdict and the numbers behind it, in one line."""
-
-    name: str
-    verdict: Outcome
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a run came to, check by check."""
-
-    outcome: Outcome
-    checks: tuple[Check, ...]
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return {
-            Outcome.PASS: ExitCode.PASS,
-            Outcome.FAIL: ExitCode.FAIL,
-            Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-        }[self.outcome]
-
-    def check(self, name: str) -> Check:
-        """The check of that name. Raises :class:`KeyError`."""
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(name)
-
-
 def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
-    return Verdict(worst(check.verdict for check in checks), checks)
-
-
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Fail before inconclusive before pass."""
-    found = set(outcomes)
-    return next((one for one in (Outcome.FAIL, Outcome.INCONCLUSIVE) if one in found), Outcome.PASS)
+    if books.record.drill is not None:
+        checks = books.record.drill.judge(books, checks)
+    return Verdict(worst(check.verdict for check in checks), checks, tuple(books.bisections))
 
 
 # --- agreement and state roots --------------------------------------------------------------------------------------
@@ -294,24 +253,18 @@ def check_faults(books: Books) -> Check:
 def check_recovery(books: Books) -> Check:
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
     record, limit_ms = books.record, books.record.recovery_ms
-    begun = [fault for fault in record.faults if fault.begun_ms is not None]
-    if not begun:
+    if not any(fault.begun_ms is not None for fault in record.faults):
         return Check("recovery", Outcome.PASS, "no fault began")
-    if any(fault.ended_ms is None for fault in begun):
+    found = recovery_of(books)
+    if found is None:
         return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
-    last = max(begun, key=lambda fault: fault.ended_ms or 0.0)
-    healed_ms = last.ended_ms or 0.0
-    first = first_finalizations(record.finalizations)
-    healed_height = max((height for height, at in first.items() if at <= healed_ms), default=0)
-    recovered_ms = _quorum_above(books, healed_height)
-    since = f"{last.kind} {last.target} was over at height {healed_height}"
-    if recovered_ms is None:
-        waited_ms = record.duration_ms - healed_ms
+    since = f"{found.last.kind} {found.last.target} was over at height {found.healed_height}"
+    if found.took_ms is None:
+        waited_ms = record.duration_ms - found.healed_ms
         outcome = Outcome.FAIL if waited_ms > limit_ms else Outcome.INCONCLUSIVE
         return Check("recovery", outcome, f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}")
-    took_ms = recovered_ms - healed_ms
-    detail = f"a quorum finalised a new height {took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
-    return Check("recovery", Outcome.PASS if took_ms <= limit_ms else Outcome.FAIL, detail)
+    detail = f"a quorum finalised a new height {found.took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
+    return Check("recovery", Outcome.PASS if found.took_ms <= limit_ms else Outcome.FAIL, detail)
 
 
 def check_joins(books: Books) -> Check:
@@ -409,6 +362,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_load,
     check_faults,
     check_recovery,
+    check_criteria,
     check_joins,
     check_byzantine,
     check_evidence,
@@ -494,7 +448,7 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
     view_change_ms = record.view_change_ms
-    committees = _ruling(record, _views_during(books, fault))
+    committees = ruling(record, _views_during(books, fault))
     if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
         least = fault.begun_ms + view_change_ms
         proposed = record.proposals
@@ -542,21 +496,17 @@ def _views_during(books: Books, fault: FaultRecord) -> tuple[int, int]:
     return begun, views.get(newest, 1) + VIEWS_AN_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL
 
 
-def _ruling(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:
-    """The names in each committee that rules in any of these views, from the first to the last one."""
-    section = record.scenario.validators
-    names, committees = section.names, section.committees
-    first, last = views
-    ruling = max(start for start in committees if start <= first)
-    return [{names[index] for index in members} for start, members in committees.items() if ruling <= start <= last]
-
-
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
     """Of each committee, whether it has no quorum without whom these faults impair, and without some others."""
-    return [
-        len((others & members).union(*(_impaired_in(members, fault) for fault in faults))) > fault_bound(len(members))
-        for members in committees
-    ]
+    return [len(_missing(members, faults, others)) > fault_bound(len(members)) for members in committees]
+
+
+def _missing(members: set[str], faults: Sequence[FaultRecord], others: set[str]) -> set[str]:
+    """The members of a committee on which no certificate can count at the worst moment."""
+    missing = (others & members).union(*(_impaired_in(members, fault) for fault in faults))
+    for fault in faults:
+        missing |= max(((members & set(group)) - missing for group in fault.one_at_a_time), key=len, default=set())
+    return missing
 
 
 def _without_twins(record: RunRecord, fault: FaultRecord) -> FaultRecord:
@@ -595,23 +545,8 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
         for name, index in zip(section.names, range(section.count), strict=True)
         if section.node(index).byzantine or section.node(index).mutant
     }
+    broken.update(validator.name for validator in record.validators if validator.mutant)
     return late | broken
-
-
-def _quorum_above(books: Books, height: int) -> float | None:
-    """When a quorum of a committee that ruled then had finalised something above a height; ``None`` where none did."""
-    record, views = books.record, books.views
-    moments: dict[str, float] = {}
-    for seen in record.finalizations:
-        if seen.height > height:
-            name = _name(record, seen.validator)
-            moments[name] = min(seen.at_ms, moments.get(name, seen.at_ms))
-    above = [view for at, view in views.items() if at > height] or [max(views.get(height, 1), 1)]
-    reached = []
-    for members in _ruling(record, (min(above), max(above))):
-        seen_by = sorted(moments[name] for name in members if name in moments)
-        reached += seen_by[quorum(len(members)) - 1 :][:1]
-    return min(reached, default=None)
 
 
 def _overlap(one: FaultRecord, other: FaultRecord) -> bool:

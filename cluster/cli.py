@@ -13,16 +13,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from cluster.actors.commands import add_commands as add_actor_commands
+from cluster.divergence.commands import add_commands as add_divergence_commands
+from cluster.drills.commands import add_commands as add_drill_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.explain.commands import add_commands as add_explain_commands
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
 from cluster.options import add_change_options, parse_port, parse_seed
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
+
+MAX_HASH_SEED: Final = 2**32 - 1
+"""What ``PYTHONHASHSEED`` takes."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -109,6 +115,17 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = commands.add_parser("verify-run", help="re-execute a run's blocks from genesis and compare the roots")
     verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
+    verify.add_argument(
+        "--python",
+        dest="pythons",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="by this Python (default: this one); may be repeated",
+    )
+    verify.add_argument(
+        "--hash-seeds", type=_hash_seed, nargs="+", default=[], metavar="N", help="under these hash seeds, each"
+    )
     verify.set_defaults(command=_verify_run)
 
     t8n = commands.add_parser("t8n", help="run the pure state transition over blocks (conformance)")
@@ -117,12 +134,21 @@ def _parser() -> argparse.ArgumentParser:
     t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
     t8n.set_defaults(command=_t8n)
 
+    add_explain_commands(commands)
     add_actor_commands(commands)
     add_sweep_commands(commands)
     add_mutant_commands(commands)
     add_rerun_commands(commands)
+    add_divergence_commands(commands)
+    add_drill_commands(commands)
     add_state_commands(commands)
     return parser
+
+
+def _hash_seed(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_HASH_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r} is no hash seed: expected an integer from 0 to {MAX_HASH_SEED}")
+    return int(text)
 
 
 def _run(options: Any) -> int:
@@ -151,7 +177,7 @@ def _up(options: Any) -> int:
 def _verify_run(options: Any) -> int:
     from cluster.verify import verify_run
 
-    return verify_run(options.run)
+    return verify_run(options.run, options.pythons, options.hash_seeds)
 
 
 def _t8n(options: Any) -> int:

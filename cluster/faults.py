@@ -1,17 +1,19 @@
 """Faults as a scenario states them: what breaks, whom it hits, when it begins and how long it lasts.
 
-One model a kind, told apart by ``kind``. What a fault does is performed by a driver (:mod:`cluster.simulation.faults`,
-:mod:`cluster.live.driver`); what must be seen of it is judged by :mod:`cluster.checks`. ``docs/scenarios.md`` is the
+One model a kind, told apart by ``kind``. What a fault does is decided by :mod:`cluster.fault_engine` and performed by a
+backend; what must be seen of it is judged by :mod:`cluster.checks`. ``docs/scenarios.md`` is the
 reference of the fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from cluster.release import Release
 from cluster.sections import Count, Milliseconds, Name, Section
 from consensus.types import fault_bound
 
@@ -21,20 +23,35 @@ AS_MANY_AS_WITHSTOOD: Final = "f"
 KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
 """Targets that are no names: no validator may be called so."""
 
+CODE_FILE: Final = "cluster/live/host.py"
+"""By this file a folder is known as a checkout."""
+
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 Share = Annotated[float, Field(ge=0, le=0.9)]
 LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
 BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
-Names = Annotated[list[Name], Field(min_length=1)]
-Target = Annotated[Names, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
-"""A validator's name, a list of names, or one of :data:`KEYWORDS`."""
+ClockFactor = Annotated[float, Field(ge=0.01, le=100)]
+REGION_PREFIX: Final = "region:"
+Member = Annotated[str, Field(pattern=r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$")]
+"""A validator's name; ``region:NAME`` stands for all validators of a region."""
+Names = Annotated[list[Member], Field(min_length=1)]
+Target = Annotated[
+    Names,
+    BeforeValidator(
+        lambda given: [given] if isinstance(given, str) else given,
+        json_schema_input_type=Literal["leader", "random", "f"] | Member | Names,
+    ),
+]
+"""A :data:`Member`, a list of them, or one of :data:`KEYWORDS`."""
 
 
 class _Fault(Section):
     """A fault begins when the first validator has finalised a height, or at a time."""
 
     at_height: Count | None = None
+    """It begins once the first validator has finalised this height."""
     at_ms: Milliseconds | None = None
+    """It begins at this time since the run began."""
     after_votes: Literal["notarize", "nullify", "finalize"] | None = None
     """With ``at_height``: it waits until a quorum has sent such votes of one view, too (``nullify``: or timeouts)."""
 
@@ -61,7 +78,9 @@ class _Lasting(_Fault):
     """A fault that ends after a time or at a height, whichever comes first."""
 
     for_ms: Duration | None = None
+    """How long it lasts."""
     until_height: Count | None = None
+    """It ends once the first validator has finalised this height; with ``for_ms`` too, whichever comes first."""
 
     @model_validator(mode="after")
     def _ends(self) -> _Lasting:
@@ -72,15 +91,20 @@ class _Lasting(_Fault):
         return self
 
 
+def _check_target(target: Sequence[str]) -> None:
+    if len(target) > 1 and (found := [name for name in target if name in KEYWORDS]):
+        raise ValueError(f"target: {found[0]!r} stands alone, not in a list")
+    if len(set(target)) < len(target):
+        raise ValueError("target: a validator is named twice")
+
+
 class _Targeted(Section):
     target: Target
+    """Whom it hits: a validator, a list of them, ``region:NAME``, or ``leader``, ``random`` or ``f``."""
 
     @model_validator(mode="after")
     def _keywords_stand_alone(self) -> _Targeted:
-        if len(self.target) > 1 and (found := [name for name in self.target if name in KEYWORDS]):
-            raise ValueError(f"target: {found[0]!r} stands alone, not in a list")
-        if len(set(self.target)) < len(self.target):
-            raise ValueError("target: a validator is named twice")
+        _check_target(self.target)
         return self
 
     @property
@@ -100,6 +124,7 @@ class PartitionFault(_Lasting):
 
     kind: Literal["partition"]
     groups: Annotated[list[Names], Field(min_length=1)]
+    """The groups, by validators' names and ``region:NAME``."""
 
     @model_validator(mode="after")
     def _groups_are_apart(self) -> PartitionFault:
@@ -125,7 +150,9 @@ class PartitionFault(_Lasting):
 
 class _Directed(_Lasting):
     senders: Names | None = Field(default=None, alias="from")
+    """Whose messages; by default everybody else's than of ``to``."""
     receivers: Names | None = Field(default=None, alias="to")
+    """To whom; by default to everybody else than ``from``."""
 
     @property
     def whom(self) -> str:
@@ -153,11 +180,17 @@ class DegradeFault(_Directed):
 
     kind: Literal["degrade"]
     latency_ms: LinkMilliseconds | None = None
+    """In place of that of ``links``, as all that follows."""
     jitter_ms: LinkMilliseconds | None = None
+    """Drawn for each message between minus and plus this."""
     loss: Share | None = None
+    """Share of messages that are lost."""
     duplication: Share | None = None
+    """Share of messages that arrive twice."""
     reordering: Share | None = None
+    """Share of messages that are held back."""
     bandwidth_kbps: BandwidthKbps | None = None
+    """Kilobits a second that each directed link carries."""
 
     @model_validator(mode="after")
     def _something_changes(self) -> DegradeFault:
@@ -179,6 +212,7 @@ class LeaderDelayFault(_Lasting):
 
     kind: Literal["leader_delay"]
     delay_ms: Duration
+    """How much later it arrives."""
 
     @property
     def whom(self) -> str:
@@ -190,6 +224,7 @@ class LeaderDelayFault(_Lasting):
 
 class _Down(_Targeted, _Fault):
     down_ms: Milliseconds = 2_000
+    """How long it stays down at least."""
 
 
 class KillFault(_Down):
@@ -199,6 +234,8 @@ class KillFault(_Down):
     """
 
     kind: Literal["kill"]
+    how: Literal["actor", "process"] = "actor"
+    """On the live testnet: Ray kills the host's actor, or the process gets a SIGKILL that Ray does not know of."""
     reorders: bool = False
     """Its disk reorders: of what was not synced any part may survive, not only what was written first."""
 
@@ -240,6 +277,7 @@ class SlowDiskFault(_Targeted, _Lasting):
 
     kind: Literal["slow_disk"]
     sync_ms: Duration
+    """How long a sync takes."""
 
 
 class SlowExecutionFault(_Targeted, _Lasting):
@@ -247,20 +285,70 @@ class SlowExecutionFault(_Targeted, _Lasting):
 
     kind: Literal["slow_execution"]
     job_ms: Duration
+    """How long a job takes."""
 
 
 class ClockSkewFault(_Targeted, _Lasting):
     """A validator's clock runs faster or slower: 2 is twice as fast, so its timers expire after half the time."""
 
     kind: Literal["clock_skew"]
-    factor: Annotated[float, Field(ge=0.01, le=100)]
+    factor: ClockFactor
+    """How fast its clock runs: at 2, timers expire after half the time."""
+
+
+class UpgradeFault(_Fault):
+    """Validators get other code, one host after the other: each ends in good order and starts again from its disk.
+
+    The next host goes once the validators of the one before have made so many heights final with the new code. Where
+    one of them diverges the upgrade ends there.
+    """
+
+    kind: Literal["upgrade"]
+    target: Target | None = None
+    """In this order, as far as they are on different hosts; ``None`` is all validators."""
+    version: Name = "2"
+    """What the new code is called."""
+    code: str | None = None
+    """On the live testnet, the folder to take it from: another checkout. ``None`` is the same code under a new name."""
+    mutant: str | None = None
+    """A bug that is planted in it, by its name in ``cluster.mutants``."""
+    down_ms: Milliseconds = 500
+    """How long each host stays down at least."""
+    heights_between: Count = 3
+    """So many heights a host's validators make final with the new code before the next host goes."""
+
+    @field_validator("mutant")
+    @classmethod
+    def _mutant_is_known(cls, name: str | None) -> str | None:
+        from cluster.mutants import MUTANTS
+
+        if name is not None and name not in MUTANTS:
+            raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
+        return name
+
+    @model_validator(mode="after")
+    def _target_fits(self) -> UpgradeFault:
+        _check_target(self.target or [])
+        return self
+
+    @property
+    def release(self) -> Release:
+        return Release(self.version, self.code, self.mutant)
+
+    @property
+    def whom(self) -> str:
+        return "all" if self.target is None else ", ".join(self.target)
+
+    @property
+    def named(self) -> Sequence[tuple[str, Sequence[str]]]:
+        return () if self.target is None or self.target[0] in KEYWORDS else (("target", self.target),)
 
 
 DownFault = KillFault | WipeFault | DiskFullFault | FailedSyncFault | BitRotFault
 LinkFault = PartitionFault | OneWayPartitionFault | DegradeFault | LeaderDelayFault
-Impairment = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
-NodeFault = DownFault | Impairment
-AnyFault = LinkFault | NodeFault
+ImpairingFault = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
+NodeFault = DownFault | ImpairingFault
+AnyFault = LinkFault | NodeFault | UpgradeFault
 
 KINDS: Final[tuple[type[AnyFault], ...]] = (
     KillFault,
@@ -276,6 +364,7 @@ KINDS: Final[tuple[type[AnyFault], ...]] = (
     OneWayPartitionFault,
     DegradeFault,
     LeaderDelayFault,
+    UpgradeFault,
 )
 
 
@@ -299,6 +388,41 @@ def _is_known(given: Any) -> Any:
 
 
 Fault = Annotated[Annotated[AnyFault, Field(discriminator="kind")], BeforeValidator(_is_known)]
+
+
+def with_regions_named(fault: AnyFault, regions: Mapping[str, Sequence[str]]) -> AnyFault:
+    """The fault with the names of a region's validators in the place of the region.
+
+    Raises :class:`ValueError`, with the field, for an unknown region, and where a validator is named twice then.
+    """
+    changes: dict[str, list[str] | list[list[str]]] = {}
+    for field in ("target", "senders", "receivers"):
+        named = getattr(fault, field, None)
+        if named is not None and any(name.startswith(REGION_PREFIX) for name in named):
+            changes[field] = _named(named, regions, {"senders": "from", "receivers": "to"}.get(field, field))
+    if isinstance(fault, PartitionFault):
+        groups = [_named(group, regions, f"groups[{number}]") for number, group in enumerate(fault.groups)]
+        if len({name for group in groups for name in group}) < sum(map(len, groups)):
+            raise ValueError("groups: a validator is named twice")
+        if groups != fault.groups:
+            changes["groups"] = groups
+    return fault.model_copy(update=changes) if changes else fault
+
+
+def _named(members: Sequence[str], regions: Mapping[str, Sequence[str]], field: str) -> list[str]:
+    found: list[str] = []
+    for member in members:
+        region = member.removeprefix(REGION_PREFIX)
+        if region == member:
+            found.append(member)
+        elif region in regions:
+            found += regions[region]
+        else:
+            known = f"there are {', '.join(regions)}" if regions else "the scenario has none"
+            raise ValueError(f"{field}: no region is named {region!r}; {known}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"{field}: a validator is named twice")
+    return found
 
 
 def check_faults_fit(
@@ -332,15 +456,24 @@ def check_faults_fit(
 def live_problem(faults: Sequence[AnyFault]) -> str | None:
     """What of the faults the live testnet cannot perform, as ``path: reason``; ``None`` where it can perform all."""
     for position, fault in enumerate(faults):
-        where, instead = f"faults[{position}]", "so far; the simulator can (--backend sim)"
-        if not isinstance(fault, KillFault):
-            return f"{where}.kind: the live testnet cannot perform {fault.kind} {instead}"
-        if len(fault.target) > 1 or fault.target[0] in KEYWORDS:
-            return f"{where}.target: the live testnet kills one validator's host by name {instead}"
-        if fault.reorders:
-            return f"{where}.reorders: the live testnet does not lose what the operating system holds {instead}"
-        if fault.at_height is None:
-            return f"{where}.at_ms: the live testnet begins faults at heights {instead}"
-        if fault.after_votes is not None:
-            return f"{where}.after_votes: the live testnet does not look at votes {instead}"
+        if isinstance(fault, KillFault) and fault.reorders:
+            return (
+                f"faults[{position}].reorders: on the live testnet a killed process loses nothing that the operating"
+                f" system has, and only a power cut would reorder it; the simulator does that (--backend sim)"
+            )
+        if isinstance(fault, UpgradeFault) and fault.code is not None:
+            wanted = Path(fault.code, CODE_FILE)
+            if not wanted.is_file():
+                return f"faults[{position}].code: {fault.code} is no checkout: there is no {wanted}"
+    return None
+
+
+def simulator_problem(faults: Sequence[AnyFault]) -> str | None:
+    """What of the faults the simulator cannot perform, likewise."""
+    for position, fault in enumerate(faults):
+        if isinstance(fault, UpgradeFault) and fault.code is not None:
+            return (
+                f"faults[{position}].code: all machines of the simulator run in one process and from one folder, where"
+                f" only a mutant can be other code; on the live testnet each host has its own (--backend live)"
+            )
     return None

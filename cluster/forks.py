@@ -25,7 +25,7 @@ MAY_CHANGE: Final = (
     "consensus.advance_timeout_ms",
     "consensus.rebroadcast_ms",
 )
-WHOLE: Final = ("links.regions", "links.latency_matrix_ms")
+WHOLE: Final = ("links.regions", "links.latency_matrix_ms", "links.topology", "success.metrics", "success.samples")
 """What is replaced at once, because its fields are not known beforehand."""
 BOUND_TO_THE_PAST: Final = {
     "name": "the chain's id, which everything is signed for, follows from it",
@@ -42,6 +42,7 @@ class ForkSection(Section):
     """From the moment at which a height is first final, the run goes another way than without it."""
 
     at_height: Count
+    """When this height is first final."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     """Of the random sources from then on; without one they go on as they were."""
     origin: str = ""

@@ -2,10 +2,13 @@
 
 Pure: given the bytes' number and the time, it says when each copy arrives. A directed link has a latency, a jitter
 around it, shares of messages that are lost, doubled or held back so that later ones overtake them, and a bandwidth: its
-bytes leave one after the other, and what does not fit into its queue is lost. Links change by :meth:`Links.change`,
-which gives the ones it is called for other parameters, or cuts them; what is under way already arrives as it was to.
+bytes leave one after the other, and what does not fit into its queue is lost. What lies between two validators is their
+link, be it one of the scenario's or a path over several (:mod:`cluster.scenario.network`). Links change by
+:meth:`Links.change`, which gives the ones it is called for other parameters, or cuts them; what is under way already
+arrives as it was to.
 
-Every number is drawn from the one random source that the caller gives, in the order of the messages.
+Every number is drawn from the random source that the caller gives, in the order of the messages: one for all links, or
+one for each link where messages have no order among each other.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from cluster.scenario import LinksSection
+from cluster.scenario.network import Network, Quality
 
 MICROSECONDS_A_MILLISECOND: Final = 1_000
 MICROSECONDS_A_SECOND: Final = 1_000_000
@@ -48,6 +51,19 @@ class Link:
     overflowed: int = 0
     """Messages that found the queue full; among the dropped."""
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing happens to a message on it."""
+        return not (
+            self.is_cut
+            or self.latency_us
+            or self.jitter_us
+            or self.loss
+            or self.duplication
+            or self.reordering
+            or self.bytes_per_second
+        )
+
     def with_changes(self, changes: dict[str, float]) -> Link:
         """Another kind of link, that nothing went over yet; ``changes`` are a scenario's fields."""
         fields: dict[str, float] = {}
@@ -72,30 +88,25 @@ Change = Callable[[int, int, Link], Link]
 
 
 class Links:
-    """All directed links of a network. ``names`` are the validators, by index."""
+    """All directed links of a network."""
 
-    def __init__(self, section: LinksSection, names: Sequence[str], random: Random) -> None:
+    def __init__(self, network: Network, random: Random) -> None:
         self.kinds: dict[Link, None] = {}
         """Every kind of link that there is or was, in the order in which they came."""
         self._random = random
-        self._names = names
         self._changes: list[Change] = []
-        self._take(section)
+        self._take(network)
         self._free_at_us: dict[int, int] = {}
         """When a link of bounded bandwidth has sent everything that it took, by sender and receiver."""
 
-    def _take(self, section: LinksSection) -> None:
-        regions = {name: region for region, members in section.regions.items() for name in members}
-        self._region = [regions.get(name) for name in self._names]
-        self._section = section
-        self._plain = Link().with_changes({name: getattr(section, name) or 0 for name in _UNITS})
-        self._by_latency: dict[int, Link] = {}
-        self._rows: list[list[Link] | None] = [None] * len(self._names)
+    def _take(self, network: Network) -> None:
+        self._network = network
+        self._by_quality: dict[Quality | None, Link] = {}
+        self._rows: list[list[Link] | None] = [None] * len(network.names)
 
-    def become(self, section: LinksSection) -> None:
+    def become(self, network: Network) -> None:
         """From now on the scenario's links are others; what is changed about links stays changed."""
-        if section != self._section:
-            self._take(section)
+        self._take(network)
 
     @property
     def sent(self) -> int:
@@ -110,10 +121,20 @@ class Links:
         self._changes = list(changes)
         self._rows = [None] * len(self._rows)
 
-    def arrivals(self, sender: int, receivers: Iterable[int], size: int, now_us: int) -> list[tuple[int, int]]:
-        """``(receiver, time)`` of each copy of a message that arrives. Whoever sends it does not get it."""
+    def between(self, sender: int, receiver: int) -> Link:
+        """The link that messages go over now."""
+        return (self._rows[sender] or self._row(sender))[receiver]
+
+    def arrivals(
+        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
+    ) -> list[tuple[int, int]]:
+        """``(receiver, time)`` of each copy of a message that arrives. Whoever sends it does not get it.
+
+        ``random`` is drawn from in the place of the common source.
+        """
         row = self._rows[sender] or self._row(sender)
-        draw = self._random.random
+        random = random or self._random
+        draw = random.random
         found: list[tuple[int, int]] = []
         for receiver in receivers:
             if receiver == sender:
@@ -128,20 +149,20 @@ class Links:
                 start_us = self._transmit(link, sender * len(row) + receiver, size, now_us)
                 if start_us < 0:
                     continue
-            found.append((receiver, start_us + self._delay_us(link)))
+            found.append((receiver, start_us + self._delay_us(link, random)))
             if link.duplication and draw() < link.duplication:
                 link.duplicated += 1
-                found.append((receiver, start_us + self._delay_us(link)))
+                found.append((receiver, start_us + self._delay_us(link, random)))
         return found
 
-    def _delay_us(self, link: Link) -> int:
+    def _delay_us(self, link: Link, random: Random) -> int:
         delay_us = link.latency_us
         if jitter_us := link.jitter_us:
-            delay_us = max(0, delay_us - jitter_us + int(self._random.random() * (2 * jitter_us + 1)))
-        if link.reordering and self._random.random() < link.reordering:
+            delay_us = max(0, delay_us - jitter_us + int(random.random() * (2 * jitter_us + 1)))
+        if link.reordering and random.random() < link.reordering:
             link.reordered += 1
             most_us = max(LEAST_HOLD_BACK_US, HELD_BACK_LATENCIES * (link.latency_us + link.jitter_us))
-            delay_us += 1 + int(self._random.random() * most_us)
+            delay_us += 1 + int(random.random() * most_us)
         return delay_us
 
     def _transmit(self, link: Link, number: int, size: int, now_us: int) -> int:
@@ -162,13 +183,16 @@ class Links:
         return row
 
     def _link(self, sender: int, receiver: int) -> Link:
-        latency_ms = self._section.region_latency_ms(self._region[sender], self._region[receiver])
-        latency_us = round(latency_ms * MICROSECONDS_A_MILLISECOND)
-        link = self._by_latency.get(latency_us)
+        quality = self._network.quality(sender, receiver)
+        link = self._by_quality.get(quality)
         if link is None:
-            link = self._by_latency[latency_us] = self._plain.with_changes({"latency_ms": latency_ms})
+            link = self._by_quality[quality] = Link(is_cut=True) if quality is None else _link_of(quality)
             self.kinds[link] = None
         for change in self._changes:
             link = change(sender, receiver, link)
             self.kinds[link] = None
         return link
+
+
+def _link_of(quality: Quality) -> Link:
+    return Link().with_changes({name: value or 0 for name, value in quality._asdict().items()})

@@ -14,6 +14,7 @@ from itertools import pairwise
 from cluster.books import Books
 from cluster.ledger import TimerState
 from cluster.record import Finalization, RunRecord
+from cluster.recovery import recovery_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def counted_quantile(counts: Counter[int], share: float) -> int:
 
 
 def metrics(books: Books) -> dict[str, float]:
-    """Every figure of a run by name, the unit last; the driver's own figures are added as they are."""
+    """Every figure of a run by name (:mod:`cluster.figures`); the driver's own figures are added as they are."""
     record = books.record
     figures: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
     figures.update(_chain_figures(books))
@@ -83,6 +84,21 @@ def metrics(books: Books) -> dict[str, float]:
     figures.update(_load_figures(record))
     figures.update(record.metrics)
     return {name: round(value, 3) for name, value in figures.items()}
+
+
+def samples(books: Books) -> dict[str, Counter[float]]:
+    """Of what there is one value a block, a fire or a height (:mod:`cluster.figures`): each value, and how often."""
+    blocks = books.ledger.figures
+    first = first_finalizations(books.record.judged_finalizations)
+    intervals = [at - first[height - 1] for height, at in first.items() if height - 1 in first]
+    return {
+        "finality_latency_ms": Counter(finality_latencies(books.record).values()),
+        "block_interval_ms": Counter(intervals),
+        "lateness_blocks": Counter({float(late): count for late, count in books.ledger.lateness.items()}),
+        "fires_per_block": Counter(float(block.fires) for block in blocks),
+        "transactions_per_block": Counter(float(block.transactions) for block in blocks),
+        "backlog_timers": Counter(float(block.backlog) for block in blocks),
+    }
 
 
 def _chain_figures(books: Books) -> dict[str, float]:
@@ -137,6 +153,9 @@ def _time_figures(books: Books) -> dict[str, float]:
     stall = longest_stall(record)
     if stall is not None:
         figures["longest_stall_ms"] = stall.length_ms
+    recovery = recovery_of(books)
+    if recovery is not None and recovery.took_ms is not None:
+        figures["recovery_ms"] = recovery.took_ms
     return figures
 
 

@@ -8,25 +8,18 @@ driver saw something happen.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from cluster.archive import BlockRecord
+from cluster.faults import UpgradeFault
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
 
+if TYPE_CHECKING:
+    from cluster.drills.base import Drill
+
 Backend = Literal["live", "sim"]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRecord:
-    """A final block as one validator served it (``GET /blocks``)."""
-
-    block: bytes
-    """Canonical encoding of :class:`validator.block.Block`."""
-    receipts: bytes
-    """Canonical encoding of :class:`validator.block.BlockReceipts`."""
-    computed_root: bytes
-    """The state root that this validator's own execution gave."""
 
 
 @dataclass(slots=True)
@@ -45,6 +38,8 @@ class ValidatorRecord:
     """Balances it served at the end, by address text, for the accounts that the checks ask about."""
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
+    trace: bytes = b""
+    """Of one that diverged, how it executed that block: an encoded :class:`validator.trace.BlockTrace`."""
     mutant: str | None = None
     mutant_runs: int = 0
     """How often the planted bug's line ran, by the harness's own count."""
@@ -65,6 +60,15 @@ class Finalization:
     at_ms: float
     validator: int
     height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reorg:
+    """A validator gave up executed blocks of one branch for the block of a height."""
+
+    validator: int
+    height: int
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,8 @@ class FaultRecord:
     """The validators on which no certificate can count while it lasts."""
     sides: tuple[tuple[str, ...], ...] = ()
     """Of a partition, the groups that do not hear each other: whom it impairs depends on the committee."""
+    one_at_a_time: tuple[tuple[str, ...], ...] = ()
+    """Groups of validators, on no more than one of which no certificate can count at any moment while it lasts."""
     is_hard: bool = False
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""
@@ -200,9 +206,26 @@ class RunRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
 
-    def note_reorg(self, depth: int) -> None:
-        """A validator gave up so many executed blocks of one branch."""
+    reorgs: list[Reorg] = field(default_factory=list)
+    drill: Drill | None = None
+    """What was drilled, where it was one: it has expectations of its own."""
+
+    def note_mutants(self) -> None:
+        """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
+        section = self.scenario.validators
+        for validator in self.validators:
+            upgrades = [
+                plan.mutant
+                for plan, fault in zip(self.scenario.planned_faults, self.faults, strict=False)
+                if isinstance(plan, UpgradeFault) and validator.name in fault.targets
+            ]
+            validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
+
+    def note_reorg(self, validator: int, height: int, depth: int) -> None:
+        """A validator made a block final, for which it gave up so many executed blocks of another branch."""
         self.metrics["deepest_reorg"] = max(depth, self.metrics.get("deepest_reorg", 0))
+        if depth:
+            self.reorgs.append(Reorg(validator, height, depth))
 
     @property
     def view_change_ms(self) -> int:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from cluster.books import Books
 from cluster.charts import DASHES, MARK_DASHES, Band, Chart, Mark, Series, number, render
 from cluster.checks import Outcome, Verdict
+from cluster.divergence.words import lines
 from cluster.ledger import BlockFigures
 from cluster.measures import finality_latencies, first_finalizations, metrics, quantile
 
@@ -85,6 +86,7 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
         tiles=tiles(books),
         figures=figures(books),
         validators=validator_rows(books),
+        divergences=["\n".join(lines(page)) for page in books.bisections],
         faults=fault_rows(books),
         facts=facts(books),
         metrics=[(name, number(value), value) for name, value in metrics(books).items()],

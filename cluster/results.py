@@ -4,9 +4,10 @@
 ``result.json``       verdict, checks, metrics, validators' tips; where the simulator ran, ``digest`` and, by height,
                       ``checkpoints``
 ``report.html``       the same for people, self-contained
-``scenario.yaml``     the scenario as it was given
+``scenario.yaml``     the scenario as it was given, with all that it inherited
 ``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
-``blocks.bin``        the longest validator's final blocks and receipts (:func:`encode_blocks`)
+``blocks.bin``        the longest validator's final blocks and receipts (:mod:`cluster.archive`)
+``traces.bin``        where validators diverged, how each executed that block
 ====================  ==============================================================================================
 
 Every file appears whole or not at all: it is written beside its place and moved there. :func:`finish_run` is the one
@@ -19,29 +20,36 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from cluster.archive import (
+    BLOCKS_FILE,
+    GENESIS_FILE,
+    TRACES_FILE,
+    BlockRecord,
+    DivergedExecution,
+    decode_blocks,
+    decode_traces,
+    encode_blocks,
+    encode_traces,
+)
 from cluster.books import Books, keep_books
 from cluster.checks import Verdict, check_run
+from cluster.divergence.bisect import diverged_executions
 from cluster.errors import BadInput
 from cluster.genesis_file import read_genesis, to_json
 from cluster.measures import metrics
-from cluster.record import BlockRecord, RunRecord
+from cluster.record import RunRecord
 from cluster.report import render_report
-from validator.codec import CodecError, decode, encode, tagged_hash
+from cluster.scenario.files import scenario_text
 from validator.genesis import Genesis
 
 RESULT_FILE: Final = "result.json"
 REPORT_FILE: Final = "report.html"
 SCENARIO_FILE: Final = "scenario.yaml"
-GENESIS_FILE: Final = "genesis.json"
-BLOCKS_FILE: Final = "blocks.bin"
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
 """Where everybody can be reached while a live run goes on."""
@@ -49,9 +57,6 @@ TOKEN_FILE: Final = "token"
 """What a live run has to be shown before it obeys (:mod:`cluster.live.control`)."""
 LATEST: Final = "latest"
 
-ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"
-CHECKSUM_BYTES: Final = 32
-LENGTH_BYTES: Final = 4
 MAX_FOLDERS_TRIED: Final = 10_000
 GIT_TIMEOUT_S: Final = 10
 UNKNOWN_COMMIT: Final = "unknown"
@@ -64,20 +69,25 @@ class ArchivedRun:
     genesis: Genesis
     blocks: list[BlockRecord]
     result: dict[str, Any]
+    executions: list[DivergedExecution]
+    """Of the validators that diverged."""
 
 
 def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> Verdict:
     """Check a run and write everything about it into ``folder``, which is created where it does not exist.
 
-    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, and named in
-    the command that reproduces the run. Raises :class:`OSError` where the folder cannot be written.
+    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, where it
+    inherits nothing, and named in the command that reproduces the run. Raises :class:`OSError` where the folder cannot
+    be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     books = keep_books(record)
     verdict = check_run(record, books)
-    write_atomically(folder / SCENARIO_FILE, _scenario_text(record, scenario_path))
+    write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
+    if books.divergences:
+        write_atomically(folder / TRACES_FILE, encode_traces(diverged_executions(books)))
     write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
     command = reproduce_command(record, folder, scenario_path)
     write_atomically(folder / REPORT_FILE, render_report(books, verdict, command))
@@ -98,7 +108,10 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         ],
         "metrics": metrics(books),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
+        "divergences": books.bisections,
     }
+    if record.drill is not None:
+        result["drill"] = record.drill.page()
     if record.backend == "sim":
         result["digest"] = record.digest
         result["checkpoints"] = {str(height): digest for height, digest in record.checkpoints.items()}
@@ -113,7 +126,8 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     backend = " --backend sim" if record.backend == "sim" else ""
-    return f"stampede run {shlex.quote(str(path))}{backend} --seed {record.seed}  # at commit {record.commit}"
+    command = f"stampede run {shlex.quote(str(path))}" if record.drill is None else record.drill.command
+    return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"
 
 
 # --- folders --------------------------------------------------------------------------------------------------------
@@ -203,38 +217,7 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-# --- the archive of blocks ------------------------------------------------------------------------------------------
-
-
-def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
-    """A line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a checksum.
-
-    Lengths are four bytes big-endian; the checksum is over everything before it.
-    """
-    parts = [ARCHIVE_MAGIC]
-    for record in blocks:
-        item = encode((record.block, record.receipts, record.computed_root))
-        parts.append(len(item).to_bytes(LENGTH_BYTES, "big") + item)
-    body = b"".join(parts)
-    return body + tagged_hash(b"blocks archive", body)
-
-
-def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> list[BlockRecord]:
-    """The blocks of an archive, from height 1 on. Raises :class:`BadInput`."""
-    if not data.startswith(ARCHIVE_MAGIC) or len(data) < len(ARCHIVE_MAGIC) + CHECKSUM_BYTES:
-        raise BadInput(f"{source}: no archive of blocks")
-    body = data[:-CHECKSUM_BYTES]
-    if tagged_hash(b"blocks archive", body) != data[-CHECKSUM_BYTES:]:
-        raise BadInput(f"{source}: is damaged: its checksum does not hold")
-    blocks, position = [], len(ARCHIVE_MAGIC)
-    try:
-        while position < len(body):
-            length = int.from_bytes(body[position : position + LENGTH_BYTES], "big")
-            position += LENGTH_BYTES + length
-            blocks.append(BlockRecord(*decode(body[position - length : position], tuple[bytes, bytes, bytes])))
-    except CodecError as error:
-        raise BadInput(f"{source}: the block at height {len(blocks) + 1} cannot be read: {error}") from None
-    return blocks
+# --- reading ------------------------------------------------------------------------------------------------------
 
 
 def read_run(folder: Path) -> ArchivedRun:
@@ -244,26 +227,19 @@ def read_run(folder: Path) -> ArchivedRun:
     try:
         result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
         archive = (folder / BLOCKS_FILE).read_bytes()
+        traces = (folder / TRACES_FILE).read_bytes() if (folder / TRACES_FILE).exists() else None
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise BadInput(f"{folder / RESULT_FILE}: no JSON: {error}") from None
     if not isinstance(result, dict):
         raise BadInput(f"{folder / RESULT_FILE}: expected an object")
-    return ArchivedRun(read_genesis(folder / GENESIS_FILE), decode_blocks(archive, str(folder / BLOCKS_FILE)), result)
+    executions = [] if traces is None else decode_traces(traces, str(folder / TRACES_FILE))
+    blocks = decode_blocks(archive, str(folder / BLOCKS_FILE))
+    return ArchivedRun(read_genesis(folder / GENESIS_FILE), blocks, result, executions)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
-
-
-def _scenario_text(record: RunRecord, scenario_path: Path | None) -> str:
-    if scenario_path is not None:
-        try:
-            return scenario_path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            pass  # the file went away during the run; what was read from it is still known
-    fields = (record.given or record.scenario).model_dump(mode="json", exclude_unset=True)
-    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
 
 
 def _tip_of(books: Books, name: str) -> dict[str, Any]:

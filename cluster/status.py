@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
+from cluster.release import FIRST_VERSION
 from validator.assembly import Validator
 from validator.events import BlockFinal, Diverged, EvidenceFound, PeerFault
 
@@ -22,6 +23,8 @@ class Tally:
     """What a driver counts of one validator, from the effects that it performs."""
 
     starts: int = 1
+    version: str = FIRST_VERSION
+    """Of the code that it runs."""
     executed_transactions: int = 0
     fires: int = 0
     pending_timers: int = 0
@@ -85,6 +88,7 @@ def status_page(
         "snapshot_height": executor.archive.first_height,
         "replayed_blocks": executor.replayed_blocks,
         "starts": tally.starts,
+        "version": tally.version,
         "executed_transactions": tally.executed_transactions,
         "fires": tally.fires,
         "diverged": None if node.diverged is None else _divergence_page(node.diverged),

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.checks import Outcome, Verdict
+from cluster.divergence.words import lines
 from cluster.record import Backend, Sample
 
 RATE_WINDOW_MS: Final = 5_000.0
@@ -153,6 +154,9 @@ def print_verdict(console: Console, verdict: Verdict, report: Path, reproduce: s
         table.add_row(state, check.name, Text(check.detail))
     console.print()
     console.print(table)
+    for page in verdict.divergences:
+        console.print()
+        console.print(Text("\n".join(lines(page))), soft_wrap=True)
     console.print()
     console.print(Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome])))
     console.print(Text(f"report   {report}"), soft_wrap=True)

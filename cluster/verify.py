@@ -1,100 +1,116 @@
-"""Re-execution of a run's blocks from its genesis, in a process of its own.
+"""``stampede verify-run``: a run's final blocks executed again, by this Python and by others, under other hash seeds.
 
-``python -m cluster.verify RUN`` executes every block that the run kept on a fresh validator's executor and compares
-what comes out, block by block: header, receipts, state root; then that these are the blocks that ``result.json``
-speaks of. :func:`verify_run` starts it with another hash seed than the caller's, so that an order that depends on
-hashing would show as a difference. It knows nothing of mutants: a run that a planted bug got into does not verify.
+Each goes through all blocks from the genesis on, in a process of its own (:mod:`cluster.shadow`), and what comes out is
+compared block by block: header, receipts, state root. So an order that depends on hashing, or a Python that computes
+something else, shows as a difference; where it does, the step and the state keys in which the two part are named. It
+knows nothing of mutants: a run that a planted bug got into does not verify.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from cluster.archive import DivergedExecution
+from cluster.divergence.bisect import bisect
+from cluster.divergence.words import lines
 from cluster.errors import BadInput, ExitCode, HarnessError
-from cluster.record import BlockRecord
 from cluster.results import RESULT_FILE, ArchivedRun, read_run
-from cluster.simulation.disk import MemoryDisk
-from validator.block import Block, header_hash
+from cluster.shadow.interpreters import Answer, Mismatched, check_interpreter, execute
+from validator.block import Block
 from validator.codec import CodecError, decode
-from validator.executor import Executor, Finalize, execution_error
-from validator.types import ValidatorError
 
-HASH_SEED: Final = "4242"
-"""The verifying process's ``PYTHONHASHSEED``; one up where the caller has the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reexecution:
-    """What re-execution came to."""
-
-    heights: int
-    """Blocks that gave what the run recorded."""
-    state_root: str
-    difference: str | None
-    """The first thing that differs, or ``None``."""
-
-    @property
-    def exit_code(self) -> ExitCode:
-        if self.difference is not None:
-            return ExitCode.FAIL
-        return ExitCode.PASS if self.heights else ExitCode.INCONCLUSIVE
-
-    def line(self) -> str:
-        """The outcome in one line."""
-        if self.difference is not None:
-            return f"fail: {self.difference}"
-        if not self.heights:
-            return "inconclusive: the run kept no blocks"
-        return f"pass: {self.heights} heights re-executed to the same roots, the last one {self.state_root}"
+HASH_SEED: Final = 4242
+"""The process's ``PYTHONHASHSEED``, unless others are asked for; one up where the caller has the same."""
+WORST_FIRST: Final = (ExitCode.FAIL, ExitCode.BAD_INPUT, ExitCode.INCONCLUSIVE)
 
 
-def verify_run(folder: Path) -> ExitCode:
-    """Re-execute a run in a fresh process, whose line goes to standard output. Raises :class:`BadInput`."""
-    read_run(folder)  # what is wrong with the folder is said by this process
-    seed = HASH_SEED if os.environ.get("PYTHONHASHSEED") != HASH_SEED else str(int(HASH_SEED) + 1)
-    done = subprocess.run(
-        [sys.executable, "-m", "cluster.verify", str(folder)],
-        env={**os.environ, "PYTHONHASHSEED": seed},
-        check=False,
-    )
-    if done.returncode not in set(ExitCode):
-        raise HarnessError(f"{folder}: the verifying process ended with {done.returncode}")
-    return ExitCode(done.returncode)
+def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[int] = ()) -> ExitCode:
+    """Re-execute a run under each Python and hash seed, a line each on standard output; returns the worst.
+
+    A Python that cannot execute blocks is a line on standard error. Raises :class:`BadInput` where the folder holds no
+    run.
+    """
+    run = read_run(folder)
+    codes = [_compare_with_result(run)]
+    for python in pythons or [sys.executable]:
+        try:
+            check_interpreter(python)
+        except BadInput as error:
+            print(f"stampede: {error}", file=sys.stderr, flush=True)
+            codes.append(error.exit_code)
+            continue
+        codes += [_shadow(run, folder, python, seed) for seed in hash_seeds or [other_hash_seed()]]
+    return next((code for code in WORST_FIRST if code in codes), ExitCode.PASS)
 
 
-def reexecute(run: ArchivedRun) -> Reexecution:
-    """Execute a run's blocks from its genesis, and hold them against its result. Raises :class:`BadInput`."""
-    tips = _recorded_tips(run)
+def other_hash_seed() -> int:
+    """A hash seed that is not this process's."""
+    return HASH_SEED + (os.environ.get("PYTHONHASHSEED") == str(HASH_SEED))
+
+
+def _compare_with_result(run: ArchivedRun) -> ExitCode:
+    """Whether the archive holds the blocks that the result speaks of; a line only where it does not."""
+    difference = difference_from_result(run)
+    if difference is not None:
+        print(f"fail: {difference}", flush=True)
+        return ExitCode.FAIL
+    return ExitCode.PASS
+
+
+def _shadow(run: ArchivedRun, folder: Path, python: str, hash_seed: int) -> ExitCode:
     try:
-        executor = Executor(MemoryDisk(), run.genesis)
-    except ValidatorError as error:
-        raise BadInput(f"the run's genesis cannot be built: {error}") from None
-    for position, record in enumerate(run.blocks):
-        difference = _execute(executor, record)
-        if difference is not None:
-            return Reexecution(position, executor.final_view.root.hex(), f"height {position + 1}: {difference}")
-    return Reexecution(len(run.blocks), executor.final_view.root.hex(), _difference_from(tips, run))
+        answer = execute(python, hash_seed, folder)
+    except HarnessError as error:
+        print(f"inconclusive: {error}", flush=True)
+        return ExitCode.INCONCLUSIVE
+    name = f"Python {answer.python}, hash seed {answer.hash_seed}"
+    if python != sys.executable:
+        name += f" ({python})"
+    for line in _words(run, name, answer):
+        print(line, flush=True)
+    if answer.mismatch is not None:
+        return ExitCode.FAIL
+    return ExitCode.PASS if answer.heights else ExitCode.INCONCLUSIVE
 
 
-def _recorded_tips(run: ArchivedRun) -> list[tuple[int, str | None]]:
-    """Height and state root of each validator in ``result.json``. Raises :class:`BadInput`."""
+def _words(run: ArchivedRun, name: str, answer: Answer) -> Iterator[str]:
+    if answer.mismatch is not None:
+        yield f"fail: {name}: height {answer.mismatch.height}: {answer.mismatch.reason}"
+        yield from _where(run, answer.python, answer.mismatch)
+    elif not answer.heights:
+        yield f"inconclusive: {name}: the run kept no blocks"
+    else:
+        yield f"pass: {name}: {answer.heights} heights re-executed to the same roots, the last one {answer.root}"
+
+
+def _where(run: ArchivedRun, python: str, mismatch: Mismatched) -> list[str]:
+    """The step and the keys in which another Python's execution parts from this one's."""
+    if not mismatch.trace:
+        return []
+    expected = _header_root(run.blocks[mismatch.height - 1].block)
+    given = (mismatch.height, mismatch.reason, expected, "", mismatch.receipts, mismatch.trace)
+    (page,) = bisect(run.genesis, run.blocks, [DivergedExecution(f"Python {python}", *given)])
+    return lines(page)[1:]
+
+
+def _header_root(block: bytes) -> str:
     try:
-        tips = [(tip["height"], tip["state_root"]) for tip in run.result["validators"]]
-    except (KeyError, TypeError):
-        tips = [(None, None)]
-    if not all(isinstance(height, int) and isinstance(root, str | None) for height, root in tips):
-        raise BadInput(f"{RESULT_FILE}: validators: expected a list of objects with height and state_root")
-    return tips
+        return decode(block, Block).header.state_root.hex()
+    except CodecError:
+        return ""
 
 
-def _difference_from(tips: list[tuple[int, str | None]], run: ArchivedRun) -> str | None:
-    """How the archive differs from the longest validators of the result, or ``None``."""
-    recorded, held = max((height for height, _ in tips), default=0), len(run.blocks)
+# --- the result -----------------------------------------------------------------------------------------------------
+
+
+def difference_from_result(run: ArchivedRun) -> str | None:
+    """How the archive differs from the longest validators of the result, or ``None``. Raises :class:`BadInput`."""
+    tips, held = _recorded_tips(run), len(run.blocks)
+    recorded = max((height for height, _ in tips), default=0)
     if recorded != held:
         return f"recorded {recorded} heights, the archive holds {held}"
     roots = sorted({root or "none" for height, root in tips if height == recorded})
@@ -106,36 +122,12 @@ def _difference_from(tips: list[tuple[int, str | None]], run: ArchivedRun) -> st
     return None
 
 
-def _execute(executor: Executor, record: BlockRecord) -> str | None:
-    """The first difference between a recorded block and its re-execution, or ``None``."""
+def _recorded_tips(run: ArchivedRun) -> list[tuple[int, str | None]]:
+    """Height and state root of each validator in ``result.json``. Raises :class:`BadInput`."""
     try:
-        block = decode(record.block, Block)
-    except CodecError as error:
-        return f"the block cannot be read: {error}"
-    digest = header_hash(block.header)
-    reason = execution_error(executor, block)
-    if reason is not None:
-        return f"the block does not execute to its header: {reason}"
-    executor.run(Finalize(digest, b""))
-    archived = executor.archive.get(block.header.height)
-    assert archived is not None
-    if archived.receipts != record.receipts:
-        return "execution gives other receipts"
-    if archived.computed_root != record.computed_root:
-        return f"execution gives state root {archived.computed_root.hex()}, recorded was {record.computed_root.hex()}"
-    return None
-
-
-def main() -> int:
-    """Entry of the verifying process."""
-    try:
-        outcome = reexecute(read_run(Path(sys.argv[1])))
-    except HarnessError as error:
-        print(f"stampede: {error}", file=sys.stderr)
-        return error.exit_code
-    print(outcome.line())
-    return outcome.exit_code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        tips = [(tip["height"], tip["state_root"]) for tip in run.result["validators"]]
+    except (KeyError, TypeError):
+        tips = [(None, None)]
+    if not all(isinstance(height, int) and isinstance(root, str | None) for height, root in tips):
+        raise BadInput(f"{RESULT_FILE}: validators: expected a list of objects with height and state_root")
+    return tips

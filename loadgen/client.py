@@ -121,6 +121,10 @@ class ValidatorClient:
         """A pending timer. Raises :class:`NotFound` where it is not pending."""
         return self._json("GET", f"/timers/{timer_id.hex()}")
 
+    def divergence(self) -> bytes:
+        """How a validator that diverged executed the block concerned. Raises :class:`NotFound` of one that did not."""
+        return self._request("GET", "/divergence")
+
     def metrics(self) -> str:
         """Prometheus text."""
         return self._request("GET", "/metrics").decode("utf-8", "replace")

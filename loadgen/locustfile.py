@@ -102,7 +102,7 @@ def _end_with_parent(pipe: int) -> None:
 
 
 class ChainUser(FastHttpUser):
-    """One load user. Turns are ``interval_ms`` apart, begun to begun."""
+    """One load user. Turns are as far apart as the user says, begun to begun."""
 
     host = "http://127.0.0.1"  # every request names its endpoint
     connection_timeout = CONNECT_TIMEOUT_S
@@ -122,7 +122,7 @@ class ChainUser(FastHttpUser):
         """Seconds until the next turn; turns that were missed are not made up for."""
         now = time.monotonic()
         wait = max(0.0, self._next_turn_at - now)
-        self._next_turn_at = now + wait + self.load_user.interval_ms / 1_000
+        self._next_turn_at = now + wait + self.load_user.next_delay_ms() / 1_000
         return wait
 
     @task

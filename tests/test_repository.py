@@ -123,8 +123,13 @@ def is_in(path: str, *folders: str) -> bool:
     return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
 
 
-def imports(path: str, source: str) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: str, source: str) -> tuple[tuple[int, str], ...]:
     """Every import of a source, by line, as a full dotted name; also those by name at run time."""
+    return tuple(_imports(path, source))
+
+
+def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
     package = PurePosixPath(path).parent.parts
     for node in ast.walk(ast.parse(source)):
         match node:

@@ -171,6 +171,8 @@ class Diverged(msgspec.Struct, frozen=True):
     expected_root: Hash
     computed_root: Hash
     receipts: bytes
+    trace: bytes = b""
+    """How it came to that, step by step: an encoded :class:`validator.trace.BlockTrace`."""
 
 
 class EvidenceFound(msgspec.Struct, frozen=True):

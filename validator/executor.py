@@ -11,9 +11,11 @@ everything that does not descend from them is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
+
+import msgspec
 
 from validator.archive import ArchivedBlock, BlockArchive
 from validator.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
@@ -32,11 +34,15 @@ from validator.state import LogStateStore, View
 from validator.state.log import SEGMENT_BYTES
 from validator.state.plain import PlainEngine
 from validator.state.store import RETAINED_HEIGHTS
+from validator.trace import BlockTrace, StepRecorder, traced, writes_of
 from validator.transactions import TransactionError, address_of, parse, transaction_hash
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import Address, Hash, Height, ValidatorError
+from validator.world import Change
 
 GENESIS_FILE: Final = "genesis"
+NO_ROOT: Final = Hash(b"")
+"""Of a block whose execution did not come to its end."""
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
 MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
 """Transaction bytes that a proposer puts into a block; a block may hold more and still be valid up to the maximum."""
@@ -120,6 +126,8 @@ class FinalizedInvalid:
     reason: str
     computed_root: Hash
     receipts: bytes
+    trace: BlockTrace
+    """Of the block executed once more, step by step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +178,10 @@ class _ExecutedBlock:
 class _InvalidBlock:
     block: Block
     reason: str
-    computed_root: Hash
-    receipts: bytes
+    computed_root: Hash = NO_ROOT
+    """What execution gave, as far as it came; the receipts encoded."""
+    receipts: bytes = b""
+    changes: Sequence[Change] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,17 +342,18 @@ class Executor:
             )
             outcome = transition.apply(prepared)
         except _Invalid as error:
-            self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
+            self._invalid[digest] = _InvalidBlock(block, str(error))
             return str(error)
         except NotAdmitted as error:
             self._index.abandon()
-            self._invalid[digest] = _InvalidBlock(block, str(error), Hash(b""), b"")
+            self._invalid[digest] = _InvalidBlock(block, str(error))
             return str(error)
         differing = outcome.matches(block.header)
         if differing is not None:
             self._index.abandon()
             reason = f"execution gives another {differing}"
-            self._invalid[digest] = _InvalidBlock(block, reason, outcome.state_root, encode(outcome.receipts))
+            receipts = encode(outcome.receipts)
+            self._invalid[digest] = _InvalidBlock(block, reason, outcome.state_root, receipts, outcome.changes)
             return reason
         self._keep(digest, block, outcome)
         return None
@@ -350,9 +361,7 @@ class Executor:
     def _finalize(self, job: Finalize) -> Finalized | FinalizedInvalid:
         invalid = self._invalid.get(job.digest)
         if invalid is not None:
-            return FinalizedInvalid(
-                job.digest, invalid.block.header, invalid.reason, invalid.computed_root, invalid.receipts
-            )
+            return self._diverged(job.digest, invalid)
         executed = self._executed[job.digest]
         assert executed.parent == self._final, "blocks become final in order"
         self._move_index_below(job.digest)
@@ -372,6 +381,31 @@ class Executor:
             pending_timers=outcome.live_timers,
             backlog=outcome.backlog,
         )
+
+    def _diverged(self, digest: Hash, invalid: _InvalidBlock) -> FinalizedInvalid:
+        """A block that is invalid here is final: say what it came to, and execute it once more to see how."""
+        trace = self.trace(invalid.block)
+        if trace.figure("state_root") != invalid.computed_root.hex():
+            trace = msgspec.structs.replace(trace, repeats=False, first_writes=writes_of(invalid.changes))
+        return FinalizedInvalid(
+            digest, invalid.block.header, invalid.reason, invalid.computed_root, invalid.receipts, trace
+        )
+
+    def trace(self, block: Block) -> BlockTrace:
+        """Execute a block on its parent, which was executed, noting every step. Nothing changes by it."""
+        height, digest, recorder = block.header.height, header_hash(block.header), StepRecorder()
+        try:
+            prepared = self._check(block, {})
+        except _Invalid as error:
+            return recorder.trace(height, digest, None, str(error))
+        parent, transition = Hash(block.header.parent_hash), traced(self._transition, recorder)
+        try:
+            outcome = self._transition_on(parent, Height(height), block.header.proposer, transition).apply(prepared)
+        except NotAdmitted as error:
+            return recorder.trace(height, digest, None, str(error))
+        finally:
+            self._index.abandon()
+        return recorder.trace(height, digest, outcome)
 
     def _nonces(self, outcome: Outcome) -> dict[Address, int]:
         senders = sorted({Address(receipt.sender) for receipt in outcome.receipts.transactions})
@@ -402,11 +436,15 @@ class Executor:
 
     # --- the tree of executed blocks --------------------------------------------------------------------------------
 
-    def _transition_on(self, parent: Hash, height: Height, proposer: int) -> Transition:
+    def _transition_on(
+        self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
+    ) -> Transition:
+        """A block's transition, begun; of another class than the validator's own where one is given."""
         self._move_index(parent)
+        make = self._transition if transition is None else transition
         view = self._store.final if parent == self._final else self._executed[parent].outcome.view
         account = self._account_of(proposer)
-        return self._transition(view, self._index, BlockContext(height, account, self._genesis), self._vm)
+        return make(view, self._index, BlockContext(height, account, self._genesis), self._vm)
 
     def _account_of(self, proposer: int) -> Address:
         account = self._accounts.get(proposer)

@@ -36,7 +36,7 @@ from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import HARMLESS_REASONS
 from validator.block import Header, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
-from validator.codec import CodecError
+from validator.codec import CodecError, encode
 from validator.events import (
     Append,
     BlockFinal,
@@ -615,6 +615,7 @@ class Node:
             expected_root=Hash(result.header.state_root),
             computed_root=result.computed_root,
             receipts=result.receipts,
+            trace=encode(result.trace),
         )
         self._effects.append(self.diverged)
 

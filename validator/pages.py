@@ -40,6 +40,8 @@ class StatePages:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self._open_jobs: tuple[tuple[int, bytes], dict[bytes, list[str]]] = ((0, b""), {})
+        """The jobs that take results, by actor, and the height and root of the state that they stand in."""
 
     def blocks(self, first: int, most: int) -> list[tuple[bytes, bytes, bytes]]:
         """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most`` and fit into
@@ -104,20 +106,27 @@ class StatePages:
             "nonce": account.nonce,
             "code": None if actor is None else actor.code,
             "live_timers": 0 if actor is None else actor.live_timers,
-            "open_jobs": [] if actor is None else self._open_jobs(address),
+            "open_jobs": [] if actor is None else self._open_jobs_of(address),
         }
 
-    def _open_jobs(self, actor: bytes) -> list[str]:
-        """The jobs of an actor that still take results, ids ascending. Looks at every job, where the actor has any."""
+    def _open_jobs_of(self, actor: bytes) -> list[str]:
+        """The jobs of an actor that still take results, ids ascending."""
         jobs: ActorJobs | None = self._record(actor_jobs_key(actor))
         if jobs is None or not jobs.unsettled:
             return []
-        height = self._executor.final_header.height
-        found: list[str] = []
+        header = self._executor.final_header
+        place = (header.height, header.state_root)
+        if self._open_jobs[0] != place:
+            self._open_jobs = (place, self._all_open_jobs(header.height))
+        return self._open_jobs[1].get(actor, [])
+
+    def _all_open_jobs(self, height: int) -> dict[bytes, list[str]]:
+        """By actor. Looks at every job, once for a final block, however often and by however many it is asked about."""
+        found: dict[bytes, list[str]] = {}
         for key, data in self._executor.final_view.scan(JOB):
             job: Job = decode_record(key, data)
-            if job.actor == actor and not job.is_complete and not job.consumed and job.ends_at > height:
-                found.append(key[len(JOB) :].hex())
+            if not job.is_complete and not job.consumed and job.ends_at > height:
+                found.setdefault(bytes(job.actor), []).append(key[len(JOB) :].hex())
         return found
 
     def timer(self, timer_id: bytes) -> Page | None:

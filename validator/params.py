@@ -170,6 +170,12 @@ def parse_value(name: str, value: Any) -> Any:
             return _integer(name, value, _RANGES.get(name, (1, ORDINARY_MAXIMUM)))
 
 
+def integer_range(name: str) -> tuple[int, int] | None:
+    """The least and the greatest value of a parameter by its ``LIKE_THIS`` name; ``None`` where it is no integer."""
+    is_integer = isinstance(getattr(DEFAULTS, _field_of(name)), int)
+    return _RANGES.get(name, (1, ORDINARY_MAXIMUM)) if is_integer else None
+
+
 def _field_of(name: str) -> str:
     field_name = name.lower()
     if name != name.upper() or field_name not in _FIELD_NAMES:

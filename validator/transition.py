@@ -33,7 +33,7 @@ from validator.jobs import Waiting
 from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.pvm.deployment import deploy_cycles, deployment
+from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
 from validator.pvm.machine import PythonVm, Vm
 from validator.pvm.subset import ProgramError
@@ -122,7 +122,11 @@ class Outcome:
 
     def matches(self, header: Header) -> str | None:
         """The first field in which the header is not what execution gave, or ``None``."""
-        expected = {
+        return next((name for name, value in self.header_fields().items() if getattr(header, name) != value), None)
+
+    def header_fields(self) -> dict[str, int | bytes]:
+        """What execution gave for the fields of the header, in the order in which they are compared."""
+        return {
             "height": self.receipts.height,
             "basefee_cycle": pack_uint(self.prices.basefee_cycle),
             "basefee_cell": pack_uint(self.prices.basefee_cell),
@@ -134,7 +138,6 @@ class Outcome:
             "receipts_root": self.receipts_root,
             "state_root": self.state_root,
         }
-        return next((name for name, value in expected.items() if getattr(header, name) != value), None)
 
 
 @dataclass(slots=True)
@@ -341,7 +344,8 @@ class Transition:
                 case Transfer():
                     context.move(transaction.sender, target, transaction.value)
                 case Deploy(code=code):
-                    meter.charge(deploy_cycles(code), len(code.encode()))
+                    meter.charge(byte_cycles(code), len(code.encode()))
+                    meter.charge(token_cycles(code))
                     context.move(transaction.sender, target, transaction.value)
                     self.deploy(target, code, transaction.sender)
                     created.append(target)

@@ -89,6 +89,14 @@ class World:
         """What the block changed, keys ascending."""
         return self._changes_of({key for key, _ in self._journal})
 
+    def changes_since(self, checkpoint: int) -> list[Change]:
+        """What was changed since a checkpoint, against what stood there then; keys ascending."""
+        before: dict[bytes, Record | None] = {}
+        for key, record in self._journal[checkpoint:]:
+            before.setdefault(key, record)
+        pairs = (Change(key, before[key], self._current[key]) for key in sorted(before))
+        return [change for change in pairs if change.before != change.after]
+
     def _changes_of(self, keys: set[bytes]) -> list[Change]:
         pairs = (Change(key, self._original[key], self._current[key]) for key in sorted(keys))
         return [change for change in pairs if change.before != change.after]

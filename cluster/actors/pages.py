@@ -58,8 +58,7 @@ def profile_page(session: Session, profiles: Mapping[str, LineProfile]) -> Page:
         for actor in session.actors
         if actor.file.source in profiles
     }
-    total = sum(execution.cycles for execution in session.executions)
-    return {**session_page(session), "profile": {"cycles": total, "lines": lines}}
+    return {**session_page(session), "profile": {"cycles": session.cycles_charged, "lines": lines}}
 
 
 def _lines(profile: LineProfile) -> list[int]:

@@ -83,6 +83,16 @@ class Session:
         """How many executions failed."""
         return sum(bool(execution.error) for execution in self.executions)
 
+    @property
+    def cycles_charged(self) -> int:
+        """Of all executions, each cycle once."""
+        return sum(execution.cycles for execution in self.executions) - self.cycles_paid_ahead
+
+    @property
+    def cycles_paid_ahead(self) -> int:
+        """What messages and callbacks used of what their senders had reserved, and paid, for them."""
+        return sum(execution.cycles for execution in self.executions if execution.kind in ("message", "callback"))
+
     def actor_at(self, address: bytes) -> Actor:
         """The actor with this address, which must be one of the session's."""
         return next(actor for actor in self.actors if actor.address == address)

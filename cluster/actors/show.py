@@ -237,7 +237,7 @@ def _print_failures(console: Console, session: Session) -> None:
 
 
 def _account(session: Session, profiles: Mapping[str, LineProfile]) -> list[list[str]]:
-    """Programs, and what is charged around them; the sum is what all receipts say."""
+    """Programs, and what is charged around them; the sum is what was paid, each cycle once."""
     rows: list[tuple[str, int]] = []
     for source, profile in profiles.items():
         files = dict.fromkeys(str(actor.file.path) for actor in session.actors if actor.file.source == source)
@@ -247,7 +247,9 @@ def _account(session: Session, profiles: Mapping[str, LineProfile]) -> list[list
         inside = 0 if execution.program is None else execution.program.cycles
         around[execution.kind] = around.get(execution.kind, 0) + execution.cycles - inside
     rows += [(_AROUND.get(kind, kind), cycles) for kind, cycles in around.items() if cycles]
-    total = sum(execution.cycles for execution in session.executions)
+    ahead, total = session.cycles_paid_ahead, session.cycles_charged
+    if ahead:
+        rows.append(("messages and callbacks: paid for by the lines that sent them", -ahead))
     rows.append(("charged in all", total))
     return [[name, f"{cycles:,}", _share(cycles, max(total, 1))] for name, cycles in rows]
 

@@ -11,8 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Final
 
+from cluster.archive import BlockRecord
 from cluster.books import Questions, longest_chain, questions
-from cluster.record import BlockRecord, RunRecord, ValidatorRecord
+from cluster.record import RunRecord, ValidatorRecord
 from loadgen.client import ClientError, NotFound, ValidatorClient
 from validator.types import parse_address
 
@@ -38,11 +39,11 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
         ValidatorRecord(
             name,
             index,
-            mutant=record.scenario.validators.node(index).mutant,
             byzantine=tuple(record.scenario.validators.node(index).byzantine),
         )
         for index, name in enumerate(names)
     ]
+    record.note_mutants()
     answering = [found for found in record.validators if found.index in urls]
     answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
     asked = questions(record.genesis, longest_chain(answering))
@@ -96,6 +97,9 @@ def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[No
     snapshot_height = found.status.get("snapshot_height")
     if isinstance(snapshot_height, int) and snapshot_height > 0:
         found.first_height = snapshot_height + 1
+    if found.status.get("diverged") is not None:
+        found.trace = client.divergence()
+        yield
     while blocks := client.blocks(found.first_height + len(found.blocks), BLOCKS_A_REQUEST):
         found.blocks.extend(BlockRecord(*block) for block in blocks)
         yield

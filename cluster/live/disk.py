@@ -92,11 +92,7 @@ class DirectoryDisk:
         handle = self._handle(name, create=True)
         assert handle is not None
         with _as_disk_error(name, offset, "write"):
-            rest = memoryview(data)
-            while rest:
-                written = os.pwrite(handle, rest, offset)
-                rest = rest[written:]
-                offset += written
+            self._write_file(name, handle, offset, data)
 
     def truncate(self, name: str, size: int) -> None:
         """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` where it has fewer."""
@@ -113,7 +109,7 @@ class DirectoryDisk:
         handle = self._handle(name, create=False)
         if handle is not None:
             with _as_disk_error(name, os.fstat(handle).st_size, "sync"):
-                os.fsync(handle)
+                self._sync_file(name, handle)
 
     def replace(self, name: str, data: bytes) -> None:
         """Make ``data`` the file's whole content, atomically and durably."""
@@ -121,10 +117,12 @@ class DirectoryDisk:
         temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
         with _as_disk_error(name, 0, "replace"):
             self._make_folder(path.parent)
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                self._write_file(name, handle, 0, data)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
             self._forget(name)
             os.replace(temporary, path)
             _sync_folder(path.parent)
@@ -137,6 +135,22 @@ class DirectoryDisk:
             if path.exists():
                 path.unlink()
                 _sync_folder(path.parent)
+
+    # --- what a disk with faults does otherwise ---------------------------------------------------------------------
+
+    def _write_file(self, name: str, handle: int, offset: int, data: bytes) -> None:
+        """Write all of it. Raises :class:`OSError`."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(handle, rest, offset)
+            rest = rest[written:]
+            offset += written
+
+    def _sync_file(self, name: str, handle: int) -> None:
+        """Make what was written durable. Raises :class:`OSError`."""
+        os.fsync(handle)
+
+    # --- files --------------------------------------------------------------------------------------------------------
 
     def _handle(self, name: str, create: bool) -> int | None:
         """The open file, or ``None`` where there is none and ``create`` is false."""

@@ -18,18 +18,21 @@ from typing import Any, Final
 from cluster.chain import build_genesis, validator_set
 from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
-from cluster.faults import AnyFault, KillFault
+from cluster.fault_engine import FaultEngine
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
 from cluster.live.control import STOP, ControlServer
 from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase
+from cluster.live.injection import LastWords
 from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
 from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
+from cluster.live.stage import LiveStage
+from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
-from cluster.record import FaultRecord, JoinRecord, RunRecord, Sample
+from cluster.record import JoinRecord, RunRecord, Sample
 from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
 from cluster.scenario import Scenario
 from consensus.keys import Ed25519Scheme
@@ -95,24 +98,6 @@ def run_live(
         return record
 
 
-class _Fault:
-    """A fault of the scenario on its way."""
-
-    def __init__(self, plan: KillFault, record: FaultRecord, host: int) -> None:
-        self.plan = plan
-        self.record = record
-        self.host = host
-
-    @property
-    def is_due_at(self) -> int | None:
-        """The height at which it begins, ``None`` once it has begun."""
-        return self.record.at_height if self.record.begun_ms is None else None
-
-    @property
-    def is_running(self) -> bool:
-        return self.record.begun_ms is not None and self.record.ended_ms is None
-
-
 class _LiveRun:
     """One run."""
 
@@ -141,7 +126,6 @@ class _LiveRun:
         genesis = build_genesis(scenario, seed, validators)
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
         self._watch = ChainWatch(self.record, began_epoch_ms)
-        self._faults = [self._fault(plan) for plan in scenario.faults]
         late = scenario.validators.late
         self._joins = {index: JoinRecord(scenario.validators.names[index], late[index]) for index in late}
         self.record.joins = list(self._joins.values())
@@ -149,21 +133,15 @@ class _LiveRun:
         """Validators that are there from the genesis on."""
         self._session: RaySession | None = None
         self._hosts: Hosts | None = None
+        self._stage: LiveStage | None = None
+        self._told_height = 0
+        """The height that faults know of."""
         self._load: LoadProcess | None = None
         self._guardian: Guardian | None = None
         self._control: ControlServer | None = None
         self._control_port = control_port
         self._load_failed = False
         self._sampled_ms = float("-inf")
-
-    def _fault(self, plan: AnyFault) -> _Fault:
-        assert isinstance(plan, KillFault), "others were refused before anything started"
-        section = self._scenario.validators
-        host = section.host_of(section.names.index(plan.whom))
-        targets = tuple(name for index, name in enumerate(section.names) if section.host_of(index) == host)
-        record = FaultRecord(plan.kind, plan.whom, plan.at_height, targets=targets, impaired=targets, is_hard=True)
-        self.record.faults.append(record)
-        return _Fault(plan, record, host)
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 
@@ -200,6 +178,7 @@ class _LiveRun:
                 last_to_first.callback(self._close_session, self._session)
             if self._hosts is not None:
                 last_to_first.callback(self._hosts.ask_each, "stop", STOP_TIMEOUT_S, lambda: None)
+                last_to_first.callback(self._hosts.close_wardens)
             if self._load is not None:
                 last_to_first.callback(self._finish_load, self._load, lambda: None)
 
@@ -231,7 +210,9 @@ class _LiveRun:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
         self._interrupts.checkpoint()
-        self._hosts = hosts = Hosts(self._session, self._take_view, self._host_is_up, self._host_was_lost)
+        self._hosts = hosts = Hosts(
+            self._session, self._take_view, self._host_is_up, self._host_was_lost, self.record.problems.append
+        )
         hosts.create(self._scenario, self.record.seed, self._folder)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not all(host.phase is Phase.UP for host in hosts.all):
@@ -243,6 +224,7 @@ class _LiveRun:
                 self._give_up_start(failed)
             if self._load is None and len(hosts.addresses) >= self._count_at_first:
                 self._start_load(hosts)
+        self._prepare_faults(hosts)
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
 
     def _start_control(self) -> None:
@@ -309,18 +291,25 @@ class _LiveRun:
             self._note_joins(self._hosts)
             self._show(self._hosts)
             self._sample(self._hosts)
-            self._begin_faults(self._hosts)
+            self._perform_faults()
             self._watch_load()
 
     def _wait(self) -> None:
         """Until the next look. The first signal ends a run that has no other end."""
         try:
-            self._interrupts.wait(TICK_S)
+            self._interrupts.wait(self._tick_s())
         except KeyboardInterrupt:
             if self._end is not None:
                 raise
             self._interrupts.accept()
             self._end_here()
+
+    def _tick_s(self) -> float:
+        """Less where a fault begins or ends sooner."""
+        next_ms = None if self._stage is None else self._stage.next_ms
+        if next_ms is None:
+            return TICK_S
+        return max(0.0, min(TICK_S, (next_ms - self._now_ms) / MILLISECONDS_A_SECOND))
 
     def _obey(self) -> None:
         """Do what the testnet's endpoint was told since the last look."""
@@ -349,12 +338,13 @@ class _LiveRun:
         alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
         if self._end is None:
             return not alive
-        goal = self._end + self._scenario.stop.drain_blocks
+        ended = [fault.height_when_ended or 0 for fault in self.record.faults]
+        goal = max(self._end + self._scenario.stop.drain_blocks, 1 + max(ended, default=0))
         node = self._scenario.validators.node
         awaited = [state for host in alive for index, state in host.states.items() if not node(index).byzantine]
         return (
             self._watch.height >= goal
-            and not any(fault.is_running for fault in self._faults if hosts.all[fault.host] in alive)
+            and (self._stage is None or self._stage.engine.are_over)
             and all(host.phase is Phase.UP and host.is_started(goal) for host in alive)
             and all(state.height >= goal or state.diverged for state in awaited)
         ) or not alive
@@ -385,19 +375,20 @@ class _LiveRun:
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
-    def _begin_faults(self, hosts: Hosts) -> None:
-        for fault in self._faults:
-            due_at, host = fault.is_due_at, hosts.all[fault.host]
-            if due_at is not None and self._watch.height >= due_at and host.phase is Phase.UP:
-                self._kill(hosts, fault, host)
+    def _prepare_faults(self, hosts: Hosts) -> None:
+        """From now on, with every host up, faults may begin."""
+        now_ms, height = (lambda: self._now_ms), (lambda: self._watch.height)
+        stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice)
+        stage.engine = FaultEngine(self._scenario, stage)
+        stage.engine.schedule()
+        self._stage, self.record.faults = stage, stage.engine.records
 
-    def _kill(self, hosts: Hosts, fault: _Fault, host: Host) -> None:
-        pid = host.pid
-        fault.record.height_when_begun = self._watch.height
-        fault.record.begun_ms = self._now_ms
-        hosts.kill(host, fault.plan.down_ms / MILLISECONDS_A_SECOND)
-        names = ", ".join(self._names_on(host))
-        self.on_notice(f"height {self._watch.height}: killed host {host.number} ({names}), process {pid}")
+    def _perform_faults(self) -> None:
+        assert self._stage is not None
+        if self._watch.height > self._told_height:
+            self._told_height = self._watch.height
+            self._stage.engine.on_new_height(self._told_height)
+        self._stage.perform()
 
     def _note_joins(self, hosts: Hosts) -> None:
         """See which of those that join later have begun, and which have their snapshot."""
@@ -417,28 +408,18 @@ class _LiveRun:
 
     def _host_is_up(self, host: Host) -> None:
         assert self._hosts is not None
-        for fault in self._faults:
-            if fault.host == host.number and fault.is_running:
-                self._end_fault(fault.record, self._hosts, host)
+        if self._stage is not None:
+            self._stage.engine.on_up()
         if len(self._hosts.addresses) >= self._count_at_first:
             self._write_endpoints(self._hosts)
 
-    def _end_fault(self, record: FaultRecord, hosts: Hosts, host: Host) -> None:
-        record.ended_ms = self._now_ms
-        record.height_when_ended = self._watch.height
-        record.bit = host.pid != host.pid_before and hosts.is_gone(host)
-        recovered = ", ".join(str(state.recovered_height) for _, state in sorted(host.states.items()))
-        starts = ", ".join(str(start) for _, start in sorted(host.starts.items()))
-        record.evidence = (
-            f"process {host.pid_before} gone, {host.pid} in its place, start {starts},"
-            f" recovered at height {recovered} from its own disk"
-        )
-        self.on_notice(f"height {self._watch.height}: host {host.number} is back: {record.evidence}")
-
-    def _host_was_lost(self, host: Host, reason: str) -> None:
+    def _host_was_lost(self, host: Host, reason: str, words: LastWords | None) -> None:
+        if self._stage is not None and self._stage.on_lost(host, words):
+            return
         names = ", ".join(self._names_on(host))
         log = self._folder / LOGS_FOLDER / f"host-{host.number}.log"
-        problem = f"host {host.number} ({names}) was lost: {reason} (see {log})"
+        said = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
+        problem = f"host {host.number} ({names}) was lost: {reason}{said} (see {log})"
         self.record.problems.append(problem)
         self.on_notice(problem)
 
@@ -447,6 +428,10 @@ class _LiveRun:
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)
+        if self._stage is not None and self._stage.engine.is_listening:
+            for seen in view.observations:
+                if isinstance(seen, VoteSent):
+                    self._stage.engine.on_vote(view.index, seen.view, seen.kind)
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -460,6 +445,7 @@ class _LiveRun:
 
     def _freeze_and_collect(self, hosts: Hosts) -> None:
         checkpoint = self._interrupts.checkpoint
+        hosts.close_wardens()
         failed = hosts.ask_each("freeze", FREEZE_TIMEOUT_S, checkpoint)
         for host, reason in failed:
             self.record.problems.append(f"host {host.number} did not come to rest: {reason}")
@@ -480,9 +466,11 @@ class _LiveRun:
         collect(self.record, urls, checkpoint)
 
     def _note_totals(self, hosts: Hosts) -> None:
-        messages, size = hosts.totals()
-        self.record.metrics["messages_sent"] = messages
-        self.record.metrics["bytes_sent"] = size
+        totals = hosts.totals()
+        self.record.metrics["messages_sent"] = totals.messages
+        self.record.metrics["messages_dropped"] = totals.lost
+        self.record.metrics["bytes_sent"] = totals.size
+        self.record.metrics["core_seconds"] = totals.core_seconds
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND

@@ -15,15 +15,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+import cluster
 from cluster.chain import (
     build_genesis,
     byzantine_of,
@@ -33,15 +36,24 @@ from cluster.chain import (
     validator_set,
     validator_signer,
 )
+from cluster.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
+from cluster.link_faults import LinkCounts
+from cluster.live import processes
 from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
+from cluster.live.faulty_disk import FaultyDisk, flip_bit
 from cluster.live.http import build_app
+from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
+from cluster.live.links import OutgoingLinks
 from cluster.live.transport import PeerAddress
-from cluster.live.validator_loop import LoopState, Observation, ValidatorLoop, ValidatorSetup
+from cluster.live.validator_loop import LoopState, Observation, Pace, ValidatorLoop, ValidatorSetup
 from cluster.live.web import HttpServer, serve
-from cluster.scenario import Scenario
+from cluster.release import FIRST_VERSION
+from cluster.rot import Rot
+from cluster.scenario import NodeSection, Scenario
 from cluster.status import Tally
 from consensus.keys import Ed25519Scheme
+from validator.types import ValidatorError
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +62,16 @@ LOGS_FOLDER: Final = "logs"
 CALL_TIMEOUT_S: Final = 30.0
 """No call into the loop takes longer; one that does is a bug, and says so."""
 CRASH_EXIT_CODE: Final = 70
+NOTES_SUFFIX: Final = ".notes"
+DISK_FAULTS: Final = (DiskFullFault, FailedSyncFault, SlowDiskFault)
+CODE_FOLDER: Final = Path(cluster.__file__).parents[1]
+"""Where the code was found that runs here."""
+NOTHING_INJECTED: Final = Injection()
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+HASH_SEED_WARNING: Final = (
+    "PYTHONHASHSEED is fixed and shown on the status pages, so whoever deploys a program can find dict keys that "
+    "collide: right where hosts must not agree by their hashes, wrong where strangers deploy"
+)
 
 T = TypeVar("T")
 
@@ -74,6 +95,10 @@ class ValidatorView:
     state: LoopState
     starts: int
     observations: list[Observation]
+    late: Late = field(default_factory=Late)
+    link_counts: dict[int, LinkCounts] = field(default_factory=dict)
+    """By the keys of faults of links."""
+    old_file_sizes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +108,14 @@ class HostView:
     pid: int
     validators: list[ValidatorView]
     """Empty until the host is started."""
+    started: int = 0
+    """When the process was (:class:`cluster.live.processes.Process`)."""
+    last_words: LastWords | None = None
+    """Of the process before, where it ended itself."""
+    version: str = ""
+    """What its code is called."""
+    code: str = ""
+    """The folder that its code was taken from."""
 
 
 class HostNotes(msgspec.Struct):
@@ -90,38 +123,91 @@ class HostNotes(msgspec.Struct):
 
     starts: int = 0
     http_port: int = 0
+    joins: bool = False
+    """Its disk was lost: where it is empty the validator joins by a snapshot."""
 
 
 class ValidatorHost:
     """The actor. Constructor arguments are plain and the same for every start."""
 
-    def __init__(self, folder: str, scenario_json: str, seed: int, host: int, bind: str) -> None:
-        """``folder`` is the run's, ``host`` this host's number, ``bind`` the address to listen on."""
+    def __init__(
+        self,
+        folder: str,
+        scenario_json: str,
+        seed: int,
+        host: int,
+        bind: str,
+        version: str = FIRST_VERSION,
+        mutant: str | None = None,
+    ) -> None:
+        """``folder`` is the run's, ``host`` this host's number, ``bind`` the address to listen on.
+
+        ``version`` is what this code is called, ``mutant`` a bug that is planted in all validators here.
+        """
         self._folder = Path(folder)
         self._seed = seed
         self._host = host
         self._bind = bind
         self._scenario = Scenario.model_validate_json(scenario_json)
+        self._version = version
+        self._mutant = mutant
         self._validators: list[_RunningValidator] = []
         self._peers: Mapping[int, PeerAddress] = {}
+        self._injection = Injection()
+        self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
+        self._last_words = _read_last_words(self._last_words_file)
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
-        log.info("host %d, pid %d, hash seed %s", host, os.getpid(), os.environ.get("PYTHONHASHSEED"))
+        hash_seed = os.environ.get("PYTHONHASHSEED")
+        log.info(
+            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
+        )
+        if is_known_hash_seed(hash_seed):
+            log.warning(HASH_SEED_WARNING)
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
 
-    def start(self, height: int = 0) -> list[ValidatorAddress]:
+    def start(self, height: int = 0, injection: Injection = NOTHING_INJECTED) -> list[ValidatorAddress]:
         """Start those validators of this host that are there at a height; recovery goes on behind the answer.
+
+        ``injection`` is what is in force from their first moment on.
 
         Calling it again starts only those that came to be there since. Returns where all can be reached that were
         started. Raises :class:`~validator.disk.DiskError` and :class:`OSError`.
         """
-        return self._call(self._start(height))
+        return self._call(self._start(height, injection))
 
     def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
         """Where all validators listen, by index."""
         self._call(self._set_peers(addresses))
+
+    def inject(self, injection: Injection) -> HostView:
+        """From now on what faults do here is this; answers like :meth:`observe`."""
+        return self._call(self._inject(injection))
+
+    def wipe(self, index: int) -> str | None:
+        """Lose the disk of a validator that was not started. Returns what went wrong."""
+        name = self._name_of(index)
+        folder = self._folder / DATA_FOLDER
+        try:
+            shutil.rmtree(folder / name)
+        except OSError as error:
+            return f"the disk of {name} could not be wiped: {error}"
+        notes_file = folder / f"{name}{NOTES_SUFFIX}"
+        _write_notes(notes_file, msgspec.structs.replace(_read_notes(notes_file), joins=True))
+        log.info("%s: the disk is lost", name)
+        return None
+
+    def flip(self, index: int, rot: Rot) -> str | None:
+        """Flip a bit on the disk of a validator that was not started. Returns what went wrong."""
+        name = self._name_of(index)
+        try:
+            flip_bit(self._folder / DATA_FOLDER / name / rot.file, rot.offset, rot.bit)
+        except (OSError, IndexError) as error:
+            return f"no bit of {rot} of {name} could be flipped: {error}"
+        log.info("%s: a bit of %s flipped", name, rot)
+        return None
 
     def observe(self) -> HostView:
         """How it stands. What the validators saw is handed over once."""
@@ -145,33 +231,53 @@ class ValidatorHost:
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return future.result(CALL_TIMEOUT_S)
 
-    async def _start(self, height: int) -> list[ValidatorAddress]:
+    def _name_of(self, index: int) -> str:
+        """Of a validator that is not started."""
+        assert all(running.address.index != index for running in self._validators), "it runs"
+        return self._scenario.validators.names[index]
+
+    async def _start(self, height: int, injection: Injection) -> list[ValidatorAddress]:
+        self._take(injection)
         section = self._scenario.validators
         started = {running.address.index for running in self._validators}
         for index in section.on_host(self._host, height):
             if index not in started:
                 running = await self._start_validator(index, section.names[index])
                 running.validator.set_peers(self._peers)
+                running.inject(self._injection)
                 self._validators.append(running)
         return [running.address for running in self._validators]
 
     async def _start_validator(self, index: int, name: str) -> _RunningValidator:
         data = self._folder / DATA_FOLDER
         data.mkdir(parents=True, exist_ok=True)
-        notes_file = data / f"{name}.notes"
+        notes_file = data / f"{name}{NOTES_SUFFIX}"
         notes = _read_notes(notes_file)
-        tally = Tally(starts=notes.starts + 1, byzantine=score_of(self._scenario, index))
-        disk = DirectoryDisk(data / name)
-        validator = ValidatorLoop(self._setup(index, name, tally), disk, _crash, tally)
+        tally = Tally(notes.starts + 1, self._version, byzantine=score_of(self._scenario, index))
+        setup = self._setup(index, name, tally, notes.joins)
+        disk = self._disk(data / name, setup.pace)
+        validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
         peers = await validator.listen(self._bind)
         server = await _serve_near(validator, self._bind, notes.http_port)
-        _write_notes(notes_file, HostNotes(tally.starts, server.port))
-        recovery = asyncio.get_running_loop().create_task(_recover(validator))
+        _write_notes(notes_file, HostNotes(tally.starts, server.port, notes.joins))
+        recovery = asyncio.get_running_loop().create_task(_recover(validator, partial(self._end_for, index)))
         log.info("%s: start %d, peers at port %d, HTTP at %s", name, tally.starts, peers.port, server.url)
         address = ValidatorAddress(index, name, peers, server.url)
         return _RunningValidator(validator, disk, server, address, recovery)
 
-    def _setup(self, index: int, name: str, tally: Tally) -> ValidatorSetup:
+    def _disk(self, path: Path, pace: Pace) -> DirectoryDisk:
+        """A plain one where nothing can happen to it."""
+        if not (pace.sync_ms or any(isinstance(plan, DISK_FAULTS) for plan in self._scenario.planned_faults)):
+            return DirectoryDisk(path)
+        return FaultyDisk(path, pace.sync_ms)
+
+    def _end_for(self, index: int, error: BaseException) -> None:
+        """A validator cannot go on, and so the process does not: its successor tells why."""
+        reason = str(error) if isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
+        _write_json(self._last_words_file, LastWords(os.getpid(), index, reason))
+        _crash(error)
+
+    def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
         validators = validator_set(scheme, scenario, seed)
         return ValidatorSetup(
@@ -180,10 +286,14 @@ class ValidatorHost:
             genesis=build_genesis(scenario, seed, validators),
             signer=validator_signer(scheme, seed, index),
             validators=validators,
-            config=node_config(scenario, index, tally.mutant_runs),
-            parts=parts_of(scenario, index, tally.mutant_runs),
-            joins=index in scenario.validators.late,
+            config=node_config(scenario, index, tally.mutant_runs, self._mutant),
+            parts=parts_of(scenario, index, tally.mutant_runs, self._mutant),
+            joins=has_lost_disk or index in scenario.validators.late,
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
+            links=OutgoingLinks(scenario.network, index, seed),
+            pace=_pace_of(scenario.validators.node(index)),
+            tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
+            watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
         )
 
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
@@ -191,17 +301,27 @@ class ValidatorHost:
         for running in self._validators:
             running.validator.set_peers(addresses)
 
+    def _take(self, injection: Injection) -> None:
+        """Unless a newer one came first: calls may overtake each other."""
+        if injection.number > self._injection.number:
+            self._injection = injection
+
+    async def _inject(self, injection: Injection) -> HostView:
+        self._take(injection)
+        for running in self._validators:
+            running.inject(self._injection)
+        return await self._observe()
+
     async def _observe(self) -> HostView:
-        views = [
-            ValidatorView(
-                index=running.address.index,
-                state=running.validator.state(),
-                starts=running.validator.tally.starts,
-                observations=running.validator.drain_observations(),
-            )
-            for running in self._validators
-        ]
-        return HostView(os.getpid(), views)
+        myself = processes.find(os.getpid())
+        return HostView(
+            pid=os.getpid(),
+            validators=[running.view() for running in self._validators],
+            started=0 if myself is None else myself.started,
+            last_words=self._last_words,
+            version=self._version,
+            code=str(CODE_FOLDER),
+        )
 
     async def _each(self, work: Callable[[_RunningValidator], Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*(work(running) for running in self._validators))
@@ -216,6 +336,34 @@ class _RunningValidator:
     server: HttpServer
     address: ValidatorAddress
     recovery: asyncio.Task[None]
+    traps_laid: set[int] = field(default_factory=set)
+    """By their numbers."""
+
+    def inject(self, injection: Injection) -> None:
+        """What faults do to this validator from now on."""
+        index, loop, disk = self.address.index, self.validator, self.disk
+        impairment = injection.impairments.get(index, UNIMPAIRED)
+        loop.impair(impairment.job_ms, impairment.clock_speed)
+        if loop.links is not None:
+            loop.links.set_faults(injection.links)
+        if isinstance(disk, FaultyDisk):
+            disk.sync_ms = max(impairment.sync_ms or 0, disk.usual_sync_ms)
+            number, trap = injection.traps.get(index, (None, None))
+            if trap is not None and number is not None and number not in self.traps_laid:
+                self.traps_laid.add(number)
+                disk.lay_trap(trap)
+
+    def view(self) -> ValidatorView:
+        loop, disk = self.validator, self.disk
+        return ValidatorView(
+            index=self.address.index,
+            state=loop.state(),
+            starts=loop.tally.starts,
+            observations=loop.drain_observations(),
+            late=Late(disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.slow_jobs, loop.skewed_timers),
+            link_counts={} if loop.links is None else loop.links.counts(),
+            old_file_sizes=loop.old_file_sizes(),
+        )
 
     async def freeze(self) -> None:
         self.validator.give_up_join()
@@ -230,11 +378,11 @@ class _RunningValidator:
         self.disk.close()
 
 
-async def _recover(validator: ValidatorLoop) -> None:
+async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException], None]) -> None:
     try:
         await validator.recover()
     except Exception as error:
-        _crash(error)
+        on_crash(error)
         raise
     state, name = validator.state(), validator.setup.name
     if not state.ready:
@@ -252,13 +400,25 @@ async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpSer
         return await serve(application, bind)
 
 
+def _pace_of(node: NodeSection) -> Pace:
+    return Pace(node.sync_ms or 0, node.job_ms or 0, 1.0 if node.clock_factor is None else node.clock_factor)
+
+
 def _read_notes(path: Path) -> HostNotes:
     return msgspec.json.decode(path.read_bytes(), type=HostNotes) if path.exists() else HostNotes()
 
 
 def _write_notes(path: Path, notes: HostNotes) -> None:
+    _write_json(path, notes)
+
+
+def _read_last_words(path: Path) -> LastWords | None:
+    return msgspec.json.decode(path.read_bytes(), type=LastWords) if path.exists() else None
+
+
+def _write_json(path: Path, content: HostNotes | LastWords) -> None:
     temporary = path.with_name(f".{path.name}")
-    temporary.write_bytes(msgspec.json.encode(notes))
+    temporary.write_bytes(msgspec.json.encode(content))
     temporary.replace(path)
 
 
@@ -267,6 +427,11 @@ def _crash(error: BaseException) -> None:
     log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
     logging.shutdown()
     os._exit(CRASH_EXIT_CODE)
+
+
+def is_known_hash_seed(hash_seed: str | None) -> bool:
+    """Whether a ``PYTHONHASHSEED`` says what texts hash to: anything but leaving that to chance does."""
+    return hash_seed not in (None, "", "random")
 
 
 def _log_to(path: Path) -> None:

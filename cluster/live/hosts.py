@@ -3,31 +3,43 @@
 A host is *down* until its actor answers as another process than before, then *starting* until its validators have
 recovered, then *up*. A host that was killed, or that died by itself, goes that way again: Ray starts its process, and
 the driver has it start its validators and tells everybody their new addresses. So that a fault lasts as long as the
-scenario says, the validators of a killed host are started no earlier than that.
+scenario says, the validators of a host that is held down are not started; what is to be done to their disks meanwhile
+(:attr:`Host.chores`) is done by the new process before it starts them. A host that gets other code is *stopping* first:
+it ends in good order, and another actor takes its place.
 
 No call waits for a host: each has at most one question open, and one that does not answer has no height in the next
-sample.
+sample. What faults do is told to all hosts that run (:meth:`Hosts.inject`); such an order counts as carried out once
+everybody has answered, or went down, or had its time.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.live import processes
+from cluster.faults import KEYWORDS, BitRotFault, DownFault
+from cluster.link_faults import LinkCounts
 from cluster.live.host import HostView, ValidatorAddress, ValidatorView
-from cluster.live.ray_session import RaySession, one_line
+from cluster.live.injection import Injection, LastWords, Late
+from cluster.live.processes import Process
+from cluster.live.ray_session import Place, RaySession, RemoteWarden, one_line
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import LoopState
+from cluster.live.warden import Warden
+from cluster.release import Release
 from cluster.scenario import Scenario
 
 LOOK_S: Final = 0.2
 """How long a round waits for answers."""
 STALE_S: Final = 3.0
 """A host that did not answer for so long has no heights any more."""
+ORDER_TIMEOUT_S: Final = 5.0
+"""A host that did not answer an order for so long is not waited for any more."""
+STOP_TIMEOUT_S: Final = 5.0
 HASH_SEEDS_A_RUN: Final = 1_000
 """Hosts of runs with neighbouring seeds get different hash seeds."""
 
@@ -36,35 +48,98 @@ class Phase(Enum):
     DOWN = "down"
     STARTING = "starting"
     UP = "up"
+    STOPPING = "stopping"
+    """In good order, for other code to take its place."""
     DEAD = "dead"
     """Ray does not start it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What validators did since the run began."""
+
+    messages: int = 0
+    """Sent to each other."""
+    size: int = 0
+    """Of these, in bytes."""
+    lost: int = 0
+    """Messages that never left."""
+    core_seconds: float = 0.0
+    """Processor time of the validators themselves, without transport, pages and whatever else a host does."""
+
+    @staticmethod
+    def of(state: LoopState) -> Totals:
+        return Totals(state.messages_sent, state.bytes_sent, state.messages_lost, state.core_seconds)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.messages + other.messages,
+            self.size + other.size,
+            self.lost + other.lost,
+            self.core_seconds + other.core_seconds,
+        )
 
 
 class Host:
     """One host, as the driver knows it."""
 
-    def __init__(self, number: int, actor: Any, validators: list[int], late: dict[int, int]) -> None:
+    def __init__(self, number: int, place: Place, validators: list[int], late: dict[int, int]) -> None:
         self.number = number
-        self.actor = actor
+        self.place = place
+        self.actor: Any = None
         self.validators = validators
         """Indices of the validators that it carries."""
         self.late = late
         """Those of them that join later, and the heights at which they do."""
+        self.release = Release()
+        """The code that it runs."""
+        self.version = ""
+        """What its process calls that."""
+        self.code = ""
+        """The folder that its process took its code from."""
         self.phase = Phase.DOWN
-        self.pid: int | None = None
-        self.pid_before: int | None = None
+        self.process: Process | None = None
+        self.process_before: Process | None = None
+        self.successor: Process | None = None
+        """The process that answers while the host is down: that which it will be."""
         self.addresses: list[ValidatorAddress] = []
         self.states: dict[int, LoopState] = {}
         self.starts: dict[int, int] = {}
         self.why_dead = ""
-        self.not_before = 0.0
-        """The validators are started no earlier (monotonic seconds)."""
+        self.why_lost: str | None = None
+        """Of a host that went down by itself, until its successor speaks."""
+        self.deaths = 0
+        """How many of its processes are known to be gone."""
+        self.is_death_noted = True
+        self.is_held_down = False
+        """Its validators are not to be started."""
+        self.is_still = False
+        """Its process is stopped: it answers nothing, and is not lost for that."""
+        self.chores: list[tuple[str, tuple[Any, ...]]] = []
+        """What the next process does before it starts validators: methods and their arguments."""
+        self.late_by: dict[tuple[Process, int], Late] = {}
+        """By process and validator."""
+        self.link_counts: dict[tuple[Process, int], dict[int, LinkCounts]] = {}
+        """By process and validator, of each fault of links."""
+        self.old_file_sizes: dict[int, dict[str, int]] = {}
         self.question: Any = None
         self.answered = 0.0
         """When it last answered (monotonic seconds)."""
-        self.messages_before = 0
-        """Sent by incarnations that are gone, as far as it was told."""
-        self.bytes_before = 0
+        self.totals_before = Totals()
+        """Of incarnations that are gone, as far as they told."""
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    @property
+    def pid_before(self) -> int | None:
+        return None if self.process_before is None else self.process_before.pid
+
+    @property
+    def totals(self) -> Totals:
+        """What its validators did so far, dead incarnations included."""
+        return sum(map(Totals.of, self.states.values()), self.totals_before)
 
     @property
     def is_running(self) -> bool:
@@ -89,15 +164,28 @@ class Host:
         """Whether every validator was started that is there at a height."""
         return all(index in self.states for index in self.validators if self.late.get(index, 0) <= height)
 
-    def went_down(self, down_s: float) -> None:
-        """Its process is gone, or about to be; the next one starts validators after so many seconds."""
+    def went_down(self, why_lost: str | None = None) -> None:
+        """Its process is gone, or about to be; by itself where it is said why."""
         self.phase = Phase.DOWN
-        self.pid_before, self.pid = self.pid, None
-        self.not_before = time.monotonic() + down_s
-        self.messages_before += sum(state.messages_sent for state in self.states.values())
-        self.bytes_before += sum(state.bytes_sent for state in self.states.values())
+        if self.process is not None:
+            self.process_before, self.is_death_noted = self.process, False
+        self.process = self.successor = None
+        self.why_lost = why_lost
+        self.is_still = False
+        self.totals_before = self.totals
         self.states = {}
         self.question = None
+
+
+@dataclass(slots=True)
+class _Order:
+    """Something that hosts were told."""
+
+    pending: dict[Any, Host]
+    """Who has not answered yet, by the answer to come."""
+    then: Callable[[], None]
+    until: float
+    """Monotonic seconds."""
 
 
 class Hosts:
@@ -108,36 +196,51 @@ class Hosts:
         session: RaySession,
         on_view: Callable[[ValidatorView], None],
         on_up: Callable[[Host], None],
-        on_lost: Callable[[Host, str], None],
+        on_lost: Callable[[Host, str, LastWords | None], None],
+        on_problem: Callable[[str], None],
     ) -> None:
-        """``on_view`` gets what a validator saw, ``on_up`` a host that came up, ``on_lost`` one that died by itself."""
+        """``on_view`` gets what a validator saw, ``on_up`` a host that came up, ``on_problem`` what went wrong besides.
+
+        ``on_lost`` gets a host that went down by itself: why, as far as Ray knows, and what its process said last.
+        """
         self.all: list[Host] = []
         self._session = session
         self._on_view = on_view
         self._on_up = on_up
         self._on_lost = on_lost
+        self._on_problem = on_problem
         self._height = 0
+        self._injection = Injection()
+        self._orders: list[_Order] = []
+        self._wardens: dict[Place, Warden | RemoteWarden] = {}
+        self._start_actor: Callable[[Host], Any] = _no_actor
 
     def create(self, scenario: Scenario, seed: int, folder: Path) -> None:
         """Have Ray create every host; :meth:`look` then brings them up."""
         section = scenario.validators
         scenario_json = scenario.model_dump_json()
+
+        def start_actor(host: Host) -> Any:
+            arguments = (str(folder.absolute()), scenario_json, seed, host.number, host.place.bind)
+            hash_seed = seed * HASH_SEEDS_A_RUN + host.number + 1
+            planned = planned_deaths(scenario, host.validators)
+            return self._session.start_host(host.place, planned, hash_seed, arguments, host.release)
+
+        self._start_actor = start_actor
         for number, place in enumerate(self._session.place_hosts(section.host_count)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
             late = {index: height for index, height in section.late.items() if index in carried}
-            planned = sum(section.names.index(fault.whom) in carried for fault in scenario.faults)
-            arguments = (str(folder.absolute()), scenario_json, seed, number, place.bind)
-            hash_seed = seed * HASH_SEEDS_A_RUN + number + 1
-            actor = self._session.start_host(place, planned, hash_seed, arguments)
-            self.all.append(Host(number, actor, carried, late))
+            host = Host(number, place, carried, late)
+            host.actor = start_actor(host)
+            self.all.append(host)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
     @property
     def pids(self) -> list[int]:
         """The processes that the hosts are, or were last."""
-        known = [pid for host in self.all for pid in (host.pid, host.pid_before)]
-        return [pid for pid in known if pid is not None]
+        known = [each for host in self.all for each in (host.process, host.process_before, host.successor)]
+        return [process.pid for process in known if process is not None]
 
     @property
     def addresses(self) -> list[ValidatorAddress]:
@@ -153,12 +256,14 @@ class Hosts:
         count = sum(len(host.validators) for host in self.all)
         return [self.host_of(index).height(index) for index in range(count)]
 
-    def totals(self) -> tuple[int, int]:
-        """Messages and bytes sent between validators so far, dead incarnations included as far as they told."""
-        states = [state for host in self.all for state in host.states.values()]
-        messages = sum(host.messages_before for host in self.all) + sum(state.messages_sent for state in states)
-        size = sum(host.bytes_before for host in self.all) + sum(state.bytes_sent for state in states)
-        return messages, size
+    def totals(self) -> Totals:
+        """Of all validators so far; dead incarnations included as far as they told."""
+        return sum((host.totals for host in self.all), Totals())
+
+    def link_counts(self, key: int) -> LinkCounts:
+        """What became of the messages that a fault of links was there for, as far as hosts told."""
+        told = (counts.get(key) for host in self.all for counts in host.link_counts.values())
+        return sum((counts for counts in told if counts is not None), LinkCounts())
 
     # --- what is done -------------------------------------------------------------------------------------------------
 
@@ -169,27 +274,74 @@ class Hosts:
         """
         self._height = height
         for host in self.all:
-            if host.question is None and host.phase is not Phase.DEAD:
+            if host.question is None and host.phase not in (Phase.DEAD, Phase.STOPPING) and not host.is_still:
                 host.question = self._next_question(host, starts)
-        questions = {host.question: host for host in self.all if host.question is not None}
-        if not questions:
+        questions = {host.question: host for host in self.all if host.question is not None and not host.is_still}
+        if questions:
+            answered, _ = self._session.ray.wait(list(questions), num_returns=len(questions), timeout=LOOK_S)
+            for question in answered:
+                host = questions[question]
+                host.question = None
+                self._take_answer(host, question)
+        self._take_orders(0.0)
+        self._note_deaths()
+
+    def inject(self, injection: Injection, then: Callable[[], None]) -> None:
+        """Tell all hosts what faults do from now on; ``then`` is called once that is so."""
+        self._injection = injection
+        running = [host for host in self.all if host.is_running and not host.is_still]
+        self._order({host.actor.inject.remote(injection): host for host in running}, then, ORDER_TIMEOUT_S)
+        self._take_orders(LOOK_S)
+
+    def kill(self, host: Host, by_ray: bool) -> None:
+        """Kill a host's process, by Ray or by a signal, for Ray to start another one, which is held down.
+
+        Ray asks the process to end, which one that is stopped cannot do.
+        """
+        if host.process is None:
             return
-        answered, _ = self._session.ray.wait(list(questions), num_returns=len(questions), timeout=LOOK_S)
-        for question in answered:
-            host = questions[question]
-            host.question = None
-            self._take_answer(host, question)
+        if by_ray and not host.is_still:
+            self._session.ray.kill(host.actor, no_restart=False)
+        else:
+            self._warden(host).kill(host.process)
+            self._warden(host).let_go(host.process)
+        host.is_held_down = True
+        host.went_down()
 
-    def kill(self, host: Host, down_s: float) -> None:
-        """Kill a host's process, for Ray to start it again; its validators start after ``down_s`` at the earliest."""
-        self._session.ray.kill(host.actor, no_restart=False)
-        host.went_down(down_s)
+    def replace(self, host: Host, release: Release) -> None:
+        """Stop a host in good order, and have an actor with other code take its place, which is held down."""
+        self.let_go(host)
+        host.release, host.is_held_down = release, True
+        if not host.is_running:
+            self._take_place(host)
+            return
+        host.phase = Phase.STOPPING
+        self._order({host.actor.stop.remote(): host}, lambda: self._take_place(host), STOP_TIMEOUT_S)
 
-    def is_gone(self, host: Host) -> bool:
-        """Whether the process that a host was before is gone; on another machine its successor says so."""
-        if not self._session.is_ours or host.pid_before is None:
-            return host.pid != host.pid_before
-        return processes.find(host.pid_before) is None
+    def hold(self, host: Host) -> None:
+        """Stop a host's process (SIGSTOP), where it has one and does not stand still already."""
+        if host.process is not None and not host.is_still and host.phase is not Phase.STOPPING:
+            host.is_still = self._warden(host).hold(host.process)
+
+    def let_go(self, host: Host) -> None:
+        """Let a process that was stopped go on, and tell it what faults do by now."""
+        if not host.is_still or host.process is None:
+            return
+        self._warden(host).let_go(host.process)
+        host.is_still = False
+        host.answered = time.monotonic()
+        self._order({host.actor.inject.remote(self._injection): host}, _nothing, ORDER_TIMEOUT_S)
+
+    def is_seen_still(self, host: Host) -> bool:
+        """Whether a host's process stands still at this moment (state T)."""
+        return host.process is not None and self._warden(host).is_still(host.process)
+
+    def close_wardens(self) -> None:
+        """Let everything go on that is stopped. Afterwards nothing can be stopped any more."""
+        for warden in self._wardens.values():
+            warden.close()
+        for host in self.all:
+            host.is_still = False
 
     def ask_each(self, method: str, timeout_s: float, checkpoint: Callable[[], None]) -> list[tuple[Host, str]]:
         """Call a method of every host that runs, side by side. Returns who did not do it, and why.
@@ -209,11 +361,73 @@ class Hosts:
             checkpoint()
         return failed + [(asked[answer], f"no answer within {timeout_s:g} s") for answer in left]
 
+    def distribute(self) -> None:
+        """Tell every started host where all validators listen."""
+        peers = {address.index: PeerAddress(*address.peers) for address in self.addresses}
+        for host in self.all:
+            if host.is_running:
+                host.actor.set_peers.remote(peers)
+
+    def _warden(self, host: Host) -> Warden | RemoteWarden:
+        if host.place not in self._wardens:
+            self._wardens[host.place] = self._session.warden(host.place)
+        return self._wardens[host.place]
+
+    def _take_place(self, host: Host) -> None:
+        """The process of before is ended, however far it came, and another actor is created."""
+        self._session.ray.kill(host.actor, no_restart=True)
+        host.went_down()
+        host.actor = self._start_actor(host)
+
+    def _note_deaths(self) -> None:
+        """See which processes are gone; their successors may not have answered yet."""
+        for host in self.all:
+            before = host.process_before
+            if not host.is_death_noted and before is not None and not self._warden(host).is_running(before):
+                self._note_death(host)
+
+    def _note_death(self, host: Host) -> None:
+        if not host.is_death_noted:
+            host.is_death_noted = True
+            host.deaths += 1
+
+    # --- orders -------------------------------------------------------------------------------------------------------
+
+    def _order(self, pending: dict[Any, Host], then: Callable[[], None], timeout_s: float) -> None:
+        self._orders.append(_Order(pending, then, time.monotonic() + timeout_s))
+
+    def _take_orders(self, wait_s: float) -> None:
+        """Take the answers to orders, and go on behind those that are carried out."""
+        pending = [answer for order in self._orders for answer in order.pending]
+        done: set[Any] = set()
+        if pending:
+            done = set(self._session.ray.wait(pending, num_returns=len(pending), timeout=wait_s)[0])
+        for order in list(self._orders):
+            for answer, host in list(order.pending.items()):
+                if answer in done:
+                    self._take_order(host, answer)
+                if answer in done or not (host.is_running or host.phase is Phase.STOPPING) or host.is_still:
+                    del order.pending[answer]
+            if not order.pending or time.monotonic() > order.until:
+                self._orders.remove(order)
+                order.then()
+
+    def _take_order(self, host: Host, answer: Any) -> None:
+        try:
+            view = self._session.ray.get(answer)
+        except self._session.ray.exceptions.RayError:
+            return  # it went down meanwhile, as the next look finds
+        if isinstance(view, HostView):
+            self._take_view(host, view)
+
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _next_question(self, host: Host, starts: bool) -> Any:
+        if host.phase is Phase.DOWN and host.successor is not None and host.chores:
+            method, arguments = host.chores[0]
+            return getattr(host.actor, method).remote(*arguments)
         if starts and host.is_running and not host.is_started(self._height):
-            return host.actor.start.remote(self._height)
+            return host.actor.start.remote(self._height, self._injection)
         return host.actor.observe.remote()
 
     def _take_answer(self, host: Host, question: Any) -> None:
@@ -222,31 +436,41 @@ class Hosts:
             answer = self._session.ray.get(question)
         except errors.ActorUnavailableError as error:
             if host.is_running:
-                self._lose(host, one_line(error))
+                host.went_down(one_line(error))
         except errors.RayError as error:
             host.phase, host.why_dead = Phase.DEAD, one_line(error)
-            self._on_lost(host, host.why_dead)
+            self._on_lost(host, host.why_dead, None)
         else:
             self._take(host, answer)
 
-    def _take(self, host: Host, answer: HostView | list[ValidatorAddress]) -> None:
+    def _take(self, host: Host, answer: HostView | list[ValidatorAddress] | str | None) -> None:
         if isinstance(answer, HostView):
             self._take_view(host, answer)
-        else:
+        elif isinstance(answer, list):
             host.addresses = answer
             host.states = {address.index: host.states.get(address.index, _NOT_READY) for address in answer}
             host.phase = Phase.STARTING
             self.distribute()
+        else:
+            host.chores.pop(0)
+            if answer is not None:
+                self._on_problem(answer)
 
     def _take_view(self, host: Host, view: HostView) -> None:
+        process = Process(view.pid, view.started)
         for validator in view.validators:
             self._on_view(validator)
-        if host.phase is Phase.DOWN:
-            if view.pid != host.pid_before and time.monotonic() >= host.not_before:
-                host.pid, host.phase = view.pid, Phase.STARTING
+            host.late_by[process, validator.index] = validator.late
+            host.link_counts[process, validator.index] = validator.link_counts
+            host.old_file_sizes[validator.index] = validator.old_file_sizes
+        if host.phase is Phase.STOPPING:
             return
-        if view.pid != host.pid:
-            self._lose(host, f"process {host.pid} ended, {view.pid} came in its place")
+        if host.phase is Phase.DOWN:
+            self._meet(host, process, view)
+            return
+        if process != host.process:
+            host.went_down(f"process {host.pid} ended, {view.pid} came in its place")
+            self._meet(host, process, view)
             return
         host.answered = time.monotonic()
         host.states = {validator.index: validator.state for validator in view.validators}
@@ -256,25 +480,54 @@ class Hosts:
             host.phase = Phase.UP
             self._on_up(host)
 
-    def _lose(self, host: Host, reason: str) -> None:
-        host.went_down(0.0)
-        self._on_lost(host, reason)
+    def _meet(self, host: Host, process: Process, view: HostView) -> None:
+        """A host that is down answers."""
+        why_lost = host.why_lost
+        if process == host.process_before:
+            if why_lost is not None:  # it had not died, it only did not answer
+                host.process, host.process_before, host.phase = process, None, Phase.STARTING
+                host.why_lost, host.is_death_noted = None, True
+            return
+        self._note_death(host)
+        host.successor, host.version, host.code = process, view.version, view.code
+        if why_lost is not None:
+            host.why_lost = None
+            words = view.last_words
+            is_its_own = words is not None and words.pid == host.pid_before
+            self._on_lost(host, why_lost, words if is_its_own else None)
+        if not (host.is_held_down or host.chores):
+            host.process, host.phase = process, Phase.STARTING
 
-    def distribute(self) -> None:
-        """Tell every started host where all validators listen."""
-        peers = {address.index: PeerAddress(*address.peers) for address in self.addresses}
-        for host in self.all:
-            if host.is_running:
-                host.actor.set_peers.remote(peers)
+
+def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
+    """How often the processes of a host may end because the scenario says so."""
+    names = {scenario.validators.names[index] for index in carried}
+    planned = 0
+    for plan in scenario.planned_faults:
+        if isinstance(plan, DownFault) and (plan.target[0] in KEYWORDS or names.intersection(plan.target)):
+            planned += 2 if isinstance(plan, BitRotFault) else 1
+    return planned
+
+
+def _no_actor(_host: Host) -> Any:
+    raise AssertionError("create() comes first")
+
+
+def _nothing() -> None:
+    """Nobody waits for an order."""
 
 
 _NOT_READY: Final = LoopState(
     height=0,
     ready=False,
+    view=0,
+    leader=0,
     diverged=False,
     recovered_height=0,
     messages_sent=0,
     bytes_sent=0,
     snapshot_height=0,
     snapshot_chunks={},
+    messages_lost=0,
+    core_seconds=0.0,
 )

@@ -64,6 +64,9 @@ class ValidatorPages(Protocol):
 
     async def timer(self, timer_id: TimerId) -> Page | None: ...
 
+    async def divergence(self) -> bytes | None:
+        """The encoded trace of the block at which the validator diverged."""
+
     async def metrics(self) -> str:
         """Prometheus text of the validator; the application adds its own request counter."""
 
@@ -79,6 +82,7 @@ def build_app(pages: ValidatorPages) -> ASGIApp:
         ("GET", "/receipts/{hash}", endpoints.receipt),
         ("GET", "/accounts/{address}", endpoints.account),
         ("GET", "/timers/{id}", endpoints.timer),
+        ("GET", "/divergence", endpoints.divergence),
         ("GET", "/metrics", endpoints.metrics),
     ]
     return build_application(table, endpoints.requests, CLIENT_RATE)
@@ -135,6 +139,12 @@ class _Endpoints:
     async def timer(self, request: Request) -> Response:
         name = _parse_hash("timer id", request.path_params["id"])
         return found(await self._pages.timer(TimerId(name)), f"no pending timer {name.hex()}")
+
+    async def divergence(self, request: Request) -> Response:
+        trace = await self._pages.divergence()
+        if trace is None:
+            raise HTTPException(404, "the validator has not diverged")
+        return Response(trace, media_type=MESSAGEPACK)
 
     async def metrics(self, request: Request) -> Response:
         text = await self._pages.metrics()

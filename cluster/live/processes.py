@@ -41,6 +41,12 @@ def find(pid: int) -> Process | None:
     return None if fields is None or fields[_STATE] in "ZX" else Process(pid, int(fields[_STARTED]))
 
 
+def state(pid: int) -> str:
+    """What the kernel calls the state of a process, such as ``S`` or ``T``; empty where there is none."""
+    fields = _stat(pid)
+    return "" if fields is None else fields[_STATE]
+
+
 def with_argument(text: str) -> set[Process]:
     """The processes whose command line holds a text, this one left out."""
     found = set()

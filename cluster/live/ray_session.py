@@ -25,6 +25,9 @@ from typing import Any, Final, NamedTuple
 from cluster.errors import TestnetError
 from cluster.live import processes
 from cluster.live.host import ValidatorHost
+from cluster.live.processes import Process
+from cluster.live.warden import Warden
+from cluster.release import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"
@@ -33,6 +36,10 @@ TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
 TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
 SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Environment of a Ray of our own: nothing is reported to anybody, nothing is said on the terminal."""
+
+SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
+"""What it names is not printed; Ray reads it when it is imported."""
+SKIPPED_LINES: Final = "A worker died or was killed while executing a task"
 
 LOOPBACK: Final = "127.0.0.1"
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
@@ -50,7 +57,9 @@ FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
+WARDEN_TIMEOUT_S: Final = 15.0
 HASH_SEEDS: Final = 2**32
+FIRST_RELEASE: Final = Release()
 
 _token = secrets.token_hex(32)
 """Of every Ray that this process starts: the library reads it once."""
@@ -61,6 +70,81 @@ class Place(NamedTuple):
 
     node_id: str
     bind: str
+
+
+class RemoteWarden:
+    """A :class:`Warden` on another node: an actor, asked with a bound on the time."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+
+    def kill(self, process: Process) -> bool:
+        return bool(self._ask("kill", process))
+
+    def hold(self, process: Process) -> bool:
+        return bool(self._ask("hold", process))
+
+    def let_go(self, process: Process) -> None:
+        self._ask("let_go", process)
+
+    def is_still(self, process: Process) -> bool:
+        return bool(self._ask("is_still", process))
+
+    def is_running(self, process: Process) -> bool:
+        return bool(self._ask("is_running", process))
+
+    def close(self) -> None:
+        self._ask("close")
+
+    def _ask(self, method: str, *arguments: object) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=WARDEN_TIMEOUT_S)
+        except (errors.RayError, errors.GetTimeoutError) as error:
+            raise TestnetError(f"no signals can be sent to processes of a node: {one_line(error)}") from error
+
+
+def relocated_host(code: str) -> type:
+    """The actor class of a host whose code is taken from another folder.
+
+    Ray puts the driver's own folders in front of ``PYTHONPATH``. So this class goes to the worker by value, and it puts
+    the folder first before anything of ours is imported there.
+    """
+
+    class RelocatedHost:
+        def __init__(self, *arguments: Any) -> None:
+            import importlib
+            import sys
+
+            sys.path.insert(0, code)
+            self._host = importlib.import_module("cluster.live.host").ValidatorHost(*arguments)
+
+        def start(self, *arguments: Any) -> Any:
+            return self._host.start(*arguments)
+
+        def set_peers(self, *arguments: Any) -> Any:
+            return self._host.set_peers(*arguments)
+
+        def inject(self, *arguments: Any) -> Any:
+            return self._host.inject(*arguments)
+
+        def wipe(self, *arguments: Any) -> Any:
+            return self._host.wipe(*arguments)
+
+        def flip(self, *arguments: Any) -> Any:
+            return self._host.flip(*arguments)
+
+        def observe(self) -> Any:
+            return self._host.observe()
+
+        def freeze(self) -> Any:
+            return self._host.freeze()
+
+        def stop(self) -> Any:
+            return self._host.stop()
+
+    return RelocatedHost
 
 
 class RaySession:
@@ -92,7 +176,7 @@ class RaySession:
         """Start or join Ray; one of our own has so many processors for tasks, and ``on_folder`` gets its folder before
         there is any process. Raises :class:`TestnetError`.
         """
-        import ray
+        ray = _import_ray()
 
         if ray.is_initialized():
             session = RaySession(ray, None)
@@ -109,23 +193,44 @@ class RaySession:
         places = [Place(node["NodeID"], LOOPBACK if single else node["NodeManagerAddress"]) for node in nodes]
         return [places[host % len(places)] for host in range(count)]
 
-    def start_host(self, place: Place, planned_restarts: int, hash_seed: int, arguments: tuple[Any, ...]) -> Any:
-        """Create a host's actor, which stays on its node for its data's sake; returns its handle at once."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    def start_host(
+        self,
+        place: Place,
+        planned_restarts: int,
+        hash_seed: int,
+        arguments: tuple[Any, ...],
+        release: Release = FIRST_RELEASE,
+    ) -> Any:
+        """Create a host's actor, which stays on its node for its data's sake; returns its handle at once.
 
+        ``release`` is the code that it runs: of another folder, where that says so.
+        """
+        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}
+        actor_class: type = ValidatorHost
+        if release.code is not None:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (release.code, os.environ.get("PYTHONPATH"))))
+            actor_class = relocated_host(release.code)
+        options = self._options_on(place) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
         actor = (
-            self.ray.remote(ValidatorHost)
-            .options(
-                num_cpus=0,
-                max_restarts=planned_restarts + SPARE_RESTARTS,
-                max_concurrency=HOST_CONCURRENCY,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(place.node_id, soft=False),
-                runtime_env={"env_vars": {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}},
-            )
-            .remote(*arguments)
+            self.ray.remote(actor_class)
+            .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env={"env_vars": environment})
+            .remote(*arguments, release.version, release.mutant)
         )
         self._actors.append(actor)
         return actor
+
+    def warden(self, place: Place) -> Warden | RemoteWarden:
+        """Who sends signals to processes at a place: this process itself on a Ray of our own, else an actor there."""
+        if self.is_ours:
+            return Warden()
+        actor = self.ray.remote(Warden).options(**self._options_on(place)).remote()
+        self._actors.append(actor)
+        return RemoteWarden(self.ray, actor)
+
+    def _options_on(self, place: Place) -> dict[str, Any]:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(place.node_id, soft=False)}
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -226,6 +331,17 @@ def one_line(error: BaseException) -> str:
         error = cause
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
+
+
+def _import_ray() -> Any:
+    """Ray, which does not say on the terminal that a process was killed: the driver knows, and says why."""
+    is_set = SKIPPED_LINES_VARIABLE in os.environ
+    os.environ.setdefault(SKIPPED_LINES_VARIABLE, SKIPPED_LINES)
+    import ray
+
+    if not is_set:
+        del os.environ[SKIPPED_LINES_VARIABLE]
+    return ray
 
 
 @contextmanager

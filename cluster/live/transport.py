@@ -9,8 +9,10 @@ the older one.
 - A frame is four bytes of length, big-endian, and that many bytes of message, at most :data:`MAX_FRAME_BYTES`.
   A longer message is never sent, but counted.
 - Each peer has an outgoing queue, bounded in messages and bytes. It fills while the peer is away or slow; then the
-  oldest messages go first, counted: consensus copes with loss, and newer messages say more. Order is kept in every
-  case.
+  oldest messages go first, counted: consensus copes with loss, and newer messages say more. A queue keeps its order in
+  every case.
+- Between a validator and its queues stand its links (:mod:`cluster.live.links`), which lose messages and hold them up
+  as the scenario says. What nothing happens to keeps its order.
 - A connection that fails is dialed again, with a backoff up to :data:`MAX_BACKOFF_S`. Addresses may change at any
   time: a host that was started again has new ports.
 
@@ -41,6 +43,7 @@ from cluster.live.handshake import (
     decode_handshake,
     encode_handshake,
 )
+from cluster.live.links import OutgoingLinks
 from validator.messages import MAX_MESSAGE_BYTES
 
 LENGTH_BYTES: Final = 4
@@ -98,13 +101,17 @@ class Transport:
         on_refused: Callable[[str], None] = lambda reason: None,
         on_crash: Callable[[BaseException], None] | None = None,
         max_queued_messages: int = MAX_QUEUED_MESSAGES,
+        links: OutgoingLinks | None = None,
     ) -> None:
         """``on_message(sender, payload)`` and ``on_refused(reason)`` are called on the loop and must not block.
+
+        Without ``links`` nothing happens to messages on their way.
 
         ``on_crash`` gets what ended one of the transport's tasks unexpectedly: a bug.
         """
         self.counters = TransportCounters()
         self.refusals: Counter[str] = Counter()
+        self.links = links
         self._identity = identity
         self._on_message = on_message
         self._on_refused = on_refused
@@ -138,6 +145,8 @@ class Transport:
 
     async def close(self) -> None:
         """End all streams; nothing is sent or handed over afterwards. What waits in queues is dropped."""
+        if self.links is not None:
+            self.links.close()
         if self._server is not None:
             self._server.close()
         tasks = [*self._handshakes, *(peer.task for peer in self._peers.values() if peer.task is not None)]
@@ -157,8 +166,10 @@ class Transport:
             if index in self._peers:
                 self._peers[index].set_address(address)
 
-    def send(self, recipient: int | None, payload: bytes) -> None:
-        """Queue a message for one peer, or for all where ``recipient`` is ``None``. Never blocks.
+    def send(self, recipient: int | None, payload: bytes, later_us: int = 0) -> None:
+        """Send a message to one peer, or to all where ``recipient`` is ``None``. Never blocks.
+
+        On links it arrives ``later_us`` later than it would otherwise.
 
         One of more than :data:`MAX_FRAME_BYTES` is dropped and counted: its size may be a peer's or client's doing.
         """
@@ -166,9 +177,17 @@ class Transport:
             self.counters.messages_oversized += 1
             return
         frame = len(payload).to_bytes(LENGTH_BYTES, "big") + payload
-        peers = self._peers.values() if recipient is None else [self._peers[recipient]]
-        for peer in peers:
-            peer.send(frame)
+        recipients = self._peers if recipient is None else (recipient,)
+        if self.links is None:
+            for index in recipients:
+                self._queue(index, frame)
+            return
+        loop = asyncio.get_running_loop()
+        for index in recipients:
+            self.links.send(index, frame, later_us, loop, self._queue)
+
+    def _queue(self, recipient: int, frame: bytes) -> None:
+        self._peers[recipient].send(frame)
 
     @property
     def index(self) -> int:

@@ -21,19 +21,23 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cluster.byzantine import ByzantineValidator
+from cluster.byzantine.base import consensus_content, vote_of
 from cluster.live.handshake import Identity
 from cluster.live.http import BlockTriple
 from cluster.live.journal import JournalWriter
+from cluster.live.links import LinkTotals, OutgoingLinks
 from cluster.live.prometheus import render_metric
 from cluster.live.transport import PeerAddress, Transport
 from cluster.live.web import NotReady, Page
+from cluster.rot import FINALS_SINCE_ROT, may_rot
 from cluster.status import Tally, status_page
 from consensus.keys import Signer, ValidatorSet
+from consensus.messages import VoteKind
 from validator.assembly import PRODUCTION, Parts, Validator, open_validator
 from validator.disk import Disk
 from validator.events import (
@@ -66,6 +70,8 @@ from validator.executor import (
     Build,
     Built,
     Execute,
+    Executor,
+    Finalize,
     Job,
     JobResult,
     ReadBlocks,
@@ -91,6 +97,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a validator's own work takes at least, and how fast its clock runs, while no fault slows it down."""
+
+    sync_ms: int = 0
+    job_ms: int = 0
+    clock_speed: float = 1.0
+
+
+NORMAL_PACE: Final = Pace()
+
+
+@dataclass(frozen=True, slots=True)
 class ValidatorSetup:
     """Which validator to run. The same for every start of it."""
 
@@ -105,6 +123,13 @@ class ValidatorSetup:
     """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
     byzantine: ByzantineValidator | None = None
     """What is put around it where it breaks the protocol on purpose."""
+    links: OutgoingLinks | None = None
+    """What happens to its messages on their way."""
+    pace: Pace = NORMAL_PACE
+    tells_votes: bool = False
+    """Whether its votes are noted for whoever watches."""
+    watches_files: bool = False
+    """Whether it tells how large its files were some final blocks ago."""
 
 
 class FirstSeen(NamedTuple):
@@ -121,7 +146,14 @@ class FinalSeen(NamedTuple):
     block: BlockFinal
 
 
-Observation = FirstSeen | FinalSeen
+class VoteSent(NamedTuple):
+    """A validator sent a vote. Noted only where a fault waits for votes."""
+
+    view: int
+    kind: VoteKind
+
+
+Observation = FirstSeen | FinalSeen | VoteSent
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +163,10 @@ class LoopState:
     height: int
     ready: bool
     """Recovered from its disk."""
+    view: int
+    """0 until it is ready."""
+    leader: int
+    """Of that view."""
     diverged: bool
     recovered_height: int
     messages_sent: int
@@ -139,6 +175,10 @@ class LoopState:
     """Of the snapshot with which it joined; 0 without one."""
     snapshot_chunks: dict[int, int]
     """Chunks of a snapshot that it took since it was started, by the peer that sent them."""
+    messages_lost: int
+    """On its links, or for want of room, since it was started."""
+    core_seconds: float
+    """Processor time of the validator itself (node and executor, what is pure of it), since it was started."""
 
 
 class ValidatorLoop:
@@ -153,18 +193,30 @@ class ValidatorLoop:
         disk: Disk,
         on_crash: Callable[[BaseException], None],
         tally: Tally | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """``sleep`` is what holds up the executor's thread where its jobs are slow."""
         self.setup = setup
         self.tally = Tally() if tally is None else tally
+        self.slow_jobs = 0
+        """How many a fault has slowed down."""
+        self.skewed_timers = 0
+        """How many were set while a fault had the clock run at another speed."""
         self._disk = disk
+        self._sleep = sleep
+        self._job_ms = setup.pace.job_ms
+        self._clock_speed = setup.pace.clock_speed
         self._on_crash = on_crash
         self._validator: Validator | None = None
         self._executor_thread = ThreadPoolExecutor(1, thread_name_prefix=f"executor {setup.name}")
         self._journal = JournalWriter(disk, setup.name, self._on_written, on_crash)
         identity = Identity(setup.index, setup.signer, setup.validators, setup.genesis.chain_id)
-        self.transport = Transport(identity, self._on_message, self._on_refused, on_crash)
+        self.links = setup.links
+        self.transport = Transport(identity, self._on_message, self._on_refused, on_crash, links=setup.links)
         self._timers: dict[TimerName, asyncio.TimerHandle] = {}
         self._replies: dict[int, asyncio.Future[Sequence[SubmitResult]]] = {}
+        self._node_seconds = self._executor_seconds = 0.0
+        """Processor time of either thread."""
         self._requests = 0
         self._jobs_running = 0
         self._reads_waiting = 0
@@ -178,6 +230,8 @@ class ValidatorLoop:
         self._observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
         self._build_began_ms: dict[int, float] = {}
         self._highest_seen = 0
+        self._file_sizes: deque[dict[str, int]] = deque(maxlen=FINALS_SINCE_ROT + 1)
+        """After each of the last final blocks, where that is watched."""
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -249,6 +303,22 @@ class ValidatorLoop:
         """Where the other validators listen, by index."""
         self.transport.set_addresses(addresses)
 
+    def impair(self, job_ms: int | None, clock_speed: float) -> None:
+        """From now on each job takes so long at least, and the clock runs so much faster than it usually does.
+
+        What is left of the timers that run does so too.
+        """
+        pace = self.setup.pace
+        self._job_ms = pace.job_ms if job_ms is None else max(job_ms, pace.job_ms)
+        before, self._clock_speed = self._clock_speed, pace.clock_speed * clock_speed
+        if self._clock_speed == before:
+            return
+        loop = asyncio.get_running_loop()
+        for timer, running in list(self._timers.items()):
+            running.cancel()
+            left_s = max(0.0, running.when() - loop.time())
+            self._timers[timer] = loop.call_later(left_s * before / self._clock_speed, self._on_timeout, timer)
+
     async def freeze(self) -> None:
         """Come to rest, once :meth:`recover` has ended: nothing comes in any more, what is under way is finished. Pages
         are still served.
@@ -296,11 +366,12 @@ class ValidatorLoop:
             self._deliver_to_join(event)
             return
         try:
-            byzantine = self.setup.byzantine
+            byzantine, began = self.setup.byzantine, time.thread_time()
             if byzantine is None:
                 effects = self._validator.node.handle(event)
             else:
                 effects = byzantine.handle(self._validator, event)
+            self._node_seconds += time.thread_time() - began
             for effect in effects:
                 self._perform(effect)
         except Exception as error:
@@ -323,7 +394,7 @@ class ValidatorLoop:
         match effect:
             case Send(recipient, payload):
                 if not self._frozen:
-                    self.transport.send(recipient, payload)
+                    self._send(recipient, payload)
             case SetTimer(timer, delay_ms):
                 self._set_timer(timer, delay_ms)
             case CancelTimer(timer):
@@ -338,6 +409,20 @@ class ValidatorLoop:
                     reply.set_result(results)
             case BlockFinal() | PeerFault() | EvidenceFound() | Diverged() | Certified() | Joined():
                 self._observe(effect)
+
+    def _send(self, recipient: int | None, payload: bytes) -> None:
+        if self.setup.tells_votes and (message := consensus_content(payload)) is not None:
+            vote = vote_of(message)
+            if vote is not None:
+                self._observations.append(VoteSent(vote.view, vote.kind))
+        later_us = 0
+        if self.links is not None and self.links.delays_leaders and self._leads:
+            later_us = self.links.leader_delay_us()
+        self.transport.send(recipient, payload, later_us)
+
+    @property
+    def _leads(self) -> bool:
+        return self._validator is not None and self._validator.node.leader == self.setup.index
 
     def _observe(self, effect: BlockFinal | PeerFault | EvidenceFound | Diverged | Certified | Joined) -> None:
         match effect:
@@ -354,8 +439,9 @@ class ValidatorLoop:
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
         self._cancel_timer(timer)
         if not self._frozen:
-            loop = asyncio.get_running_loop()
-            self._timers[timer] = loop.call_later(delay_ms / MILLISECONDS_A_SECOND, self._on_timeout, timer)
+            self.skewed_timers += self._clock_speed != self.setup.pace.clock_speed
+            delay_s = delay_ms / MILLISECONDS_A_SECOND / self._clock_speed
+            self._timers[timer] = asyncio.get_running_loop().call_later(delay_s, self._on_timeout, timer)
 
     def _cancel_timer(self, timer: TimerName) -> None:
         running = self._timers.pop(timer, None)
@@ -384,8 +470,21 @@ class ValidatorLoop:
         assert self._validator is not None
         self._jobs_running += 1
         executor = self._validator.executor
-        running = asyncio.get_running_loop().run_in_executor(self._executor_thread, executor.run, job)
+        running = asyncio.get_running_loop().run_in_executor(self._executor_thread, self._work, executor, job)
         running.add_done_callback(lambda done: self._ran(job, done))
+
+    def _work(self, executor: Executor, job: Job) -> JobResult:
+        """On the executor's thread: do a job."""
+        if job_ms := self._job_ms:
+            self.slow_jobs += job_ms != self.setup.pace.job_ms
+            self._sleep(job_ms / MILLISECONDS_A_SECOND)
+        began = time.thread_time()
+        result = executor.run(job)
+        self._executor_seconds += time.thread_time() - began
+        if self.setup.watches_files and isinstance(job, Finalize):
+            disk = self._disk
+            self._file_sizes.append({name: disk.size(name) for name in disk.names() if may_rot(name)})
+        return result
 
     def _ran(self, job: Job, done: asyncio.Future[JobResult]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -423,17 +522,29 @@ class ValidatorLoop:
         self._observations.clear()
         return seen
 
+    def old_file_sizes(self) -> dict[str, int]:
+        """How large the files were some final blocks ago, as far as that is still there of them."""
+        if len(self._file_sizes) <= FINALS_SINCE_ROT:
+            return {}
+        newest = self._file_sizes[-1]
+        return {name: min(size, newest.get(name, 0)) for name, size in self._file_sizes[0].items()}
+
     def state(self) -> LoopState:
         validator, counters = self._validator, self.transport.counters
+        totals = LinkTotals() if self.links is None else self.links.totals()
         return LoopState(
             height=0 if validator is None else validator.node.height,
             ready=validator is not None,
+            view=0 if validator is None else validator.node.view,
+            leader=0 if validator is None else validator.node.leader,
             diverged=validator is not None and validator.node.diverged is not None,
             recovered_height=0 if validator is None else validator.executor.recovered_height,
             messages_sent=counters.messages_sent,
             bytes_sent=counters.bytes_sent,
             snapshot_height=0 if validator is None else validator.executor.archive.first_height,
             snapshot_chunks=dict(self.tally.chunks),
+            messages_lost=totals.dropped + totals.overflowed + counters.messages_dropped,
+            core_seconds=self._node_seconds + self._executor_seconds,
         )
 
     # --- pages --------------------------------------------------------------------------------------------------------
@@ -486,6 +597,10 @@ class ValidatorLoop:
         pages = self._ready().executor.pages
         return await self._on_executor_thread(lambda: pages.timer(timer_id))
 
+    async def divergence(self) -> bytes | None:
+        diverged = self._ready().node.diverged
+        return None if diverged is None else diverged.trace
+
     async def metrics(self) -> str:
         """Prometheus text (``docs/http.md``)."""
         return render_metrics(self._ready(), self.tally, self.transport)
@@ -512,11 +627,16 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
         ("stampede_messages_sent_total", "Messages to peers.", counters.messages_sent),
         ("stampede_messages_oversized_total", "Messages that were too long to be sent.", counters.messages_oversized),
     ]
+    on_links = LinkTotals() if transport.links is None else transport.links.totals()
+    links: list[tuple[Mapping[str, str], int]] = [({"was": name}, count) for name, count in asdict(on_links).items()]
     faults: list[tuple[Mapping[str, str], int]] = [
         ({"reason": reason}, count) for reason, count in sorted(tally.faults.items())
     ]
     lines = [render_metric(name, "gauge", text, value) for name, text, value in gauges]
     lines += [render_metric(name, "counter", text, value) for name, text, value in totals]
+    lines.append(
+        render_metric("stampede_link_messages_total", "counter", "Messages that something was done to on links.", links)
+    )
     lines.append(
         render_metric("stampede_peer_faults_total", "counter", "What peers sent that was dropped, by reason.", faults)
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation
+from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation, VoteSent
 from cluster.record import Finalization, RunRecord, Sample
 from validator.events import BlockFinal
 
@@ -32,13 +32,16 @@ class ChainWatch:
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
         """Enter what a validator saw."""
         for seen in observations:
-            at_ms = max(0.0, seen.at_ms - self._began_epoch_ms)
             match seen:
+                case VoteSent():
+                    pass  # for faults that wait for votes
                 case FirstSeen(height=height):
+                    at_ms = self._at_ms(seen)
                     earliest = self._record.proposals.get(height, at_ms)
                     self._record.proposals[height] = min(at_ms, earliest)
                 case FinalSeen(block=block):
-                    self._record.note_reorg(block.reorg_depth)
+                    at_ms = self._at_ms(seen)
+                    self._record.note_reorg(validator, block.height, block.reorg_depth)
                     self._record.finalizations.append(Finalization(at_ms, validator, block.height))
                     self._count(block)
 
@@ -57,6 +60,9 @@ class ChainWatch:
         )
         self._record.samples.append(sample)
         return sample
+
+    def _at_ms(self, seen: FirstSeen | FinalSeen) -> float:
+        return max(0.0, seen.at_ms - self._began_epoch_ms)
 
     def _count(self, block: BlockFinal) -> None:
         if block.height in self._heights:

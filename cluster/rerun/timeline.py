@@ -197,7 +197,9 @@ class _WatchedLinks(Links):
 
     lost: Sequence[int] = ()
 
-    def arrivals(self, sender: int, receivers: Iterable[int], size: int, now_us: int) -> list[tuple[int, int]]:
+    def arrivals(
+        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
+    ) -> list[tuple[int, int]]:
         wanted = list(receivers)
         found = Links.arrivals(self, sender, wanted, size, now_us)
         arrived = {receiver for receiver, _ in found}
@@ -222,7 +224,7 @@ class WatchedSimulation(Simulation):
         self._tell("fault", (), text)
 
     def _make_links(self) -> Links:
-        return _WatchedLinks(self.scenario.links, self.scenario.validators.names, self.random)
+        return _WatchedLinks(self.scenario.network, self.random)
 
     def _machine(self, index: int, name: str) -> Machine:
         return self._watched(super()._machine(index, name))

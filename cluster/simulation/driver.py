@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cluster.archive import BlockRecord
 from cluster.books import longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
+from cluster.byzantine.base import consensus_content, vote_of
 from cluster.chain import (
     build_genesis,
     byzantine_of,
@@ -24,18 +26,22 @@ from cluster.chain import (
     validator_signer,
 )
 from cluster.errors import BadInput
+from cluster.fault_engine import FaultEngine
+from cluster.faults import simulator_problem
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
-from cluster.record import BlockRecord, Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.record import Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.release import Release
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
-from cluster.simulation.faults import Faults, Stage
+from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader
 from consensus.keys import SCHEMES, SignatureScheme
+from consensus.messages import Vote
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
 from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
@@ -53,6 +59,7 @@ ALL_BLOCKS: Final = 10**9
 CHECKPOINT_DIGITS: Final = 16
 """Hex digits of the digest that are kept for each height."""
 NORMAL_PACE: Final = Pace()
+FIRST_RELEASE: Final = Release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,12 @@ class Simulation:
         checkpoint: Callable[[], None] | None = None,
         pace: Pace = NORMAL_PACE,
     ) -> None:
-        """``pace`` is how long every machine's own work takes."""
+        """``pace`` is how long every machine's own work takes.
+
+        Raises :class:`BadInput` for a fault that the simulator cannot perform.
+        """
+        if problem := simulator_problem(scenario.planned_faults):
+            raise BadInput(f"{scenario.name}: {problem}")
         self.scenario = scenario
         """What applies: forks change it."""
         self._given = scenario
@@ -101,6 +113,8 @@ class Simulation:
         names, late = scenario.validators.names, scenario.validators.late
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
+        self._releases: dict[int, Release] = {}
+        """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
         self.monitor = SafetyMonitor(
@@ -118,19 +132,19 @@ class Simulation:
         """Whether something happened since the last look that may end the run."""
         self.clock.deliver = self._deliver
         self._everybody = range(len(self.machines))
-        self.faults = Faults(
-            Stage(
-                scenario=scenario,
-                clock=self.clock,
-                random=self.random,
-                links=self.links,
-                machines=self.machines,
-                join=self._join,
-                height=lambda: self._best_height,
-                notice=self._notice,
-                problem=self.record.problems.append,
-            )
+        self.stage = SimulatedStage(
+            clock=self.clock,
+            random=self.random,
+            links=self.links,
+            names=names,
+            machines=self.machines,
+            join=self._join,
+            install=self._install,
+            best_height=lambda: self._best_height,
+            notice=self._notice,
         )
+        self.stage.expect(scenario.planned_faults)
+        self.faults = FaultEngine(scenario, self.stage)
         self.record.faults = self.faults.records
 
     def run(self) -> RunRecord:
@@ -181,13 +195,16 @@ class Simulation:
             self.faults.become(after)
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
+        self.stage.expect(after.planned_faults)
         self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = after
         self._limit_us = _limit_us(after)
-        self.links.become(after.links)
+        if after.links != self.record.former[-1].links:
+            self.links.become(after.network)
         for machine in (*self.machines, *self._twins.values()):
             if machine.validator is not None:
-                config = node_config(after, machine.index, machine.tally.mutant_runs)
+                mutant = self._releases.get(machine.index, FIRST_RELEASE).mutant
+                config = node_config(after, machine.index, machine.tally.mutant_runs, mutant)
                 machine.validator.node.configure(config)
         if fork.seed is not None:
             self._reseed(fork.seed)
@@ -214,27 +231,40 @@ class Simulation:
     # --- set-up -------------------------------------------------------------------------------------------------------
 
     def _make_links(self) -> Links:
-        return Links(self.scenario.links, self.scenario.validators.names, self.random)
+        return Links(self.scenario.network, self.random)
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
-        parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs)
+        mutant = self._releases.get(index, FIRST_RELEASE).mutant
+        parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs, mutant)
         nonce = self.random.randbytes(JOIN_NONCE_BYTES)
         return parts.join(disk, index, self._validators, self._genesis.chain_id, nonce=nonce)
 
+    def _install(self, index: int, release: Release) -> None:
+        """From its next start on a machine runs other code."""
+        self._releases[index] = release
+        self.machines[index].tally.version = release.version
+
+    def _pace_of(self, index: int) -> Pace:
+        """How long a machine's own work takes, and how fast its clock runs."""
+        node, usual = self.scenario.validators.node(index), self._pace
+        return Pace(
+            sync_us=usual.sync_us if node.sync_ms is None else node.sync_ms * MICROSECONDS_A_MILLISECOND,
+            job_us=usual.job_us if node.job_ms is None else node.job_ms * MICROSECONDS_A_MILLISECOND,
+            clock_speed=usual.clock_speed if node.clock_factor is None else node.clock_factor,
+        )
+
     def _machine(self, index: int, name: str) -> Machine:
         counter = RunCounter()
-        parts = parts_of(self.scenario, index, counter)
         signer = validator_signer(self._scheme, self.record.seed, index)
 
         def boot(disk: MemoryDisk) -> Validator:
-            config = node_config(self.scenario, index, counter)
+            mutant = self._releases.get(index, FIRST_RELEASE).mutant
+            parts = parts_of(self.scenario, index, counter, mutant)
+            config = node_config(self.scenario, index, counter, mutant)
             return open_validator(disk, self._genesis, index, signer, self._validators, config, parts)
 
-        def failed(index: int, error: ValidatorError) -> None:
-            self.faults.on_machine_failed(index, error)
-
         machine = self.machine_class(
-            index, name, self.clock, boot, self._send, self._observe, failed=failed, pace=self._pace
+            index, name, self.clock, boot, self._send, self._observe, failed=self._failed, pace=self._pace_of(index)
         )
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
@@ -242,6 +272,12 @@ class Simulation:
         machine.tally.byzantine = score = score_of(self.scenario, index)
         machine.byzantine = byzantine_of(self.scenario, self.record.seed, index, self._validators, score)
         return machine
+
+    def _failed(self, index: int, error: ValidatorError) -> None:
+        """A machine stopped by itself: its disk failed, or what is on it is wrong."""
+        self.machines[index].crash(self.random)
+        if not self.faults.on_failed(index, str(error)):
+            self.record.problems.append(f"{self.machines[index].name} stopped: {error}")
 
     def _make_twins(self) -> dict[int, Machine]:
         """The second machines of those validators that have a twin, by index, not started yet."""
@@ -263,7 +299,13 @@ class Simulation:
 
         machine.send = sender(0)
         twin = self.machine_class(
-            machine.index, f"{machine.name} (twin)", self.clock, machine.boot, sender(1), _ignore, pace=self._pace
+            machine.index,
+            f"{machine.name} (twin)",
+            self.clock,
+            machine.boot,
+            sender(1),
+            _ignore,
+            pace=self._pace_of(machine.index),
         )
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
@@ -274,9 +316,10 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
-        self.faults.on_sent(sender, payload)
+        if self.faults.is_listening and (vote := _vote_in(payload)) is not None:
+            self.faults.on_vote(sender, vote.view, vote.kind)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
-        later_us = self.faults.leader_delay_us(sender)
+        later_us = self.stage.leader_delay_us(sender)
         if later_us:
             arrivals = [(target, at_us + later_us) for target, at_us in arrivals]
         self.clock.send(sender, payload, arrivals)
@@ -293,11 +336,12 @@ class Simulation:
             case Certified(certificate) if self.machines[index].byzantine is None:
                 self.monitor.certified(self.machines[index].name, certificate)
             case BlockFinal(height=height, reorg_depth=depth):
-                self.record.note_reorg(depth)
+                self.record.note_reorg(index, height, depth)
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True
-                self.faults.on_final(index)
+                self.stage.on_final(index)
+                self.faults.on_progress()
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 if height > self._best_height:
                     self._best_height = height
@@ -305,9 +349,10 @@ class Simulation:
             case Joined(height=height):
                 self._may_be_over = True
                 self._note_joined(index, height)
-                self.faults.on_joined()
+                self.faults.on_up()
             case Diverged():
                 self._may_be_over = True
+                self.faults.on_progress()
             case Run(job=Build() | Execute() as job):
                 self._note_proposal(index, job)
             case Reply(request, results):
@@ -377,7 +422,7 @@ class Simulation:
     def _turn(self, user: LoadUser) -> None:
         if not self._load_running:
             return
-        self._schedule_user(user, user.interval_ms)
+        self._schedule_user(user, user.next_delay_ms())
         machine = self._served[(user.number + self.random.randrange(len(self._served))) % len(self._served)]
         if machine.validator is None or machine.is_paused:
             self.record.load.failures += 1
@@ -450,7 +495,6 @@ class Simulation:
             found = ValidatorRecord(
                 machine.name,
                 machine.index,
-                mutant=self.scenario.validators.node(machine.index).mutant,
                 byzantine=tuple(self.scenario.validators.node(machine.index).byzantine),
             )
             found.mutant_runs = machine.tally.mutant_runs.runs
@@ -462,12 +506,16 @@ class Simulation:
                 while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
                     found.blocks.extend(BlockRecord(*item) for item in taken)
                 found.status = machine.status()
+                diverged = machine.validator.node.diverged
+                found.trace = b"" if diverged is None else diverged.trace
             record.validators.append(found)
+        record.note_mutants()
         self._ask()
 
     def _ask(self) -> None:
         """What the checks want to know of everybody's final state."""
-        asked = questions(self._genesis, longest_chain(self.record.validators))
+        chain = longest_chain(self.record.validators)
+        asked = questions(self._genesis, chain, self.monitor.ledger_of(chain))
         for machine, found in zip(self.machines, self.record.validators, strict=True):
             if machine.validator is None:
                 continue
@@ -482,6 +530,12 @@ class Simulation:
 
 def _ignore(index: int, effect: Effect) -> None:
     """Nobody watches a twin."""
+
+
+def _vote_in(payload: bytes) -> Vote | None:
+    """The vote that a payload carries, if it is one."""
+    message = consensus_content(payload)
+    return None if message is None else vote_of(message)
 
 
 def _limit_us(scenario: Scenario) -> int:

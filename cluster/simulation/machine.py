@@ -10,7 +10,7 @@ stops at once, as a crash does, and whoever runs the simulation is told why.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,6 +66,8 @@ class Pace:
 
     sync_us: int = SYNC_US
     job_us: int = JOB_US
+    clock_speed: float = 1.0
+    """How fast its clock runs: at 2, timers expire after half the time."""
 
 
 class _Armed(NamedTuple):
@@ -105,10 +107,9 @@ class Machine:
     pace: Pace = Pace()
     sync_us: int = field(init=False)
     job_us: int = field(init=False)
-    clock_speed: float = 1.0
-    """How fast its clock runs: at 2, timers expire after half the time."""
-    impaired: int = 0
-    """What was late because of a fault of the machine: held events, slow syncs and jobs, skewed timers."""
+    clock_speed: float = field(init=False)
+    late: Counter[str] = field(default_factory=Counter)
+    """What was late because of a fault of the machine, by the fault's kind: held events, slow syncs …"""
     lost_while_paused: int = 0
     _held: deque[Callable[[], None]] = field(default_factory=deque)
     _held_messages: int = 0
@@ -118,6 +119,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.sync_us, self.job_us = self.pace.sync_us, self.pace.job_us
+        self.clock_speed = self.pace.clock_speed
 
     @property
     def is_up(self) -> bool:
@@ -143,6 +145,10 @@ class Machine:
         """Stop at once; what was not synced is lost, in part (:meth:`MemoryDisk.crash`)."""
         self._stop()
         self.disk.crash(random, scattered)
+
+    def shut_down(self) -> None:
+        """Stop in good order: everything that was written is there at the next start."""
+        self._stop()
 
     def pause(self) -> None:
         """Stand still."""
@@ -204,7 +210,7 @@ class Machine:
         if is_message and self._held_messages >= MAX_HELD_MESSAGES:
             self.lost_while_paused += 1
             return
-        self.impaired += 1
+        self.late["pause"] += 1
         self._held_messages += is_message
         self._held.append(call)
 
@@ -279,7 +285,7 @@ class Machine:
         delay_us = delay_ms * MICROSECONDS_A_MILLISECOND
         if self.clock_speed != 1.0:
             delay_us = round(delay_us / self.clock_speed)
-            self.impaired += 1
+            self.late["clock_skew"] += self.clock_speed != self.pace.clock_speed
         self._arm(timer, delay_us)
 
     def _arm(self, timer: TimerName, delay_us: int) -> None:
@@ -309,7 +315,7 @@ class Machine:
             self.disk.sync(JOURNAL_FILE)
             self.deliver(Synced(token))
 
-        self.impaired += self.sync_us != self.pace.sync_us
+        self.late["slow_disk"] += self.sync_us != self.pace.sync_us
         self._later(self.sync_us, f"sync {token}", data, synced)
 
     def _enqueue(self, job: Job) -> None:
@@ -320,7 +326,7 @@ class Machine:
             self._schedule_job()
 
     def _schedule_job(self) -> None:
-        self.impaired += self.job_us != self.pace.job_us
+        self.late["slow_execution"] += self.job_us != self.pace.job_us
         self._later(self.job_us, f"job {type(self._jobs[0]).__name__}", b"", self._run_job)
 
     def _run_job(self) -> None:

@@ -25,13 +25,14 @@ proofs             sampled proofs of presence, absence and history verify agains
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 from blake3 import blake3
 
+from cluster.archive import BlockRecord
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord
 from consensus.certificates import verify_signed
@@ -130,6 +131,7 @@ class _Final:
     """A final block, as the first validator that had it."""
 
     block: bytes
+    receipts: bytes
     digest: bytes
     header: Header
 
@@ -168,6 +170,13 @@ class SafetyMonitor:
                 f" made final, and nobody knows a finalization"
             )
         return MonitorRecord(violations, {rule: self.counts[rule] for rule in RULES})
+
+    def ledger_of(self, chain: Sequence[BlockRecord]) -> Ledger | None:
+        """The books, where they are of exactly these blocks from the first height on and nothing was wrong so far."""
+        entered = [self._final.get(height) for height in range(1, len(self._final) + 1)]
+        kept = [None if final is None else (final.block, final.receipts) for final in entered]
+        is_same = kept == [(record.block, record.receipts) for record in chain]
+        return self._ledger if is_same and not self.violations else None
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
@@ -243,7 +252,7 @@ class SafetyMonitor:
         self._look(ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
         if known is not None:
             return
-        self._final[height] = _Final(archived.block, header_hash(header), header)
+        self._final[height] = _Final(archived.block, archived.receipts, header_hash(header), header)
         for what in self._ancestry_problems(height, header):
             self._look(ANCESTRY, False, f"the final block at height {height} {what}")
         self.counts[ANCESTRY] += 1

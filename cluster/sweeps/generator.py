@@ -31,6 +31,8 @@ LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
 """From here on there are snapshots to join by."""
 MOST_FAULTS: Final = 5
+UPGRADES: Final = 0.2
+"""Share of the seeds that have one."""
 
 Fields = dict[str, Any]
 
@@ -76,7 +78,7 @@ class _Drawing:
             "consensus": self.consensus(),
             "links": self.links(),
             "load": self.load(),
-            "faults": self.faults(),
+            "faults": [*self.faults(), *self.upgrades()],
             "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
         }
@@ -155,6 +157,17 @@ class _Drawing:
         number = self.random.randint(2, MOST_FAULTS)
         heights = sorted(self.random.sample(range(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT), number))
         return [self.fault(height, kinds) for height in heights]
+
+    def upgrades(self) -> list[Fields]:
+        """Now and then an upgrade, of a source of its own: everything else is drawn as it is without one."""
+        random = Random(f"{self.seed}/{self.protocol}/upgrade")
+        if random.random() >= UPGRADES:
+            return []
+        height, down_ms = (
+            random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT),
+            random.randint(0, 4 * self.interval_ms),
+        )
+        return [{"kind": "upgrade", "at_height": height, "down_ms": down_ms, "heights_between": random.choice([1, 2])}]
 
     def fault(self, height: int, kinds: list[str]) -> Fields:
         kind = self.random.choice(kinds)

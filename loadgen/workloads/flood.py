@@ -36,6 +36,7 @@ class FloodOptions(Options):
     timers: Annotated[int, Field(ge=1, le=1_000)] = 30
     """Timers a burst."""
     spread_blocks: Annotated[int, Field(ge=1, le=1_000)] = 12
+    """They fall due in 1 to so many blocks."""
     burn: Annotated[int, Field(ge=0, le=200_000)] = 8_000
     """Cycles that a fire burns at most; each draws between half of it and all."""
     payload_bytes: Annotated[int, Field(ge=0, le=100_000)] = 0

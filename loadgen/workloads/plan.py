@@ -15,6 +15,7 @@ from nacl.signing import SigningKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from loadgen.workloads.base import Member, Options
+from loadgen.workloads.phases import Height, Phase, Rhythm, check_order
 from loadgen.workloads.registry import WORKLOADS
 from loadgen.workloads.user import LoadUser
 from validator.genesis import GenesisActor
@@ -37,11 +38,17 @@ class UserGroup(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     workload: str
+    """What the users do."""
     count: Annotated[int, Field(ge=1, le=MAX_USERS)] = 1
+    """How many there are."""
     interval_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
     """Milliseconds between two turns of a user."""
     options: Annotated[dict[str, Any], Field(validate_default=True)] = {}
     """The workload's own options; see its module."""
+    from_height: Height | None = None
+    """They begin once this height is final; by default at once."""
+    until_height: Height | None = None
+    """They take no turn any more once this height is final; by default they go on to the end."""
 
     @field_validator("workload")
     @classmethod
@@ -57,6 +64,12 @@ class UserGroup(BaseModel):
         if name is not None:
             WORKLOADS[name].options_type.model_validate(given)
         return given
+
+    @model_validator(mode="after")
+    def _ends_later(self) -> UserGroup:
+        if self.until_height is not None and self.until_height <= (self.from_height or 0):
+            raise ValueError(f"until_height: {self.until_height} is not above from_height ({self.from_height})")
+        return self
 
     def actor_code(self) -> str:
         """The code of these users' actors."""
@@ -75,6 +88,9 @@ class LoadPlan(BaseModel):
     processes: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
     """Locust processes that share the users."""
     users: list[UserGroup] = []
+    """Groups of users that do the same."""
+    phases: list[Phase] = []
+    """Stretches of heights in which all users take more or fewer turns, one after the other."""
 
     @model_validator(mode="after")
     def _users_are_bounded(self) -> LoadPlan:
@@ -92,6 +108,21 @@ class LoadPlan(BaseModel):
                     f"users[{place}].options: there is no user {beyond[0]}, the last is {self.user_count - 1}"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _phases_follow_each_other(self) -> LoadPlan:
+        check_order(self.phases)
+        return self
+
+    def check_heights(self, stop_height: int) -> None:
+        """Raise :class:`ValueError`, with the path of the field, where something begins after the load has stopped."""
+        for name in ("users", "phases"):
+            for position, part in enumerate(getattr(self, name)):
+                if part.from_height is not None and part.from_height >= stop_height:
+                    raise ValueError(
+                        f"load.{name}[{position}].from_height: {part.from_height} is not below"
+                        f" stop.height ({stop_height})"
+                    )
 
     @property
     def user_count(self) -> int:
@@ -139,7 +170,8 @@ class LoadPlan(BaseModel):
             random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
             member = Member(number, peers[number], actors[number], peers, actors, random, parameters)
             workload = WORKLOADS[group.workload](group.parsed_options(), member)
-            users.append(LoadUser(_key(seed, number), chain_id, group.interval_ms, workload))
+            rhythm = Rhythm(group.interval_ms, self.phases, group.from_height, group.until_height)
+            users.append(LoadUser(_key(seed, number), chain_id, rhythm, workload))
         return users
 
 

@@ -29,9 +29,13 @@ class ProgramCall(Options):
     """One call of a handler."""
 
     handler: Annotated[str, Field(min_length=1, max_length=64)]
+    """Which handler."""
     payload: Any = None
+    """What it gets."""
     gas_limit: Annotated[int, Field(ge=1_000, le=5_000_000)] = 300_000
+    """Cycles."""
     cells_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 20_000
+    """Cells."""
     value: Annotated[int, Field(ge=0, le=10**20)] = 0
     """What the call pays to the actor, in the smallest CBY unit."""
 
@@ -51,7 +55,9 @@ class ProgramOptions(Options):
     program: str
     """Its name in ``actors/``."""
     setup: list[ProgramCall] = []
+    """Calls that are made once, in the first turn."""
     calls: list[ProgramCall] = []
+    """Calls that are made turn by turn, round and round."""
 
     @field_validator("program")
     @classmethod

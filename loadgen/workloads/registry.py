@@ -11,9 +11,10 @@ from loadgen.workloads.flood import Flood
 from loadgen.workloads.heartbeat import Heartbeat
 from loadgen.workloads.program import Program
 from loadgen.workloads.runner import Runner
+from loadgen.workloads.storm import Storm
 from loadgen.workloads.transfer import Transfer
 
 WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {
-    workload.name: workload for workload in (Heartbeat, Flood, Churn, Transfer, Program, Runner)
+    workload.name: workload for workload in (Heartbeat, Flood, Churn, Storm, Transfer, Program, Runner)
 }
 """By name. A new workload is one file and one entry here."""

@@ -28,7 +28,9 @@ class RunnerOptions(Options):
     serves: Annotated[int, Field(ge=0, lt=10_000)]
     """The user whose actor's jobs are answered, by number."""
     least: Annotated[int, Field(ge=0, lt=2**63)] = 900
+    """The least number that it answers with."""
     most: Annotated[int, Field(ge=0, lt=2**63)] = 1_100
+    """The greatest."""
 
     @model_validator(mode="after")
     def _least_is_least(self) -> RunnerOptions:

@@ -1,8 +1,8 @@
 """A load user: a key, an account, an actor, a workload, and a nonce that survives rejections and losses.
 
-The user is pure. Whoever drives it (Locust over HTTP, or the simulator) calls :meth:`LoadUser.next_transactions` once
-every ``interval_ms`` and submits what it returns, in order; and says so where a transaction was rejected
-(:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`).
+The user is pure. Whoever drives it (Locust over HTTP, or the simulator) calls :meth:`LoadUser.next_transactions` each
+time that :meth:`~LoadUser.next_delay_ms` has passed and submits what it returns, in order; and says so where a
+transaction was rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`).
 
 Nonces. What was sent and is not final yet is remembered. What may not have arrived is sent again, byte for byte, before
 anything new; so is all of it when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a validator died
@@ -18,6 +18,7 @@ from typing import Any, Final
 from nacl.signing import SigningKey
 
 from loadgen.workloads.base import Intent, Observation, Workload
+from loadgen.workloads.phases import Rhythm
 from validator.transactions import Transaction, sign
 from validator.types import PRICE_LIMIT, Address
 
@@ -50,7 +51,7 @@ class _Sent:
 class LoadUser:
     """One user of a load plan. Equal seeds and observations give equal transactions, byte for byte."""
 
-    def __init__(self, key: SigningKey, chain_id: str, interval_ms: int, workload: Workload[Any]) -> None:
+    def __init__(self, key: SigningKey, chain_id: str, rhythm: Rhythm, workload: Workload[Any]) -> None:
         member = workload.member
         self.number: int = member.number
         """Position in the plan, from 0 on."""
@@ -58,8 +59,8 @@ class LoadUser:
         self.address: Address = member.address
         self.actor: Address = workload.watched
         """The actor that it looks at: the one that its transactions call, or whose jobs it answers."""
-        self.interval_ms = interval_ms
-        self.first_delay_ms: int = member.random.randrange(interval_ms)
+        self._rhythm = rhythm
+        self.first_delay_ms: int = member.random.randrange(rhythm.interval_ms)
         """When the first turn is due after the load's start, so that users do not move in step."""
         self._key = key
         self._chain_id = chain_id
@@ -75,13 +76,19 @@ class LoadUser:
         """Transactions that were sent and are not known to be final."""
         return len(self._sent)
 
+    def next_delay_ms(self) -> int:
+        """How long until its next turn may be due; asked for once a turn."""
+        return self._rhythm.next_delay_ms()
+
     def reseed(self, seed: int) -> None:
         """Draw from another source from now on."""
         self._workload.member.random.seed(f"{seed}/user/{self.number}")
 
     def next_transactions(self, observation: Observation) -> list[bytes]:
-        """The signed transactions of this turn, in nonce order. May be empty."""
+        """The signed transactions of this turn, in nonce order. May be empty, as where it is not the user's turn."""
         self._settle(observation)
+        if not self._rhythm.takes_turn(observation.height):
+            return []
         again = self._send_again(observation)
         if again:
             return again

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from nacl.signing import SigningKey
 
+from cluster.archive import BlockRecord
 from cluster.books import questions
 from cluster.faults import KillFault
 from cluster.ledger import Ledger
 from cluster.record import (
     Backend,
-    BlockRecord,
     FaultRecord,
     Finalization,
     JoinRecord,

@@ -105,8 +105,8 @@ def test_a_validator_that_was_never_seen_is_inconclusive(name: str) -> None:
         assert run_check(record, name).verdict is INCONCLUSIVE
 
 
-UNASKED = ("faults", "joins", "recovery", "byzantine", "evidence", "safety")
-"""Checks that have nothing to say of a scenario without faults, late and byzantine validators."""
+UNASKED = ("faults", "joins", "recovery", "criteria", "byzantine", "evidence", "safety")
+"""Checks that have nothing to say of a scenario without faults, criteria, late and byzantine validators."""
 
 
 def test_a_run_without_any_block_is_inconclusive_and_never_passes() -> None:

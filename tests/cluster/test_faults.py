@@ -16,19 +16,19 @@ import pytest
 from cluster.checks import Check, Outcome, check_run
 from cluster.errors import BadInput
 from cluster.faults import KIND_NAMES, live_problem
+from cluster.link_faults import LinkFaultInForce
 from cluster.live.driver import run_live
 from cluster.record import FaultRecord, Finalization, RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation import machine as machine_module
 from cluster.simulation.disk import FaultPlan, MemoryDisk
 from cluster.simulation.driver import Simulation, simulate
-from cluster.simulation.faults import Faults
+from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine
 from consensus.keys import ValidatorSet
 from validator.assembly import Validator
 from validator.events import SetTimer, TimerName
 from validator.genesis import Genesis
-from validator.types import ValidatorError
 
 
 def make_scenario(*faults: dict[str, Any], count: int = 4, height: int = 30, **fields: Any) -> Scenario:
@@ -73,6 +73,7 @@ BITING = {
     "one_way_partition": (LASTING | {"from": ["validator-1"]}, "messages dropped"),
     "degrade": (LASTING | {"loss": 0.1, "duplication": 0.1, "reordering": 0.1, "latency_ms": 40.0}, "doubled"),
     "leader_delay": (LASTING | {"delay_ms": 100}, "sends of leaders 100 ms later"),
+    "upgrade": ({"heights_between": 2}, "4 of 4 validators run version 2 now"),
 }
 
 
@@ -106,15 +107,15 @@ def test_a_fault_changes_the_run_and_repeats_itself(kind: str) -> None:
 
 
 def cut_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("cluster.simulation.faults._link_change", lambda *_: lambda _sender, _receiver, link: link)
+    patch.setattr(LinkFaultInForce, "_is_hit", lambda *_: False)
 
 
 def delay_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Faults, "leader_delay_us", lambda _self, _sender: 0)
+    patch.setattr(SimulatedStage, "leader_delay_us", lambda _self, _sender: 0)
 
 
 def impair_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Faults, "_apply_impairments", lambda _self, _machines: None)
+    patch.setattr(SimulatedStage, "impair", lambda _self, _impairments, then: then())
 
 
 def crash_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -122,12 +123,16 @@ def crash_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def rot_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Faults, "on_final", lambda _self, _index: None)
+    patch.setattr(SimulatedStage, "on_final", lambda _self, _index: None)
 
 
 def fail_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("cluster.simulation.faults.FILLING", frozenset({"nothing"}))
     patch.setattr("cluster.simulation.faults.SYNCING", frozenset({"nothing"}))
+
+
+def install_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Simulation, "_install", lambda _self, _index, _release: None)
 
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -144,6 +149,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "bit_rot": rot_nothing,
     "disk_full": fail_nothing,
     "failed_sync": fail_nothing,
+    "upgrade": install_nothing,
 }
 
 
@@ -268,13 +274,14 @@ def test_overlapping_faults_hold_a_machine_until_the_last_is_over() -> None:
 def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
     full = {"kind": "failed_sync", "target": ["validator-0", "validator-1"], "at_height": 10, "down_ms": 100}
     simulation = Simulation(make_scenario(full, count=7), 5, "test")
-    plain = simulation.faults.on_machine_failed
+    plain = simulation.faults.on_failed
 
-    def losing_the_other(index: int, error: ValidatorError) -> None:
-        plain(index, error)
+    def losing_the_other(index: int, reason: str) -> bool:
+        is_explained = plain(index, reason)
         simulation.machines[1 - index].disk.plan = None
+        return is_explained
 
-    simulation.faults.on_machine_failed = losing_the_other  # type: ignore[method-assign]
+    simulation.faults.on_failed = losing_the_other  # type: ignore[method-assign]
     fault = only(simulation.run())
     assert fault.bit
     assert fault.ended_ms is not None
@@ -343,34 +350,94 @@ def test_a_network_that_never_recovers_fails() -> None:
     assert check(record, "recovery").verdict is Outcome.INCONCLUSIVE
 
 
-# --- the live testnet refuses ---------------------------------------------------------------------------------------
+# --- upgrades -------------------------------------------------------------------------------------------------------
+
+
+def upgrade(**fields: Any) -> RunRecord:
+    return run({"kind": "upgrade", "at_height": 5, "heights_between": 2, **fields}, load=TIMERS)
+
+
+TIMERS = {
+    "users": [{"workload": "flood", "count": 2, "interval_ms": 200, "options": {"timers": 5, "spread_blocks": 3}}]
+}
+
+
+def test_upgraded_validators_start_again_with_another_version_one_host_after_the_other() -> None:
+    record = upgrade(target=["validator-2", "validator-0"])
+    assert only(record).targets == ("validator-2", "validator-0")
+    statuses = [validator.status or {} for validator in record.validators]
+    assert [status["version"] for status in statuses] == ["2", "1", "2", "1"]
+    assert [status["starts"] for status in statuses] == [2, 1, 2, 1]
+    assert statuses[2]["recovered_height"] < statuses[0]["recovered_height"]
+    assert check(record).verdict is Outcome.PASS
+    assert "heights finalised in the" in check(record).detail
+
+
+def test_a_bad_upgrade_is_caught_before_it_reaches_anybody_else() -> None:
+    record = upgrade(mutant="wrong-balance")
+    fault = only(record)
+    assert fault.targets == ("validator-0",)
+    assert fault.problem == "validator-0 diverged with version 2: nobody else was upgraded then"
+    verdict = check_run(record)
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.check("state_roots").verdict is verdict.check("faults").verdict is Outcome.FAIL
+    assert "validator-0 diverged" in verdict.check("state_roots").detail
+    assert [validator.mutant for validator in record.validators] == ["wrong-balance", None, None, None]
+    assert record.validators[0].mutant_runs > 0
+    assert check_run(upgrade(target="validator-0")).outcome is Outcome.PASS, "without the bug"
+
+
+def test_a_network_that_stands_still_during_an_upgrade_fails() -> None:
+    """One host at a time is no excuse: the others are a quorum."""
+    record = upgrade()
+    fault = only(record)
+    assert fault.begun_ms is not None and fault.ended_ms is not None
+    assert fault.ended_ms - fault.begun_ms > record.recovery_ms
+    begun, ended = fault.begun_ms, fault.ended_ms
+    record.finalizations = [seen for seen in record.finalizations if not begun < seen.at_ms <= ended]
+    found = check(record)
+    assert found.verdict is Outcome.FAIL
+    assert "no height was finalised in the" in found.detail
+    fault.one_at_a_time = (("validator-0", "validator-1"),)
+    assert check(record).verdict is Outcome.PASS, "a host with more than f of them may hold everybody up"
+
+
+def test_an_upgrade_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown mutant 'none-such'"):
+        make_scenario({"kind": "upgrade", "at_height": 5, "mutant": "none-such"})
+    with pytest.raises(ValueError, match=r"no validator is named 'validator-9'"):
+        make_scenario({"kind": "upgrade", "at_height": 5, "target": "validator-9"})
+    with pytest.raises(ValueError, match=r"'leader' stands alone"):
+        make_scenario({"kind": "upgrade", "at_height": 5, "target": ["leader", "validator-0"]})
+
+
+# --- what a backend cannot do is refused ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KIND_NAMES)
-def test_the_live_testnet_refuses_what_it_cannot_perform(kind: str, tmp_path: Path) -> None:
+def test_the_live_testnet_performs_every_kind(kind: str) -> None:
     fields, _ = BITING[kind]
-    scenario = make_scenario({"kind": kind, "at_height": 5} | fields)
-    if kind == "kill":
-        assert live_problem(scenario.faults) is None
-        return
-    with pytest.raises(BadInput, match=rf"^faults: faults\[0\]\.kind: the live testnet cannot perform {kind} "):
+    assert make_scenario({"kind": kind, "at_height": 5} | fields).live_problem is None
+
+
+def test_the_live_testnet_refuses_a_disk_that_reorders(tmp_path: Path) -> None:
+    scenario = make_scenario({"kind": "kill", "target": "random", "at_height": 5, "reorders": True})
+    with pytest.raises(
+        BadInput, match=r"^faults: faults\[0\]\.reorders: on the live testnet a killed process loses nothing"
+    ):
         run_live(scenario, 1, "test", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("fields", "path"),
-    [
-        ({"target": "random", "at_height": 5}, "target"),
-        ({"target": ["validator-0", "validator-1"], "at_height": 5}, "target"),
-        ({"target": "validator-0", "at_ms": 500}, "at_ms"),
-        ({"target": "validator-0", "at_height": 5, "reorders": True}, "reorders"),
-    ],
-)
-def test_the_live_testnet_kills_one_named_validator_at_a_height(fields: dict[str, Any], path: str) -> None:
-    problem = live_problem(make_scenario({"kind": "kill"} | fields).faults)
+def test_code_of_another_folder_must_be_there_and_is_for_the_live_testnet(tmp_path: Path) -> None:
+    scenario = make_scenario({"kind": "upgrade", "at_height": 5, "code": str(tmp_path)})
+    problem = live_problem(scenario.faults)
     assert problem is not None
-    assert problem.startswith(f"faults[0].{path}: ")
+    assert problem.startswith(f"faults[0].code: {tmp_path} is no checkout: there is no ")
+    with pytest.raises(BadInput, match=r"^faults: faults\[0\]\.code: all machines of the simulator run in one process"):
+        simulate(scenario, 1)
+    scenario = make_scenario({"kind": "upgrade", "at_height": 5, "code": str(Path(__file__).parents[2])})
+    assert live_problem(scenario.faults) is None
 
 
 # --- nothing is shared ----------------------------------------------------------------------------------------------

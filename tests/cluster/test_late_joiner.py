@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 
@@ -61,9 +62,16 @@ def late_simulation() -> Simulation:
     return Simulation(scenario(JOINS_AT), SEED, "test")
 
 
-def test_a_late_validator_joins_by_snapshot_and_takes_part() -> None:
+@pytest.fixture(scope="module")
+def joined() -> Simulation:
+    """Run once for all tests that look at it; they leave it as it is."""
     simulation = late_simulation()
-    record = simulation.run()
+    simulation.run()
+    return simulation
+
+
+def test_a_late_validator_joins_by_snapshot_and_takes_part(joined: Simulation) -> None:
+    simulation, record = joined, joined.record
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
     assert [join.target for join in record.joins] == [f"validator-{LATE}"]
@@ -83,18 +91,16 @@ def test_a_late_validator_joins_by_snapshot_and_takes_part() -> None:
     assert LATE in proposers, "it builds blocks like the others"
 
 
-def test_a_late_validator_restarts_from_its_own_disk() -> None:
-    simulation = late_simulation()
-    simulation.run()
-    late = simulation.machines[LATE]
+def test_a_late_validator_restarts_from_its_own_disk(joined: Simulation) -> None:
+    late = joined.machines[LATE]
     before = late.validator
     assert before is not None
-    final = (before.executor.final_digest, before.executor.final_view.root)
-    late.crash(Random(1))
-    late.start()
-    after = late.validator
-    assert after is not None
-    assert (after.executor.final_digest, after.executor.final_view.root) == final
+    disk = deepcopy(late.disk)
+    disk.crash(Random(1))
+    assert has_joined(disk), "it need not join again"
+    after = late.boot(disk)
+    assert after.executor.final_digest == before.executor.final_digest
+    assert after.executor.final_view.root == before.executor.final_view.root
 
 
 class KilledWhileJoining(Simulation):
@@ -122,8 +128,8 @@ def test_a_validator_that_is_killed_while_it_joins_goes_on_joining(milliseconds:
     assert check_run(record).check("joins").verdict is Outcome.PASS
 
 
-def test_a_late_join_is_the_same_for_the_same_seed() -> None:
-    first, second = late_simulation().run(), late_simulation().run()
+def test_a_late_join_is_the_same_for_the_same_seed(joined: Simulation) -> None:
+    first, second = joined.record, late_simulation().run()
     assert first.digest == second.digest
     assert first.joins == second.joins
 

@@ -10,12 +10,14 @@ import pytest
 
 from cluster.links import LINK_QUEUE_BYTES, Link, Links
 from cluster.scenario import LinksSection
+from cluster.scenario.network import Network
 
 NAMES = ["a", "b", "c", "d"]
 
 
 def make_links(seed: int = 1, **fields: Any) -> Links:
-    return Links(LinksSection.model_validate({"latency_ms": 10.0, "jitter_ms": 0.0, **fields}), NAMES, Random(seed))
+    section = LinksSection.model_validate({"latency_ms": 10.0, "jitter_ms": 0.0, **fields})
+    return Links(Network(section, NAMES, section.regions, seed=1), Random(seed))
 
 
 def times(links: Links, count: int = 2_000, size: int = 100, gap_us: int = 0) -> list[int]:
@@ -83,6 +85,28 @@ def test_regions_have_latencies_of_their_own() -> None:
     assert links.arrivals(2, range(4), 1, 0) == [(0, 90_000), (1, 90_000), (3, 10_000)]
     one_way = make_links(**fields | {"latency_matrix_ms": {"east": {"west": 80.0}}})
     assert one_way.arrivals(2, (0,), 1, 0) == [(0, 80_000)], "the way back takes as long"
+
+
+def test_what_travels_over_several_links_is_slower_and_survives_each_of_them() -> None:
+    links = make_links(latency_ms=10.0, loss=0.5, topology="ring")
+    assert {at_us for _, at_us in links.arrivals(0, [1, 3] * 40, 1, 0)} == {10_000}
+    assert {at_us for _, at_us in links.arrivals(0, [2] * 40, 1, 0)} == {20_000}
+    arrived = len(links.arrivals(0, [2] * 4_000, 1, 0))
+    assert arrived == pytest.approx(1_000, abs=120), "half of the half"
+
+
+def test_where_there_is_no_way_nothing_arrives_and_a_fault_does_not_make_one() -> None:
+    edges = {"kind": "edges", "edges": [["a", "b"], ["c", "d"]], "allow_disconnected": True}
+    links = make_links(topology=edges)
+    assert links.arrivals(0, range(4), 1, 0) == [(1, 10_000)]
+    assert (links.sent, links.dropped) == (3, 2)
+
+
+def test_the_network_may_become_another() -> None:
+    links = make_links()
+    section = LinksSection.model_validate({"latency_ms": 7.0, "jitter_ms": 0.0, "topology": "star"})
+    links.become(Network(section, NAMES, {}, seed=1))
+    assert links.arrivals(1, (0, 2), 1, 0) == [(0, 7_000), (2, 14_000)]
 
 
 def test_links_change_and_change_back() -> None:

@@ -9,18 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cluster import measures
+from cluster.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.books import keep_books
 from cluster.checks import Outcome
 from cluster.errors import BadInput
 from cluster.record import Finalization, RunRecord
 from cluster.results import (
-    ARCHIVE_MAGIC,
     checkout_commit,
     claim_run_folder,
-    decode_blocks,
-    encode_blocks,
     finish_run,
     new_run_folder,
     point_latest,
@@ -56,6 +55,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "checks",
         "metrics",
         "validators",
+        "divergences",
         "digest",
         "checkpoints",
     ]
@@ -93,13 +93,16 @@ def test_a_run_reads_back(tmp_path: Path) -> None:
 def test_the_scenario_is_copied_as_it_is_or_written_out(tmp_path: Path) -> None:
     record = with_kill(make_record())
     source = tmp_path / "given.yaml"
-    source.write_text("# a comment\nname: synthetic\n")
+    source.write_text("# a comment\n" + yaml.safe_dump(record.scenario.model_dump(mode="json", exclude_unset=True)))
     finish_run(record, tmp_path / "one", source)
     assert (tmp_path / "one" / "scenario.yaml").read_text() == source.read_text()
     finish_run(record, tmp_path / "two")
     finish_run(record, tmp_path / "three", tmp_path / "gone.yaml")
     assert load_scenario(tmp_path / "two" / "scenario.yaml") == record.scenario
     assert load_scenario(tmp_path / "three" / "scenario.yaml") == record.scenario
+    source.write_text("# changed while the run went on\nname: synthetic\n")
+    finish_run(record, tmp_path / "four", source)
+    assert load_scenario(tmp_path / "four" / "scenario.yaml") == record.scenario
 
 
 def test_the_command_that_reproduces_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

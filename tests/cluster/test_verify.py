@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import platform
+import re
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from cluster.archive import BlockRecord, encode_blocks
+from cluster.cli import main
+from cluster.divergence.bisect import OTHERS_ARE_WRONG
 from cluster.errors import BadInput, ExitCode
-from cluster.record import BlockRecord
-from cluster.results import encode_blocks, finish_run, read_run
+from cluster.results import finish_run, read_run
 from cluster.scenario import Scenario
+from cluster.shadow.interpreters import PACKAGES
 from cluster.simulation.driver import simulate
-from cluster.verify import Reexecution, reexecute, verify_run
+from cluster.verify import difference_from_result, verify_run
+from validator.block import Block
+from validator.codec import decode, encode
+
+ROOT = Path(__file__).resolve().parents[2]
 
 SCENARIO = Scenario.model_validate(
     {
@@ -47,36 +61,159 @@ def keep_blocks(run: Path, blocks: list[BlockRecord]) -> None:
     (run / "blocks.bin").write_bytes(encode_blocks(blocks))
 
 
-def outcome(run: Path) -> Reexecution:
-    return reexecute(read_run(run))
+def altered(record: BlockRecord, **header: Any) -> BlockRecord:
+    """The record of a block whose header says something else."""
+    block = decode(record.block, Block)
+    changed = Block(msgspec.structs.replace(block.header, **header), block.transactions)
+    return replace(record, block=encode(changed))
 
 
-def test_a_right_run_passes(run: Path) -> None:
-    assert outcome(run).difference is None
-    assert outcome(run).heights >= 10
-    assert verify_run(run) is ExitCode.PASS
+def wrapper(folder: Path, patch: str) -> str:
+    """A Python whose execution is patched."""
+    script = folder / "python"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import runpy, sys\n"
+        "if sys.argv[1] == '-c':\n"
+        "    exec(sys.argv[2])\n"
+        "    sys.exit()\n"
+        "from validator.records import account_key\n"
+        "from validator.transition import Transition\n"
+        f"{patch}\n"
+        "sys.argv[:] = sys.argv[2:]\n"
+        "runpy.run_module(sys.argv[0], run_name='__main__')\n"
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+GENEROUS = """
+execute = Transition.execute
+def generous(self, prepared):
+    execute(self, prepared)
+    if self.context.height >= 4:
+        self.world.credit(self.context.proposer, 1)
+Transition.execute = generous
+"""
+
+
+def test_a_right_run_passes_under_every_hash_seed(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify-run", str(run), "--hash-seeds", "0", "77"]) == ExitCode.PASS
+    first, second = capfd.readouterr().out.splitlines()
+    blocks = read_run(run).blocks
+    rest = f"{len(blocks)} heights re-executed to the same roots, the last one {blocks[-1].computed_root.hex()}"
+    version = platform.python_version()
+    assert (first, second) == tuple(f"pass: Python {version}, hash seed {seed}: {rest}" for seed in (0, 77))
 
 
 def test_an_archive_that_was_cut_fails(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     whole = read_run(run).blocks
     keep_blocks(run, whole[:5])
     assert verify_run(run) is ExitCode.FAIL
-    assert capfd.readouterr().out == f"fail: recorded {len(whole)} heights, the archive holds 5\n"
+    first, second = capfd.readouterr().out.splitlines()
+    assert first == f"fail: recorded {len(whole)} heights, the archive holds 5"
+    assert second.startswith("pass: Python "), "the blocks that are there are right"
     keep_blocks(run, [])
-    assert outcome(run).difference == f"recorded {len(whole)} heights, the archive holds 0"
-    assert outcome(run).exit_code is ExitCode.FAIL
+    assert difference_from_result(read_run(run)) == f"recorded {len(whole)} heights, the archive holds 0"
+
+
+def test_one_altered_root_is_found(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    blocks = read_run(run).blocks
+    blocks[6] = replace(blocks[6], computed_root=bytes(32))
+    keep_blocks(run, blocks)
+    assert verify_run(run) is ExitCode.FAIL
+    (line,) = capfd.readouterr().out.splitlines()
+    assert ": height 7: execution gives state root " in line
+    assert line.endswith(f"recorded was {'00' * 32}")
+
+
+def test_one_altered_receipt_is_found(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    blocks = read_run(run).blocks
+    blocks[6] = replace(blocks[6], receipts=blocks[5].receipts)
+    keep_blocks(run, blocks)
+    assert verify_run(run) is ExitCode.FAIL
+    assert capfd.readouterr().out.endswith(": height 7: execution gives other receipts\n")
+
+
+def test_an_altered_header_is_found_and_named(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    blocks = read_run(run).blocks
+    blocks[6] = altered(blocks[6], state_root=bytes(32))
+    keep_blocks(run, blocks)
+    assert verify_run(run) is ExitCode.FAIL
+    first, note = capfd.readouterr().out.splitlines()
+    assert first.endswith(": height 7: the block does not execute to its header: execution gives another state_root")
+    assert OTHERS_ARE_WRONG in note
+
+
+def test_a_python_that_executes_otherwise_is_found_and_named(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    python = wrapper(tmp_path, GENEROUS)
+    assert main(["verify-run", str(run), "--python", python, "--python", sys.executable]) == ExitCode.FAIL
+    first, step, key, *_, last = capfd.readouterr().out.splitlines()
+    assert first.startswith(f"fail: Python {platform.python_version()}, hash seed ")
+    assert f"({python}): height " in first
+    assert step.startswith("  step     transaction ")
+    assert key.startswith("  key      account 0x") and " balance 1, nonce 0 on Python " in key
+    assert last.startswith("pass: "), "this Python is right"
+
+
+def test_a_python_that_dies_is_inconclusive(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert verify_run(run, [wrapper(tmp_path, "raise SystemExit('out of order')")]) is ExitCode.INCONCLUSIVE
+    assert capfd.readouterr().out.endswith("the process ended with 1: out of order\n")
+
+
+def test_pythons_that_cannot_execute_are_told_what_to_do(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bare = tmp_path / "bare"
+    bare.write_text("#!/bin/sh\necho 3.12.1 blake3,nacl\n")
+    old = tmp_path / "old"
+    old.write_text("#!/bin/sh\necho 2.7.18 blake3\n")
+    other = tmp_path / "other"
+    other.write_text("#!/bin/sh\necho hello\n")
+    for script in (bare, old, other):
+        script.chmod(0o755)
+    missing = tmp_path / "missing"
+    assert verify_run(run, [str(bare), str(old), str(other), str(missing), sys.executable]) is ExitCode.BAD_INPUT
+    told = capfd.readouterr()
+    lacks, outdated, no_python, nothing = told.err.splitlines()
+    assert lacks.startswith(
+        f"stampede: {bare}: Python 3.12.1 lacks blake3, pynacl; install with: {bare} -m pip install"
+    )
+    assert f"pynacl=={importlib.metadata.version('pynacl')}" in lacks
+    assert outdated == f"stampede: {old}: is Python 2.7.18; expected 3.11 or newer"
+    assert no_python == f"stampede: {other}: is no Python: it does not say its version"
+    assert nothing == f"stampede: {missing}: cannot be run: No such file or directory"
+    assert told.out.startswith("pass: "), "the others go on"
+
+
+def test_a_shadow_process_needs_no_more_than_is_asked_for() -> None:
+    show = "import sys, cluster.shadow.worker; print([getattr(m, '__file__', '') or '' for m in sys.modules.values()])"
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True, cwd=ROOT)
+    found = {name for name in re.findall(r"site-packages/(\w+)", done.stdout) if not name.startswith("_")}
+    dependencies = {"cffi", "pycparser", "llvmlite", "yaml", "typing_extensions"}  # of numba and PyNaCl; some if there
+    assert found - dependencies == set(PACKAGES)
+    installed = re.search(r"^SHADOW_PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert installed is not None and set(PACKAGES.values()) <= set(installed[1].split())
+
+
+def test_hash_seeds_are_checked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in ("-1", "x", str(2**32)):
+        assert main(["verify-run", str(run), "--hash-seeds", seed]) == ExitCode.BAD_INPUT
+    assert "is no hash seed: expected an integer from 0 to 4294967295" in capsys.readouterr().err
 
 
 def test_blocks_that_no_validator_is_recorded_with_fail(run: Path) -> None:
     edit_result(run, validators=[])
-    assert outcome(run).difference == f"recorded 0 heights, the archive holds {len(read_run(run).blocks)}"
+    assert difference_from_result(read_run(run)) == f"recorded 0 heights, the archive holds {len(read_run(run).blocks)}"
 
 
 def test_another_last_root_fails(run: Path) -> None:
     held = read_run(run).blocks[-1].computed_root.hex()
     tips = read_run(run).result["validators"]
     edit_result(run, validators=[{**tip, "state_root": "ab" * 32} for tip in tips])
-    assert outcome(run).difference == (
+    assert difference_from_result(read_run(run)) == (
         f"recorded state root {'ab' * 32} at height {len(read_run(run).blocks)}, the archive holds {held}"
     )
 
@@ -86,13 +223,13 @@ def test_only_the_longest_validators_count(run: Path) -> None:
     tips[0].update(height=3, state_root="ab" * 32)
     tips[1].update(height=0, state_root=None)
     edit_result(run, validators=tips)
-    assert outcome(run).difference is None
+    assert difference_from_result(read_run(run)) is None
 
 
 def test_a_run_without_blocks_is_inconclusive(run: Path) -> None:
     keep_blocks(run, [])
     edit_result(run, validators=[])
-    assert outcome(run).exit_code is ExitCode.INCONCLUSIVE
+    assert verify_run(run) is ExitCode.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -101,4 +238,4 @@ def test_a_run_without_blocks_is_inconclusive(run: Path) -> None:
 def test_a_result_without_tips_is_bad_input(run: Path, validators: Any) -> None:
     edit_result(run, validators=validators)
     with pytest.raises(BadInput, match=r"^result\.json: validators: expected a list"):
-        outcome(run)
+        verify_run(run)

@@ -269,14 +269,10 @@ class Network:
         match effect:
             case Broadcast(message):
                 self.check_sent(host, message)
-                for other in self.hosts:
-                    if other.index != host.index:
-                        self.send(host, other, message)
+                self.send(host, [other for other in self.hosts if other.index != host.index], message)
             case SendTo(recipient, message):
                 self.check_sent(host, message)
-                for other in self.hosts:
-                    if other.index == recipient:
-                        self.send(host, other, message)
+                self.send(host, [other for other in self.hosts if other.index == recipient], message)
             case StartTimer(kind, view, delay_ms):
                 self.later(host, delay_ms, TimerExpired(kind, view))
             case Propose(view, parent):
@@ -330,21 +326,23 @@ class Network:
     def draw(self, bounds: tuple[int, int]) -> int:
         return self.random.randint(*bounds) if self.faulty else bounds[0]
 
-    def send(self, sender: Host, recipient: Host, message: Message) -> None:
-        self.messages += 1
-        encoded = encode(message)
-        copies = 1
-        if self.faulty:
-            lost = (sender.place, recipient.place) in self.cut or self.random.random() < self.faults.loss
-            copies = 0 if lost else 1 + (self.random.random() < self.faults.duplication)
-        for _ in range(copies):
-            top = self.faults.max_delay_ms if self.faulty else self.faults.min_delay_ms
-            delay_ms = self.random.randint(self.faults.min_delay_ms, top)
-            self.at(delay_ms, lambda: self.deliver(sender, recipient, encoded))
+    def send(self, sender: Host, recipients: Sequence[Host], message: Message) -> None:
+        """What arrives is what the bytes say, read once for all: it is frozen throughout."""
+        read = decode(encode(message))
+        top = self.faults.max_delay_ms if self.faulty else self.faults.min_delay_ms
+        for recipient in recipients:
+            self.messages += 1
+            copies = 1
+            if self.faulty:
+                lost = (sender.place, recipient.place) in self.cut or self.random.random() < self.faults.loss
+                copies = 0 if lost else 1 + (self.random.random() < self.faults.duplication)
+            for _ in range(copies):
+                delay_ms = self.random.randint(self.faults.min_delay_ms, top)
+                self.at(delay_ms, lambda recipient=recipient: self.deliver(sender, recipient, read))  # type: ignore[misc]
 
-    def deliver(self, sender: Host, recipient: Host, encoded: bytes) -> None:
+    def deliver(self, sender: Host, recipient: Host, message: Message) -> None:
         if recipient.engine is not None:
-            self.feed(recipient, Received(sender.index, decode(encoded)))
+            self.feed(recipient, Received(sender.index, message))
 
     # --- checks -------------------------------------------------------------------------------------------------
 

@@ -139,10 +139,12 @@ def test_mutated_bytes_are_refused_before_they_reach_the_engine(
     except MessageError:
         return
     bench = running(bench_type)
-    view = bench.engine.view
+    views = {bench.engine.view}
+    if isinstance(decoded, Timeout) and isinstance(message, Timeout) and decoded.high == message.high is not None:
+        views.add(View(message.high.view + 1))  # the certificate that it carries is as it was, and proves itself
     effects = bench.receive(sender, decoded)
     if decoded != message and not isinstance(decoded, CertificateRequest):
-        assert bench.engine.view == view
+        assert bench.engine.view in views
         assert not of(Verify, effects)
 
 

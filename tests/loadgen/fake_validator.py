@@ -106,6 +106,9 @@ class FakePages:
     async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
 
+    async def divergence(self) -> bytes | None:
+        return None
+
     async def metrics(self) -> str:
         return "stampede_height 1\n"
 

@@ -184,3 +184,25 @@ def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     with LoadProcess(tmp_path / "none.json") as load:
         assert load.wait() == 2
     assert load.output.decode() == f"loadgen: {tmp_path / 'none.json'}: cannot be read: No such file or directory\n"
+
+
+def test_users_come_and_go_by_height(tmp_path: Path) -> None:
+    """The chain has one height more each time that it is asked."""
+    users = [
+        {"workload": "transfer", "interval_ms": 40, "until_height": 3},
+        {"workload": "transfer", "interval_ms": 40, "from_height": 4},
+    ]
+    early, late = (user.address for user in LoadPlan.model_validate({"users": users}).build_users(SEED, CHAIN_ID))
+    chain = FakeChain()
+    with (
+        ServerThread(FakePages(chain, 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load={"users": users})) as load,
+    ):
+        while late not in {transaction.sender for _, transaction in chain.taken}:
+            assert chain.wait_for_taken(len(chain.taken) + 1, WAIT_SECONDS)
+        load.process.send_signal(signal.SIGTERM)
+        assert load.wait() == 0
+    senders = [transaction.sender for _, transaction in chain.taken]
+    assert senders == sorted(senders, key=[early, late].index), "the one left before the other came"
+    assert {early, late} == set(senders)
+    assert chain.height >= 4

@@ -37,6 +37,7 @@ PLAN = LoadPlan.model_validate(
             {"workload": "churn", "count": 2},
             {"workload": "churn", "options": {"timers": 100, "cancel_percent": 0}},
             {"workload": "transfer", "count": 2},
+            {"workload": "storm", "options": {"in_all": 10_000}},
         ]
     }
 )
@@ -207,6 +208,17 @@ def test_what_the_workloads_are_for() -> None:
     assert 0 < flood.count('"max_fee_per_cycle"') < flood.count('["schedule"')
     assert 0 < flood.count('"fee_payer":"sender"') < flood.count('["schedule"')
     assert '["cancel"' in sent["churn"] and '["extend"' in sent["churn"]
+    storm = sent["storm"]
+    assert 0 < storm.count('"payer_cap":1') < storm.count('["schedule"')
+    assert storm.count('"expires_at"') == storm.count('["schedule"') - storm.count('"payer_cap":1')
+
+
+def test_a_storm_ends() -> None:
+    plan = LoadPlan.model_validate({"users": [{"workload": "storm", "options": {"timers": 30, "in_all": 70}}]})
+    (user,) = plan.build_users(SEED, CHAIN_ID)
+    actions = [parse(wire, CHAIN_ID).action for _, wire in play(user, turns=6)]
+    sizes = [action.payload.count(b'["schedule"') for action in actions if isinstance(action, Call)]
+    assert sizes == [30, 30, 10]
 
 
 # --- determinism ----------------------------------------------------------------------------------------------------
@@ -270,7 +282,7 @@ def test_genesis() -> None:
     assert total < AMOUNT_LIMIT
     assert 20_000 * FUNDING < AMOUNT_LIMIT
     assert not set(accounts) & set(PLAN.genesis_accounts(SEED + 1))
-    assert all(0 <= user.first_delay_ms < user.interval_ms for user in users)
+    assert all(0 <= user.first_delay_ms < 1_000 for user in users)
 
 
 def test_an_empty_plan() -> None:
@@ -297,7 +309,7 @@ def test_a_plan_survives_json() -> None:
         (
             {"users": [{"workload": "nope"}]},
             ("users", 0, "workload"),
-            "known: churn, flood, heartbeat, program, runner, transfer",
+            "known: churn, flood, heartbeat, program, runner, storm, transfer",
         ),
         ({"users": [{"workload": "flood", "count": 0}]}, ("users", 0, "count"), "greater than or equal to 1"),
         ({"users": [{"workload": "flood", "interval_ms": 1.5}]}, ("users", 0, "interval_ms"), "valid integer"),

@@ -9,8 +9,8 @@ import pytest
 
 from tests.validator.chain import ALICE, BOB, RICH, Chain, make_genesis
 from validator.genesis import Genesis, GenesisActor
+from validator.pvm.deployment import deploy_cycles
 from validator.pvm.values import decode_value, encode_value
-from validator.pvm.weights import DEPLOY_CYCLES_A_BYTE
 from validator.records import CODE, PYTHON_AGENT, PYTHON_CODE
 from validator.transactions import Action, Call, Deploy, Transaction, Transfer, deployed_address
 from validator.types import Address
@@ -112,12 +112,12 @@ def test_an_actor_keeps_what_its_handlers_store() -> None:
 
 def test_a_deployed_program_is_stored_once_and_runs() -> None:
     chain = Chain(genesis(COUNTER))
-    chain.block(transaction(chain, Deploy(BIDDER), gas_limit=1_000 + DEPLOY_CYCLES_A_BYTE * len(BIDDER)))
+    chain.block(transaction(chain, Deploy(BIDDER), gas_limit=1_000 + deploy_cycles(BIDDER)))
     at = deployed_address(ALICE, 0)
     first = World(chain.view).actor(at)
     assert first is not None and first.code.startswith(PYTHON_CODE)
     assert first.agent is not None and first.agent.code == PYTHON_AGENT
-    chain.block(transaction(chain, Deploy(BIDDER), gas_limit=1_000 + DEPLOY_CYCLES_A_BYTE * len(BIDDER)))
+    chain.block(transaction(chain, Deploy(BIDDER), gas_limit=1_000 + deploy_cycles(BIDDER)))
     assert World(chain.view).actor(deployed_address(ALICE, 1)) == first
     assert len(list(chain.view.scan(CODE))) == 2, "the genesis's and this one"
     chain.block(call(chain, "start", "fine", at), transaction(chain, Transfer(at), value=RICH // 10, nonce=3))
@@ -131,13 +131,24 @@ def test_a_program_that_is_refused_is_not_deployed(source: str) -> None:
     outcome = chain.block(transaction(chain, Deploy(source)))
     assert last_error(chain) == "ProgramInvalid"
     assert World(chain.view).actor(deployed_address(ALICE, 0)) is None
-    assert outcome.receipts.transactions[0].cycles == 1_000 + DEPLOY_CYCLES_A_BYTE * len(source), "looking is paid for"
+    assert outcome.receipts.transactions[0].cycles == 1_000 + deploy_cycles(source), "looking is paid for"
 
 
 def test_deploying_is_paid_before_the_program_is_looked_at() -> None:
     chain = Chain(genesis(COUNTER))
-    chain.block(transaction(chain, Deploy(COUNTER), gas_limit=1_000 + DEPLOY_CYCLES_A_BYTE * len(COUNTER) - 1))
+    chain.block(transaction(chain, Deploy(COUNTER), gas_limit=1_000 + deploy_cycles(COUNTER) - 1))
     assert last_error(chain) == "OutOfCycles"
+
+
+def test_a_dense_program_is_paid_by_its_tokens_too() -> None:
+    dense = "class A(Actor):\n def f(self,payload):\n" + "  a=1;a=a+a*a-a;b=a\n" * 40
+    tokens = 6 + 8 + 40 * 17
+    assert deploy_cycles(dense) == 300 * len(dense) + 1_500 * (tokens - len(dense) // 4)
+    chain = Chain(genesis(COUNTER))
+    chain.block(transaction(chain, Deploy(dense), gas_limit=1_000 + deploy_cycles(dense) - 1))
+    assert last_error(chain) == "OutOfCycles"
+    outcome = chain.block(transaction(chain, Deploy(dense), gas_limit=1_000 + deploy_cycles(dense)))
+    assert [(each.ok, each.cycles) for each in outcome.receipts.transactions] == [(True, 1_000 + deploy_cycles(dense))]
 
 
 def test_a_failing_handler_reverts_everything_and_keeps_its_fees() -> None:

@@ -30,9 +30,10 @@ LEFT: Final = "_left"
 DEPTH: Final = "_depth"
 FUNCTION: Final = "_f_"
 TEMPORARY: Final = "_t"
-MAX_GUARDS: Final = 1_500
+MAX_GUARDS: Final = 2_500
 """Places of a program where Python's own operator stands behind a test. What is beyond them calls operations alone, so
-that the time that compiling takes is bounded."""
+that the time that compiling takes is bounded. No program has as many that can be deployed with the default parameters:
+its tokens cost more than a block's lane."""
 LONGEST_PLAIN_TEXT: Final = BYTES_A_CYCLE - 1
 """Python itself compares with a text or bytes written out, up to this length, with a number, None, True and False."""
 

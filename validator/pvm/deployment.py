@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from validator.pvm.machine import compiled
+from validator.pvm.source import count_tokens
 from validator.pvm.subset import ProgramError
-from validator.pvm.weights import DEPLOY_CYCLES_A_BYTE
+from validator.pvm.weights import DEPLOY_BYTES_A_TOKEN, DEPLOY_CYCLES_A_BYTE, DEPLOY_CYCLES_A_TOKEN
 from validator.records import PYTHON_AGENT, Actor, BiddingAgent, python_code
 from validator.transactions import SCRIPT_CODE, code_problem
 from validator.types import Address
@@ -20,9 +21,21 @@ class Deployment(NamedTuple):
     source: str = ""
 
 
+def byte_cycles(code: str) -> int:
+    """What the code costs before anything about it is looked at."""
+    return 0 if code == SCRIPT_CODE else DEPLOY_CYCLES_A_BYTE * len(code)
+
+
+def token_cycles(code: str) -> int:
+    """What code costs besides where it is dense."""
+    if code == SCRIPT_CODE:
+        return 0
+    return DEPLOY_CYCLES_A_TOKEN * max(0, count_tokens(code) - len(code) // DEPLOY_BYTES_A_TOKEN)
+
+
 def deploy_cycles(code: str) -> int:
     """What checking and compiling the code costs."""
-    return 0 if code == SCRIPT_CODE else DEPLOY_CYCLES_A_BYTE * len(code)
+    return byte_cycles(code) + token_cycles(code)
 
 
 def refusal(code: str) -> str | None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from validator.errors import OutOfCycles
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
+from validator.pvm.collector import YoungAlone
 from validator.pvm.compiler import FILE_NAME, compile_program
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
@@ -33,9 +34,10 @@ from validator.types import PRICE_LIMIT
 if TYPE_CHECKING:
     from validator.world import World
 
-MAX_COMPILED: Final = 512
-"""Programs whose code a process keeps; that of the densest takes half a megabyte."""
-MAX_LOADED: Final = 256
+MAX_COMPILED: Final = 2_048
+"""Programs whose code a process keeps: some 20 to 60 kB each, 200 of the densest that a default lane can deploy. What
+is pushed out is compiled anew when it is called, for which nobody pays."""
+MAX_LOADED: Final = 1_024
 """Programs that a VM keeps ready to run."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
@@ -70,8 +72,9 @@ class _Named:
 
 @lru_cache(MAX_COMPILED)
 def _compiled(named: _Named) -> tuple[Program, CodeType]:
-    program = parse(named.source)
-    code = compile_program(program)
+    with YoungAlone():
+        program = parse(named.source)
+        code = compile_program(program)
     program.forget_bodies()
     return program, code
 
@@ -175,7 +178,8 @@ class LoadedProgram:
         meter = context.meter
         self._enter(meter.cycles_limit - meter.cycles_used)
         try:
-            body()
+            with YoungAlone():
+                body()
         except _PROGRAMS_OWN as error:
             if _raised_by_host(error.__traceback__):
                 raise

@@ -6,6 +6,7 @@ strings, comments and brackets. What passes is small and flat enough for the par
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from validator.pvm.limits import MAX_BRACKETS, MAX_ELIFS, MAX_INDENT, MAX_LOGICAL_LINE, MAX_SOURCE_BYTES
@@ -17,6 +18,14 @@ _FORMATTED: Final = frozenset({"f", "fr", "rf", "t", "tr", "rt"})
 """Prefixes of strings with code inside; those with a t are Python 3.14's."""
 _WITHOUT_NAMES: Final = frozenset({"r", "b", "br", "rb"})
 """Prefixes of strings in which ``\\N`` says nothing."""
+
+_TOKEN: Final = re.compile(
+    r"""#[^\n]*|"{3}(?:\\.?|[^\\])*?(?:"{3}|\Z)|'{3}(?:\\.?|[^\\])*?(?:'{3}|\Z)"""
+    r"""|"(?:\\.?|[^"\\\n])*"?|'(?:\\.?|[^'\\\n])*'?|\w+|[^\s\w]""",
+    re.ASCII | re.DOTALL,
+)
+"""A comment, a string, a word or number, or a sign. A string that does not end matches too, so that no part of a text
+is looked at twice."""
 
 
 class Problem(NamedTuple):
@@ -48,6 +57,11 @@ def _odd_character(character: str) -> tuple[str, str]:
     if character == "\r":
         return "a carriage return", "end lines with a line feed alone"
     return f"character U+{ord(character):04X}", "programs are ASCII text; write it as an escape inside a string"
+
+
+def count_tokens(source: str) -> int:
+    """How many words, numbers, signs and strings a text has, comments apart: how much there is to compile."""
+    return sum(not found[0].startswith("#") for found in _TOKEN.finditer(source))
 
 
 class _Scan:

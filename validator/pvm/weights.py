@@ -118,3 +118,7 @@ BUILTIN: Final = 4
 DEPLOY_CYCLES_A_BYTE: Final = 300
 """Of checking and compiling a program that is deployed, by its source's bytes. Loading one later costs nothing: whether
 it is still in a cache is nobody's to notice."""
+DEPLOY_BYTES_A_TOKEN: Final = 4
+"""A token of the source for so many bytes is paid for with them; usual programs have no more."""
+DEPLOY_CYCLES_A_TOKEN: Final = 1_500
+"""Of each token beyond these: a dense program takes several times as long to compile."""

@@ -43,7 +43,7 @@ class Answer(NamedTuple):
     bid: Bid | None
 
 
-class _Candidate(NamedTuple):
+class BidCandidate(NamedTuple):
     """A timer that may be asked about, in the order of asking within a rank."""
 
     queried_height: int
@@ -87,7 +87,7 @@ class BiddingRound:
                 if not self.counts_all and not self._is_affordable():
                     break
             else:
-                self._query(candidate)
+                self.query(candidate)
         self.index.expect_bids({actor: self._memory(actor) for actor in sorted(self.answered)})
 
     def bid_for(self, timer: Timer) -> Bid | None:
@@ -104,19 +104,19 @@ class BiddingRound:
 
     # --- candidates -------------------------------------------------------------------------------------------------
 
-    def _candidates(self) -> Iterator[_Candidate]:
+    def _candidates(self) -> Iterator[BidCandidate]:
         """The timers that may be asked about: by rank among their actor's, then by how long ago it was asked, then
         id."""
         waiting = {actor: self._of(actor) for actor in self.index.bidders() if not self._is_paused(actor)}
         heights = {actor: self._memory(actor).queried_height for actor in waiting}
         for _rank in range(self.terms.parameters.gba_queries_per_actor):
-            candidates: list[_Candidate] = []
+            candidates: list[BidCandidate] = []
             for actor in list(waiting):
                 timer_id = next(waiting[actor], None)
                 if timer_id is None:
                     del waiting[actor]
                 else:
-                    candidates.append(_Candidate(heights[actor], timer_id, actor))
+                    candidates.append(BidCandidate(heights[actor], timer_id, actor))
             if not candidates:
                 return
             yield from sorted(candidates)
@@ -143,7 +143,8 @@ class BiddingRound:
         parameters = self.terms.parameters
         return self.spent + parameters.gba_max_cycles <= parameters.gba_budget_cycles
 
-    def _query(self, candidate: _Candidate) -> None:
+    def query(self, candidate: BidCandidate) -> None:
+        """Ask about one timer, and charge for it."""
         actor, height = candidate.actor, self.terms.height
         self._balances.setdefault(actor, self.world.balance(actor))
         memory = self._memory(actor)._replace(queried_height=height)
@@ -169,7 +170,7 @@ class BiddingRound:
         self._remember(actor, memory)
         self._note(candidate, "failed" if answer.bid is None else "ok", used, answer.bid)
 
-    def _ask(self, candidate: _Candidate, code: str, agent: BiddingAgent) -> Answer:
+    def _ask(self, candidate: BidCandidate, code: str, agent: BiddingAgent) -> Answer:
         """Ask an agent. ``builtin:fixed`` always answers the same, for 100 cycles."""
         if agent.code != PYTHON_AGENT:
             assert agent.code == "builtin:fixed", f"no actor can have an agent with code {agent.code!r}"
@@ -182,7 +183,7 @@ class BiddingRound:
             return Answer(meter.cycles_used, None)
         return Answer(meter.cycles_used, Bid(*bid))
 
-    def _offered(self, candidate: _Candidate) -> dict[str, int]:
+    def _offered(self, candidate: BidCandidate) -> dict[str, int]:
         """What an agent is told (SPEC §9)."""
         timer, chain = self.world.timer(candidate.timer_id), self.world.globals
         assert timer is not None, "candidates are live"
@@ -197,7 +198,7 @@ class BiddingRound:
             "owner_actor_balance": self._balances[candidate.actor],
         }
 
-    def _note(self, candidate: _Candidate, outcome: str, cycles: int, bid: Bid | None) -> None:
+    def _note(self, candidate: BidCandidate, outcome: str, cycles: int, bid: Bid | None) -> None:
         burned = cycles * self.basefee_cycle
         self.burned += burned
         self._results[candidate.timer_id] = bid

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,8 @@ class LaneUse:
 class TimerPhase:
     """One block's timer phase. ``run`` performs it; the receipts are what it leaves."""
 
+    bidding_class: ClassVar[type[BiddingRound]] = BiddingRound
+
     world: World
     index: SchedulerIndex
     """Begun for this block."""
@@ -92,7 +94,7 @@ class TimerPhase:
 
     def __post_init__(self) -> None:
         basefees = (self.prices.basefee_cycle, self.prices.basefee_cell)
-        self.bidding = BiddingRound(self.world, self.index, self.terms, *basefees, self.vm, self.explains)
+        self.bidding = self.bidding_class(self.world, self.index, self.terms, *basefees, self.vm, self.explains)
 
     def run(self) -> None:
         """Perform the phase over the timers that are due."""

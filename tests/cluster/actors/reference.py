@@ -120,9 +120,11 @@ WEIGHTS = {
     "VALUE_NODE": "each value inside what is packed or unpacked",
     "BUILTIN": "a builtin or a value's method, besides the call",
     "DEPLOY_CYCLES_A_BYTE": "each byte of a program that is deployed",
+    "DEPLOY_CYCLES_A_TOKEN": "each word, number, sign or string of it, comments apart, beyond those that its bytes pay for",
 }
 PER_CYCLE = {
     "BYTES_A_CYCLE": "bytes or characters copied, compared, searched, packed for one cycle",
+    "DEPLOY_BYTES_A_TOKEN": "words, numbers, signs and strings that a program's bytes pay for",
     "KECCAK_BYTES_A_CYCLE": "bytes hashed for one cycle, on top",
 }
 LIMITS = {

@@ -12,7 +12,7 @@ from cluster.actors.commands import MAX_BLOCKS
 from cluster.cli import main
 from cluster.errors import ExitCode
 from tests.cluster.actors.programs import BUSY, COUNTER
-from validator.pvm.weights import DEPLOY_CYCLES_A_BYTE
+from validator.pvm.deployment import deploy_cycles
 
 WRONG = """import os
 
@@ -63,7 +63,7 @@ def test_check_names_every_problem_with_its_place_and_remedy(capsys: pytest.Capt
 def test_check_says_what_a_fine_program_is(capsys: pytest.CaptureFixture[str]) -> None:
     code, lines = actor(capsys, "check", "counter.py", "busy.py")
     assert code == ExitCode.PASS
-    cost = 1_000 + DEPLOY_CYCLES_A_BYTE * len(COUNTER)
+    cost = 1_000 + deploy_cycles(COUNTER)
     assert lines == [
         "counter.py: Counter is fine: handlers start, tick, forever, tell, earn; leaves bidding to the default agent; "
         f"{len(COUNTER):,} bytes; deploying it costs {cost:,} cycles and {len(COUNTER):,} cells",

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from cluster.actors.pages import profile_page
 from cluster.actors.profiler import LineProfile, ProfilingVm
 from cluster.actors.session import Session
+from cluster.actors.show import print_profile
 from cluster.cli import main
 from tests.cluster.actors.programs import BUSY, COUNTER, LIMITS, played
 from validator import costs
 from validator.pvm.machine import PythonVm
 from validator.pvm.weights import HOST_CALL, KECCAK, OPERATION, OWN_CALL, VALUE_NODE
 
+KINDS = {"deploy", "call", "bid", "fire", "message"}
 CALLS = ("start=1", "start", 'tell={"address_of": "Busy"}', "forever", "Busy.start", "Busy.sort=3", "earn")
 
 
@@ -39,12 +44,28 @@ def profiled(source: str, *calls: str, blocks: int = 0) -> LineProfile:
 def test_the_lines_add_up_to_what_was_charged() -> None:
     vm = ProfilingVm()
     session = played(COUNTER, BUSY, calls=CALLS, blocks=8, vm=vm)
-    assert {execution.kind for execution in session.executions} == {"deploy", "call", "bid", "fire", "message"}
+    assert {execution.kind for execution in session.executions} == KINDS
     assert session.failures > 3, "ways to fail are among them"
     for source in (COUNTER, BUSY):
         profile = vm.profiles[source]
         lines = range(1, source.count("\n") + 2)
         assert sum(profile.cycles(line) for line in lines) == profile.total == charged_to(session, source) > 0
+
+
+def test_what_a_message_used_is_charged_once_to_who_sent_it() -> None:
+    """With its reservation; of a run that is paid for, what it uses is no further charge."""
+    vm = ProfilingVm()
+    session = played(COUNTER, BUSY, calls=CALLS, blocks=8, vm=vm)
+    by_kind = {kind: sum(each.cycles for each in session.executions if each.kind == kind) for kind in KINDS}
+    assert by_kind["message"] > 0
+    charged = sum(cycles for kind, cycles in by_kind.items() if kind != "message")
+    assert profile_page(session, vm.profiles)["profile"]["cycles"] == charged
+    console = Console(file=io.StringIO(), width=200)
+    print_profile(console, session, vm.profiles)
+    account = console.file.getvalue().split("where the cycles went\n")[1].split("\n\n")[0].splitlines()  # type: ignore[attr-defined]
+    figures = [int(re.findall(r"  (-?[\d,]+)  ", line)[-1].replace(",", "")) for line in account]
+    assert figures[-2:] == [-by_kind["message"], charged]
+    assert sum(figures[:-1]) == charged
 
 
 def test_being_profiled_changes_nothing() -> None:
@@ -139,7 +160,7 @@ def test_profile_prints_the_listing(
     count = len(COUNTER.rstrip().split("\n"))
     assert [line[54:].strip() for line in listing[:count]] == [text.strip() for text in COUNTER.rstrip().split("\n")]
     account = lines[lines.index("where the cycles went") + 1 : lines.index("what failed") - 1]
-    figures = [int(re.findall(r"  ([\d,]+)  ", line)[-1].replace(",", "")) for line in account]
+    figures = [int(re.findall(r"  (-?[\d,]+)  ", line)[-1].replace(",", "")) for line in account]
     assert sum(figures[:-1]) == figures[-1]
     assert account[-1].startswith("charged in all") and account[-1].endswith("100.0 %")
     assert any("counter.py:17 in give_up" in line for line in lines)

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.chain import build_genesis, node_config, validator_set, validator_signer
+from cluster.faults import LeaderDelayFault, PartitionFault
 from cluster.live import validator_loop
 from cluster.live.disk import DirectoryDisk
+from cluster.live.links import OutgoingLinks
 from cluster.live.transport import PeerAddress
-from cluster.live.validator_loop import MAX_JOIN_MESSAGES, FinalSeen, FirstSeen, ValidatorLoop, ValidatorSetup
+from cluster.live.validator_loop import (
+    MAX_JOIN_MESSAGES,
+    FinalSeen,
+    FirstSeen,
+    Pace,
+    ValidatorLoop,
+    ValidatorSetup,
+    VoteSent,
+)
 from cluster.live.web import NotReady
 from cluster.mutants.base import RunCounter
-from cluster.scenario import Scenario
+from cluster.scenario import LinksSection, Scenario
+from cluster.scenario.network import Network
 from cluster.status import Tally
 from consensus.keys import Ed25519Scheme
+from consensus.messages import VoteKind
 from loadgen.workloads import LoadUser, Observation
-from validator.events import BlockFinal, Effect, Event, Message
+from validator.events import BlockFinal, Effect, Event, Message, TimerName
 from validator.joining import SnapshotJoin
 from validator.messages import (
     ChunkRequest,
@@ -34,7 +48,7 @@ from validator.messages import (
     ViewReport,
     encode_message,
 )
-from validator.types import Hash, Height
+from validator.types import Address, Hash, Height
 
 WAIT_S = 60.0
 SEED = 3
@@ -71,7 +85,15 @@ class WatchedTally(Tally):
 class Member:
     """One validator, its disk, and what crashed it."""
 
-    def __init__(self, root: Path, index: int, joins: bool = False, behaviours: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        index: int,
+        joins: bool = False,
+        behaviours: Sequence[str] = (),
+        sleep: Callable[[float], None] = time.sleep,
+        **setup_fields: Any,
+    ) -> None:
         self.index = index
         self.disk = DirectoryDisk(root / str(index))
         self.crashes: list[BaseException] = []
@@ -85,7 +107,8 @@ class Member:
             position = Position(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)
             around = ByzantineValidator([BEHAVIOURS[name] for name in behaviours], position)
             setup = replace(setup, byzantine=around)
-        self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally)
+        setup = replace(setup, **setup_fields)
+        self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally, sleep)
 
     async def start(self) -> PeerAddress:
         self.address = await self.loop.listen("127.0.0.1")
@@ -117,9 +140,15 @@ def introduce(members: Sequence[Member]) -> None:
 
 
 @asynccontextmanager
-async def network(root: Path, count: int = 4, behaviours: Sequence[str] = ()) -> AsyncIterator[list[Member]]:
-    """``behaviours`` are the last one's."""
-    members = [Member(root, index, behaviours=behaviours if index == count - 1 else ()) for index in range(count)]
+async def network(
+    root: Path, count: int = 4, behaviours: Sequence[str] = (), links: LinksSection | None = None, **fields: Any
+) -> AsyncIterator[list[Member]]:
+    """``behaviours`` are the last one's; ``fields`` are of everybody's :class:`Member` and :class:`ValidatorSetup`."""
+    members = []
+    for index in range(count):
+        if links is not None:
+            fields["links"] = OutgoingLinks(Network(links, SCENARIO.validators.names, {}, SEED), index, SEED)
+        members.append(Member(root, index, behaviours=behaviours if index == count - 1 else (), **fields))
     for member in members:
         await member.start()
     introduce(members)
@@ -249,6 +278,109 @@ def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
     run(test)
 
 
+def test_jobs_take_as_long_as_they_are_told(tmp_path: Path) -> None:
+    slept: list[float] = []
+
+    async def test() -> None:
+        async with network(tmp_path, sleep=slept.append) as members:
+            await members[0].reaches(2)
+            assert slept == []
+            members[0].loop.impair(40, 1.0)
+            await members[0].reaches(members[0].loop.state().height + 2)
+            assert set(slept) == {0.04}
+            assert len(slept) == members[0].loop.slow_jobs > 0
+            members[0].loop.impair(None, 1.0)
+            await members[0].loop.account(Address(bytes(20)))  # what was queued before it is done
+            count = len(slept)
+            await members[0].reaches(members[0].loop.state().height + 2)
+            assert len(slept) == count
+
+    run(test)
+
+
+def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed(tmp_path: Path) -> None:
+    async def test() -> None:
+        loop, timer = Member(tmp_path, 0).loop, TimerName("test")
+        now = asyncio.get_running_loop().time
+        loop.impair(None, 0.01)
+        loop._set_timer(timer, 10_000)
+        assert loop._timers[timer].when() - now() == pytest.approx(1_000, abs=5)
+        assert loop.skewed_timers == 1
+        loop.impair(None, 1.0)
+        assert loop._timers[timer].when() - now() == pytest.approx(10, abs=5)
+        loop.impair(None, 100.0)
+        assert loop._timers[timer].when() - now() < 1
+        loop._set_timer(timer, 10_000)
+        assert loop._timers[timer].when() - now() < 1
+        await loop.close()
+
+    run(test)
+
+
+def test_a_validator_may_have_a_slow_machine_and_a_fast_clock_of_its_own(tmp_path: Path) -> None:
+    """What it usually does is not the work of a fault, and a fault comes on top of it."""
+
+    async def test() -> None:
+        member, timer = Member(tmp_path, 0), TimerName("test")
+        member.loop.setup = replace(member.loop.setup, pace=Pace(job_ms=30, clock_speed=2.0))
+        loop = ValidatorLoop(member.loop.setup, member.disk, member.crashes.append, sleep=lambda seconds: None)
+        now = asyncio.get_running_loop().time
+        loop._set_timer(timer, 20_000)
+        assert loop._timers[timer].when() - now() == pytest.approx(10, abs=5)
+        assert loop.skewed_timers == 0
+        loop.impair(10, 0.1)
+        assert loop._job_ms == 30, "no fault makes it faster"
+        loop._set_timer(timer, 20_000)
+        assert loop._timers[timer].when() - now() == pytest.approx(100, abs=5)
+        await loop.close()
+
+    run(test)
+
+
+def test_votes_and_sizes_of_files_are_told_where_a_fault_needs_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(5)
+            assert members[0].loop.old_file_sizes() == {}
+            assert not any(isinstance(seen, VoteSent) for seen in members[0].loop.drain_observations())
+        async with network(tmp_path / "told", tells_votes=True, watches_files=True) as members:
+            await members[0].reaches(6)
+            told = [seen for seen in members[0].loop.drain_observations() if isinstance(seen, VoteSent)]
+            assert {seen.kind for seen in told} >= {VoteKind.NOTARIZE, VoteKind.FINALIZE}
+            assert max(seen.view for seen in told) >= 5
+            sizes = members[0].loop.old_file_sizes()
+            assert set(sizes) == {"blocks/archive", "state/log-000001"}
+            assert all(0 < size < members[0].disk.size(name) for name, size in sizes.items())
+
+    run(test)
+
+
+def test_links_lie_between_validators_and_leaders_may_be_late(tmp_path: Path) -> None:
+    async def test() -> None:
+        latency = LinksSection(latency_ms=4.0, jitter_ms=0.0)
+        async with network(tmp_path, links=latency) as members:
+            await members[0].reaches(2)
+            cut = PartitionFault(kind="partition", groups=[["validator-3"]], at_height=2, for_ms=1)
+            late = LeaderDelayFault(kind="leader_delay", delay_ms=15, at_height=2, for_ms=1)
+            for member in members:
+                assert member.loop.links is not None
+                member.loop.links.set_faults({1: cut, 2: late})
+            behind = members[3].loop.state().height
+            await members[0].reaches(behind + 6)
+            assert members[3].loop.state().height <= behind + 2, "what was under way may still arrive"
+            counts = [member.loop.links.counts() for member in members if member.loop.links is not None]
+            assert all(each[1].dropped > 0 for each in counts)
+            assert sum(each[2].delayed for each in counts) > 0
+            for member in members:
+                assert member.loop.links is not None
+                member.loop.links.set_faults({})
+            await members[3].reaches(behind + 8)
+            lost = sum(each[1].dropped for each in counts)
+            assert sum(member.loop.state().messages_lost for member in members) >= lost
+
+    run(test)
+
+
 def test_a_validator_that_has_not_recovered_says_so(tmp_path: Path) -> None:
     async def test() -> None:
         member = Member(tmp_path, 0)
@@ -307,7 +439,7 @@ def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch:
         alone = Member(tmp_path, 3, joins=True)
         alone.address = await alone.loop.listen("127.0.0.1")
         has_asked = asyncio.Event()
-        monkeypatch.setattr(alone.loop.transport, "send", lambda recipient, payload: has_asked.set())
+        monkeypatch.setattr(alone.loop.transport, "send", lambda *_: has_asked.set())
         recovery = asyncio.create_task(alone.loop.recover())
         await has_asked.wait()
         with pytest.raises(NotReady, match="still joining by a snapshot"):

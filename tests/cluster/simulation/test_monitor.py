@@ -9,8 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cluster.archive import BlockRecord
+from cluster.books import questions
 from cluster.checks import Outcome, check_run
-from cluster.record import BlockRecord, MonitorRecord
+from cluster.record import MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.monitor import RULES, SafetyMonitor
@@ -116,6 +118,17 @@ def test_a_right_chain_is_followed() -> None:
     watching = follow(make_chain())
     assert watching.violations == []
     assert watching.counts["roots"] == 2 * watching.counts["ancestry"] == 24
+
+
+def test_the_books_are_lent_for_the_very_blocks_that_they_are_of() -> None:
+    maker = make_chain()
+    watching, blocks = follow(maker), maker.blocks
+    assert questions(maker.genesis, blocks, watching.ledger_of(blocks)) == questions(maker.genesis, blocks)
+    others = ([], blocks[:-1], [*blocks, blocks[-1]], [*blocks[:-1], replace(blocks[-1], receipts=b"")])
+    assert watching.ledger_of(blocks) is not None
+    assert [watching.ledger_of(other) for other in others] == [None] * 4
+    watching.final("carol", 6, archived(replace(blocks[5], computed_root=bytes(32))))
+    assert watching.ledger_of(blocks) is None, "something was wrong"
 
 
 def test_what_differs_between_validators_is_named() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from cluster.checks import Outcome, check_run
+from cluster.record import RunRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
@@ -21,6 +23,8 @@ NAMES = [
     for path in sorted(SCENARIOS.glob("*.yaml"))
     if path.stem != "byzantine-drill"  # in which more than f collude
 ]
+LOOKED_INTO = {"deep-reorg", "validator-set-change"}
+"""Scenarios whose runs more than one test looks at. Other runs are not kept."""
 SEED = 11
 
 
@@ -29,26 +33,31 @@ def scenario(name: str, protocol: str) -> Scenario:
     return plan.model_copy(update={"consensus": plan.consensus.model_copy(update={"protocol": protocol})})
 
 
+def run(name: str, protocol: str) -> RunRecord:
+    return Simulation(scenario(name, protocol), SEED, "test", scheme=KeyedHashScheme()).run()
+
+
+kept_run = cache(run)
+
+
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
-    record = Simulation(scenario(name, protocol), SEED, "test", scheme=KeyedHashScheme()).run()
+    record = kept_run(name, protocol) if name in LOOKED_INTO else run(name, protocol)
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
     assert all(fault.bit and fault.evidence for fault in record.faults)
 
 
 def test_a_deep_reorg_gives_up_many_blocks() -> None:
-    record = Simulation(scenario("deep-reorg", "simplex"), SEED, "test", scheme=KeyedHashScheme()).run()
-    assert record.metrics["deepest_reorg"] >= 4
-    assert Simulation(scenario("all-online", "simplex"), SEED, "test").run().metrics["deepest_reorg"] == 0
+    assert kept_run("deep-reorg", "simplex").metrics["deepest_reorg"] >= 4
+    assert run("all-online", "simplex").metrics["deepest_reorg"] == 0
 
 
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 def test_committees_change_under_load(protocol: str) -> None:
-    plan = scenario("validator-set-change", protocol)
-    record = Simulation(plan, SEED, "test", scheme=KeyedHashScheme()).run()
-
+    record = kept_run("validator-set-change", protocol)
+    plan = record.scenario
     proposers: dict[int, set[int]] = {}
     for block in record.validators[0].blocks:
         header = decode(block.block, Block).header

@@ -28,7 +28,6 @@ SEEDS_RUN = range(1, 26)
 """Of each protocol; ``make soak`` runs 10,000."""
 FINGERPRINT = """
 from blake3 import blake3
-from cluster.simulation.driver import simulate
 from cluster.sweeps.generator import random_scenario
 print(blake3("".join(random_scenario(seed, "simplex").model_dump_json() for seed in range(50)).encode()).hexdigest())
 """

@@ -300,6 +300,9 @@ RUNNING: dict[str, tuple[str, str]] = {
     "memory in texts": ("x = []\nwhile True:\n    x.append(bytes(100000))", OUT),
     "memory in wide texts": ("x = []\ny = chr(70000)\nwhile True:\n    x.append(y * 100000)", OUT),
     "memory in integers": ("x = []\nwhile True:\n    x.append(2 ** 255)", OUT),
+    "memory in rings": ("while True:\n    x = {}\n    x['a'] = [x]", OUT),
+    "memory in old rings": ("x = []\nwhile True:\n    y = [x]\n    y.append(y)\n    x.append(y)", OUT),
+    "memory in pairs": ("x = []\ny = range(10000)\nwhile True:\n    x.append(zip(y, y))", OUT),
     "memory in dicts": ("x = []\nwhile True:\n    x.append({})", OUT),
     "memory in tasks": ("x = []\nwhile True:\n    x.append(self.spawn(self.idle()))\n    await self.pause()", OUT),
     # tasks

@@ -1,20 +1,28 @@
 """How many nanoseconds a cycle stands for: ``python -m tests.validator.pvm.measure [part of a name …]``.
 
-Process time, the best of several runs. Of each attack that lasts, and of what ordinary programs do, twenty times in an
-endless loop. Nothing here is a test: what a machine does in how much time is no property of the VM. What takes three
-times as long for a cycle as most is too cheap, and its weight belongs raised.
+Process time, the best of several runs. Of each attack that lasts, of what ordinary programs do, twenty times in an
+endless loop, and of deploying the densest programs. Nothing here is a test: what a machine does in how much time is no
+property of the VM. What takes three times as long for a cycle as most is too cheap, and its weight belongs raised;
+``benchmarks/pvm.py`` holds all of it against the band that ``docs/actors.md`` states.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
-import sys
+import json
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from tests.validator.pvm.attacks import RUNNING, running_program
 from tests.validator.pvm.running import load, new_context, observe, packed, program
+from validator.pvm.deployment import deploy_cycles
+from validator.pvm.machine import _compiled, compiled
 
 CYCLES = 300_000
+ATTACK_CYCLES = 4_000_000
 RUNS = 3
 TIMES = 20
 
@@ -109,6 +117,37 @@ KERNELS: dict[str, tuple[str, str]] = {
 """What is done once, and what is done again and again; the payload is 5."""
 
 
+DENSE: dict[str, str] = {
+    "sums": "a=b+a+b+a+b+a+b+a",
+    "remainders": "a=b%a%b%a%b%a%b%a",
+    "chains": "a=a<b<a<b<a<b<a<b",
+    "elements": "a=b[a][a][a][a]",
+    "elements changed": "a[a[b]]+=a[a[b]]",
+    "counters": "a+=b",
+    "comprehensions": "a=[x+a for x,y in a if x]",
+    "nested comprehensions": "a=[[[[w for w in z] for z in y] for y in x] for x in a]",
+    "branches": "if a:a=b",
+    "calls": "a=self.m(a,b)",
+    "displays": "a=[a,b,a,b,a]",
+    "nothing": "pass;pass;pass;pass",
+}
+"""Statements of programs that hold as much as a text can."""
+DENSE_SIZES = (500, 2_000, 5_600, 16_000)
+"""Characters; more than 5,600 fit into no block with the default parameters."""
+LINES = 60
+"""Of a method."""
+
+
+class Figure(NamedTuple):
+    """What a cycle takes."""
+
+    nanoseconds: float
+    cycles: int
+    kind: str
+    """``kernel``, ``attack`` or ``deployment``."""
+    name: str
+
+
 def kernel(name: str) -> str:
     first, again = KERNELS[name]
     body = "".join(f"    {line}\n" for line in (again + "\n").splitlines() * TIMES)
@@ -127,19 +166,62 @@ def nanoseconds(source: str, cycles: int = CYCLES, runs: int = RUNS) -> tuple[fl
     return best / max(used, 1), used
 
 
-def table(wanted: list[str]) -> None:
-    rows = []
-    for kind, names in (("kernel", list(KERNELS)), ("attack", list(RUNNING))):
-        for name in names:
-            if not wanted or any(part in name for part in wanted):
-                measured = (
-                    nanoseconds(kernel(name)) if kind == "kernel" else nanoseconds(running_program(name), 4_000_000)
-                )
-                rows.append((*measured, kind, name))
-    for each, cycles, kind, name in sorted(rows, reverse=True):
-        if cycles >= CYCLES:  # else it is a handler's beginning and end that was measured
-            print(f"{each:8.1f} ns  {kind}  {name}")
+def dense(name: str, size: int) -> str:
+    """A program of methods that hold one statement over and over."""
+    text, line, number = "class A(Actor):\n def m(self,a,b):\n  pass\n", f"  {DENSE[name]}\n", 0
+    while len(text) + 20 + len(line) <= size:
+        text += f" def m{number}(self,a,b):\n"
+        text += line * min(LINES, (size - len(text)) // len(line))
+        number += 1
+    return text
+
+
+def deployment_nanoseconds(source: str, runs: int = RUNS) -> tuple[float, int]:
+    """Of a cycle of checking and compiling, and how many cycles that costs."""
+    best, cycles = float("inf"), deploy_cycles(source)
+    for _ in range(runs):
+        _compiled.cache_clear()
+        gc.collect()
+        start = time.process_time_ns()
+        compiled(source)
+        best = min(best, time.process_time_ns() - start)
+    return best / cycles, cycles
+
+
+def figures(wanted: Sequence[str] = (), attack_cycles: int = ATTACK_CYCLES, runs: int = RUNS) -> list[Figure]:
+    """All that is named so, the dearest first. What lasts for less than a kernel is left out: there it is a handler's
+    beginning and end that was measured."""
+    cases: list[tuple[str, str, Callable[[], tuple[float, int]]]] = [
+        *(("kernel", name, partial(nanoseconds, kernel(name), runs=runs)) for name in KERNELS),
+        *(("attack", name, partial(nanoseconds, running_program(name), attack_cycles, runs)) for name in RUNNING),
+        *(
+            ("deployment", f"{name}, {size}", partial(deployment_nanoseconds, dense(name, size), runs))
+            for name in DENSE
+            for size in DENSE_SIZES
+        ),
+    ]
+    found = [
+        Figure(*measure(), kind, name)
+        for kind, name, measure in cases
+        if not wanted or any(part in name for part in wanted)
+    ]
+    return sorted((each for each in found if each.cycles >= CYCLES), reverse=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Nanoseconds that a cycle takes.")
+    parser.add_argument("wanted", nargs="*", metavar="PART", help="parts of names; everything where none is given")
+    parser.add_argument("--json", action="store_true", help="print a list of [nanoseconds, cycles, kind, name]")
+    parser.add_argument("--attack-cycles", type=int, default=ATTACK_CYCLES)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    options = parser.parse_args()
+    found = figures(options.wanted, options.attack_cycles, options.runs)
+    if options.json:
+        print(json.dumps(found))
+        return
+    for each in found:
+        print(f"{each.nanoseconds:8.1f} ns  {each.kind}  {each.name}")
 
 
 if __name__ == "__main__":
-    table(sys.argv[1:])
+    main()

@@ -19,7 +19,7 @@ from validator.params import DEFAULTS
 from validator.pvm.api import HOST_CALLS, HOST_READS
 from validator.pvm.hostcalls import MAX_KEY_CHARACTERS, HostCalls
 from validator.pvm.operations import shown_key
-from validator.pvm.weights import HOST_CALL, HOST_READ, NODES, VALUE_NODE
+from validator.pvm.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, VALUE_NODE
 
 CALLED = 12 + HOST_CALL
 
@@ -128,6 +128,23 @@ def test_a_query_may_ask_whether_a_timer_is_pending() -> None:
     query = ReadOnlyContext(context.world, context.meter, context.actor, context.sender, context.terms)
     asked = observe(query, lambda given: load(program("self.pending(b'')")).run_handler("handle", b"", given))
     assert asked.error == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "looked_at"),
+    [
+        ("bytes(3232)", 8 * 3_232 // BYTES_A_CYCLE + 2 * 3_232 // BYTES_A_CYCLE),
+        ("'ab' * 1616", 3_232 // BYTES_A_CYCLE),
+        ("2 ** 255", 77 // BYTES_A_CYCLE),
+    ],
+)
+def test_an_event_is_paid_by_the_length_of_what_it_shows(data: str, looked_at: int) -> None:
+    """Bytes are shown in hex, which takes longer than copying: each counts for ten characters."""
+    before, price = f"x = {data}\n", CALLED + costs.EMIT_CYCLES
+    assert cycles_of(before + "self.emit('e', x)") - cycles_of(before) == price + looked_at
+    whole = run(program(before + "self.emit('e', x)"))
+    assert whole.error == ""
+    assert run(program(before + "self.emit('e', x)"), cycles=whole.cycles - 1).error == "OutOfCycles"
 
 
 def test_reading_a_value_costs_what_writing_it_did() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tests.validator.pvm.parsing import parsed
 from tests.validator.pvm.pythons import VERSIONS, answers, here, python
 from validator.pvm.limits import MAX_BRACKETS, MAX_ELIFS, MAX_INDENT, MAX_LOGICAL_LINE, MAX_SOURCE_BYTES
-from validator.pvm.source import check_text
+from validator.pvm.source import _TOKEN, check_text, count_tokens
 
 PIECES = (
     "( ) [ ] { } x 1 a. , : = + - ** * ~ < == . @ ; -> ... 0x 1e _ # \" ' f' r\" b' \"\"\" ''' \\ % //".split()
@@ -119,3 +120,34 @@ def test_a_refusal_says_where_and_what_instead(text: str, line: int, column: int
 )
 def test_what_is_small_and_flat_passes(text: str) -> None:
     assert check_text(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("a=b+a", 5),
+        ("x = self.get('k', 0x1f)", 10),
+        ("# one two\nx  # three", 1),
+        ("((-1))", 6),
+        ("""'it "is"' + "a 'b' # c" # '""", 3),
+        (r'"a\"b" + r"a\\" # c', 4),
+        ("'x # y\nz", 2),
+        ('"""a\nb', 1),
+        ('"""a\\', 1),
+        ('"""a "b" c""" + 1', 3),
+    ],
+)
+def test_tokens_are_words_numbers_signs_and_strings(text: str, tokens: int) -> None:
+    assert count_tokens(text) == tokens
+
+
+@given(st.text(st.sampled_from(list("ab1_ \n\"'\\#(+")), max_size=60))
+def test_every_sign_of_a_text_is_blank_or_in_one_token(text: str) -> None:
+    """None is passed over, and a token that begins with a quote never fails to match: it would be looked at again."""
+    tokens = list(_TOKEN.finditer(text))
+    spans = [(0, 0), *(token.span() for token in tokens), (len(text), len(text))]
+    assert all(not text[end:start].strip() for (_, end), (start, _) in pairwise(spans))
+    for token in tokens:
+        if token[0][0] in "\"'":
+            assert len(token[0]) > 1 or token.end() == len(text) or text[token.end()] == "\n"

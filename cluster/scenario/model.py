@@ -1,35 +1,29 @@
-"""Scenario files: what runs, under which load and faults, and when it is good enough.
-
-A scenario is YAML, checked whole before anything starts; an unknown or wrong field is one line with file, path and
-reason. The same scenario runs on the live testnet and on the simulator. ``docs/scenarios.md`` is the reference of its
-fields.
-"""
+"""A whole scenario, section by section. ``docs/scenarios.md`` is the reference of its fields."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from cluster.errors import BadInput
 from cluster.faults import (
     KEYWORDS,
-    KIND_NAMES,
-    BandwidthKbps,
+    AnyFault,
+    ClockFactor,
+    Duration,
     Fault,
-    LinkMilliseconds,
-    Share,
     check_faults_fit,
     live_problem,
+    with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
+from cluster.scenario.links import LinksSection
+from cluster.scenario.network import Network
+from cluster.scenario.problems import describe
+from cluster.scenario.success import SuccessSection
 from cluster.sections import Count, Milliseconds, Name, Section
-from cluster.settings import Change, SettingError, apply_changes
+from cluster.settings import Change, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.genesis_block import GenesisError
@@ -42,7 +36,9 @@ class ChainSection(Section):
     policy: Literal["cip1", "fifo"] = "cip1"
     """The scheduling policy (SPEC §13)."""
     preset: Literal["hardened"] | None = None
+    """A named set of parameters."""
     params: dict[str, Any] = {}
+    """Single parameters by name; they override the preset."""
 
     @model_validator(mode="after")
     def _parameters_are_right(self) -> ChainSection:
@@ -60,12 +56,21 @@ class NodeSection(Section):
     """What is particular to one validator."""
 
     name: Name | None = None
+    """Names it in faults, reports and logs; by default ``validator-`` and its number, from 0."""
     mutant: str | None = None
     """A planted bug, by its name in ``cluster.mutants``."""
     byzantine: list[str] = []
     """How it breaks the protocol on purpose, by names in ``cluster.byzantine``; a name stands for a list of it."""
     joins_at_height: Count | None = None
     """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
+    region: Name | None = None
+    """Where it is: as in ``links.regions``."""
+    sync_ms: Duration | None = None
+    """A slow disk: each of its syncs takes so long."""
+    job_ms: Duration | None = None
+    """A slow machine: each job of its executor takes so long."""
+    clock_factor: ClockFactor | None = None
+    """Its clock runs at another speed: at 2, its timers expire after half the time."""
 
     @field_validator("mutant")
     @classmethod
@@ -103,17 +108,29 @@ class EpochSection(Section):
     """Who votes and leads from a consensus view on."""
 
     from_view: Annotated[int, Field(ge=1, le=1_000_000)]
+    """The first view of the epoch."""
     members: list[Name]
     """Validators, by their names."""
+
+
+def write_out_validators(given: Any) -> Any:
+    """The short forms of the section as what they stand for: a number, and a list of nodes."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return {"count": given}
+    if isinstance(given, list):
+        return {"count": len(given), "nodes": [{} if node is None else node for node in given]}
+    return given
 
 
 class ValidatorsSection(Section):
     """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
 
     count: Annotated[int, Field(ge=1, le=512)] = 4
+    """How many there are; 3f + 1 of them survive f faulty ones."""
     hosts: Annotated[int, Field(ge=1, le=512)] | None = None
     """Live hosts (Ray actors) that carry them; by default one host a validator."""
     nodes: list[NodeSection] = []
+    """What is particular to single validators, in order."""
     allow_more_faults: bool = False
     """A drill: more validators may be broken on purpose than the protocol withstands, so safety may break."""
     epochs: list[EpochSection] = []
@@ -122,11 +139,7 @@ class ValidatorsSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, given: Any) -> Any:
-        if isinstance(given, int) and not isinstance(given, bool):
-            return {"count": given}
-        if isinstance(given, list):
-            return {"count": len(given), "nodes": [{} if node is None else node for node in given]}
-        return given
+        return write_out_validators(given)
 
     @model_validator(mode="after")
     def _consistent(self) -> ValidatorsSection:
@@ -221,6 +234,7 @@ class ConsensusSection(Section):
     """The protocol and its timeouts."""
 
     protocol: Literal["simplex", "hotstuff"] = "simplex"
+    """The consensus protocol."""
     leader_election: Literal["round-robin", "random"] = "round-robin"
     """Who leads a view: the members of the committee in turn, or as a hash of chain and view says."""
     signatures: Literal["ed25519", "keyed-hash"] = "ed25519"
@@ -228,8 +242,11 @@ class ConsensusSection(Section):
     block_interval_ms: Milliseconds = 250
     """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
     leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000
+    """How long a validator waits for the leader's proposal before it votes to nullify the view."""
     advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 3_000
+    """How long it waits for the view to end before it votes to nullify it."""
     rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
+    """How often it repeats what it last said while the view does not end."""
 
     @model_validator(mode="after")
     def _interval_below_timeout(self) -> ConsensusSection:
@@ -244,74 +261,35 @@ class ConsensusSection(Section):
         return self
 
 
-class LinksSection(Section):
-    """Links between validators, in the simulator."""
-
-    latency_ms: LinkMilliseconds = 20.0
-    jitter_ms: LinkMilliseconds = 5.0
-    loss: Share = 0.0
-    duplication: Share = 0.0
-    reordering: Share = 0.0
-    bandwidth_kbps: BandwidthKbps | None = None
-    """Kilobits a second that each directed link carries; ``None`` is without bound."""
-    regions: dict[Name, Annotated[list[Name], Field(min_length=1)]] = {}
-    """Validators by region; those in none have links of ``latency_ms``."""
-    latency_matrix_ms: dict[Name, dict[Name, LinkMilliseconds]] = {}
-    """Latency from one region to another; the way back takes as long unless it is given too."""
-
-    @model_validator(mode="after")
-    def _regions_fit(self) -> LinksSection:
-        placed = [name for names in self.regions.values() for name in names]
-        if len(set(placed)) < len(placed):
-            raise ValueError("regions: a validator is in two regions")
-        for source, row in self.latency_matrix_ms.items():
-            for region in (source, *row):
-                if region not in self.regions:
-                    raise ValueError(f"latency_matrix_ms: no region is named {region!r}")
-        return self
-
-    def region_latency_ms(self, sender: str | None, receiver: str | None) -> float:
-        """Latency from a validator of one region to one of another; ``None`` is no region."""
-        there = self.latency_matrix_ms.get(sender or "", {}).get(receiver or "")
-        back = self.latency_matrix_ms.get(receiver or "", {}).get(sender or "")
-        return next((value for value in (there, back) if value is not None), self.latency_ms)
-
-
 class StopSection(Section):
     """When the run ends."""
 
     height: Count = 40
+    """The load stops when the first validator has finalised this height."""
     timeout_s: Annotated[int, Field(ge=1, le=86_400)] = 120
+    """The run ends after so long, whatever it has reached."""
     drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
     """Blocks to finalise after the load stopped, so that what is under way settles."""
-
-
-class SuccessSection(Section):
-    """What a run must have reached to be conclusive, or to pass."""
-
-    heights_compared: Count = 30
-    transactions: Annotated[int, Field(ge=0)] = 50
-    """Least number of committed load transactions."""
-    fires: Annotated[int, Field(ge=0)] = 50
-    stall_ms: Annotated[int, Field(ge=1)] = 30_000
-    """Longest time without a final block, faults included."""
-    recovery_ms: Annotated[int, Field(ge=1, le=3_600_000)] | None = None
-    """Once the last fault is over, a quorum must finalise a new block within this; ``None`` follows from timeouts."""
 
 
 class Scenario(Section):
     """A whole scenario."""
 
     name: Name
+    """Names the run's folder and stands in its result."""
     description: str = ""
+    """One sentence for the report."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
+    """Users' keys, their choices and, in the simulator, every delay and loss follow from it."""
     chain: ChainSection = ChainSection()
     validators: ValidatorsSection = ValidatorsSection()
+    """How many there are and what is particular to each: a number, a list of nodes, or the section."""
     consensus: ConsensusSection = ConsensusSection()
     links: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
     load: LoadPlan = LoadPlan()
     faults: list[Fault] = []
+    """What breaks, and when."""
     stop: StopSection = StopSection()
     success: SuccessSection = SuccessSection()
     forks: list[ForkSection] = []
@@ -320,17 +298,34 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
         names = self.validators.names
+        self._check_network()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
-        check_faults_fit(self.faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
-        for region, members in self.links.regions.items():
-            if unknown := [name for name in members if name not in names]:
-                raise ValueError(f"links.regions.{region}: no validator is named {unknown[0]!r}")
+        check_faults_fit(self.planned_faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
+        self.load.check_heights(self.stop.height)
         for index, height in self.validators.late.items():
             if height >= self.stop.height:
                 raise ValueError(
                     f"validators.nodes[{index}].joins_at_height: {height} is not below stop.height ({self.stop.height})"
                 )
         return self
+
+    def _check_network(self) -> None:
+        names, placed = self.validators.names, {}
+        for region, members in self.links.regions.items():
+            if unknown := [name for name in members if name not in names]:
+                raise ValueError(f"links.regions.{region}: no validator is named {unknown[0]!r}")
+            placed.update(dict.fromkeys(members, region))
+        for index, node in enumerate(self.validators.nodes):
+            other = placed.get(names[index])
+            if node.region is not None and other not in (None, node.region):
+                raise ValueError(
+                    f"validators.nodes[{index}].region: links.regions has {names[index]} in {other}, not {node.region}"
+                )
+        try:
+            self.links.check_regions(list(self.regions))
+            _ = self.network
+        except ValueError as error:
+            raise ValueError(f"links.{error}") from None
 
     @model_validator(mode="after")
     def _genesis_can_be_built(self) -> Scenario:
@@ -375,6 +370,32 @@ class Scenario(Section):
         return scenario
 
     @property
+    def regions(self) -> dict[str, list[str]]:
+        """Validators' names by region, as ``links.regions`` and the validators' own entries have them."""
+        found = {region: list(members) for region, members in self.links.regions.items()}
+        for name, node in zip(self.validators.names, self.validators.nodes, strict=False):
+            if node.region is not None and name not in found.setdefault(node.region, []):
+                found[node.region].append(name)
+        return found
+
+    @property
+    def network(self) -> Network:
+        """What lies between the validators; made anew each time."""
+        return Network(self.links, self.validators.names, self.regions, self.seed)
+
+    @property
+    def planned_faults(self) -> list[AnyFault]:
+        """The faults with names in the place of regions, for whoever performs them."""
+        regions = self.regions
+        found = []
+        for position, fault in enumerate(self.faults):
+            try:
+                found.append(with_regions_named(fault, regions))
+            except ValueError as error:
+                raise ValueError(f"faults[{position}].{error}") from None
+        return found
+
+    @property
     def live_problem(self) -> str | None:
         """What the live testnet cannot do of it, as ``path: reason``; ``None`` where it can do all."""
         from cluster.byzantine import BEHAVIOURS
@@ -387,7 +408,7 @@ class Scenario(Section):
             for name in node.byzantine:
                 if why := BEHAVIOURS[name].simulator_only:
                     return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
-        return live_problem(self.faults)
+        return live_problem(self.planned_faults)
 
     @property
     def recovery_ms(self) -> int:
@@ -407,103 +428,5 @@ class Scenario(Section):
         return consensus.rebroadcast_ms + views * view_ms
 
 
-def load_scenario(path: Path) -> Scenario:
-    """Read and check a scenario file. Raises :class:`BadInput` with file, path and reason in one line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise BadInput(f"{path}: no YAML: {line}{_one_line(str(error.problem or error))}") from None
-    except yaml.YAMLError as error:
-        raise BadInput(f"{path}: no YAML: {_one_line(str(error))}") from None
-    except RecursionError:
-        raise BadInput(f"{path}: no YAML: nested too deeply") from None
-    if not isinstance(data, dict):
-        raise BadInput(f"{path}: expected a mapping of scenario fields, got {type(data).__name__}")
-    return _checked(data, str(path))
-
-
-def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) -> Scenario:
-    """The scenario with some fields set anew. Raises :class:`BadInput` with ``source``, path and reason in one line."""
-    if not changes:
-        return scenario
-    try:
-        data = apply_changes(scenario.model_dump(mode="json", exclude_unset=True), changes)
-    except SettingError as error:
-        raise BadInput(f"{source}: {_one_line(str(error))}") from None
-    return _checked(data, source)
-
-
-def minimal_fields(scenario: Scenario) -> dict[str, Any]:
-    """What a scenario says that is not the default anyway, as plain data that makes it again."""
-    return scenario.model_dump(mode="json", exclude_defaults=True)
-
-
-def _checked(data: dict[str, Any], source: str) -> Scenario:
-    try:
-        return Scenario.model_validate(data)
-    except ValidationError as error:
-        raise BadInput(f"{source}: {describe(error)}") from None
-
-
-def describe(error: ValidationError) -> str:
-    """The first problem, as ``path: reason`` in one line, and how many there are besides."""
-    problems = error.errors(include_url=False, include_context=False)
-    first = problems[0]
-    path = ""
-    for part in _without_kinds(first["loc"]):
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    reason = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
-        path, reason = f"{path}.{deeper[1]}", deeper[2]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return _one_line(f"{path.lstrip('.') or 'scenario'}: {reason}{more}")
-
-
-def _without_kinds(location: tuple[int | str, ...]) -> Iterator[int | str]:
-    """A problem's place without the kind of the fault, which pydantic puts in between."""
-    for position, part in enumerate(location):
-        if not (position == 2 and location[0] == "faults" and part in KIND_NAMES):
-            yield part
-
-
 DRAWN_IN_A_ROW: Final = 3
 """Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
-
-_PATH_PREFIX: Final = re.compile(r"([\w.\[\]]+): (.*)", re.DOTALL)
-"""Our own checks of several fields begin with the path of the one that they are about."""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice in one mapping: the first of the two would be lost in silence."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, KeyError, AttributeError):
-            if not isinstance(node, yaml.ScalarNode):
-                raise
-            kind = node.tag.rpartition(":")[2]
-            raise yaml.constructor.ConstructorError(None, None, f"cannot be read as {kind}", node.start_mark) from None
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"field {key!r} is given twice", key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
-        return super().construct_mapping(node, deep)

@@ -14,12 +14,15 @@ from pydantic.fields import FieldInfo
 
 from cluster.byzantine import BEHAVIOURS
 from cluster.errors import BadInput, ExitCode
+from cluster.figures import METRICS, SAMPLES
 from cluster.mutants import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
+from cluster.scenario.files import MOST_NESTED
+from cluster.scenario.latencies import MATRICES
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
 REFERENCE = ROOT / "docs" / "scenarios.md"
 
@@ -209,6 +212,7 @@ WRONG = {
     "impossible date": ("name: a\ndescription: 2001-99-99", "no YAML: line 2: cannot be read as timestamp"),
     "endless number": (f"name: a\nseed: {'9' * 5000}", "no YAML: line 2: cannot be read as int"),
     "endless nesting": (f"name: {'[' * 5000}", "no YAML: nested too deeply"),
+    "deep nesting": (f"name: {'[' * MOST_NESTED}1{']' * MOST_NESTED}", "no YAML: nested too deeply"),
     "control character": ("name: a\x00", "no YAML: unacceptable character"),
     "list": ("- name: a", "expected a mapping of scenario fields, got list"),
     "text": ("name", "expected a mapping of scenario fields, got str"),
@@ -241,6 +245,131 @@ WRONG = {
         "name: x\nvalidators: [{joins_at_height: 9}, {}, {}, {}]\n"
         "faults: [{kind: kill, target: validator-0, at_height: 9}]",
         "faults[0].at_height: 9 is not above 9, where validator-0 joins",
+    ),
+    "unknown topology": (
+        "name: a\nlinks: {topology: torus}",
+        "links.topology.kind: unknown topology 'torus'; known: full, ring, star, random-regular, small-world, regions,",
+    ),
+    "topology without a kind": ("name: a\nlinks: {topology: {degree: 4}}", "links.topology.kind: is missing; known: "),
+    "another topology's field": ("name: a\nlinks: {topology: {kind: ring, hub: b}}", "links.topology.hub: Extra"),
+    "odd neighbours": (
+        "name: a\nlinks: {topology: {kind: small-world, k: 3}}",
+        "links.topology.k: Input should be",
+    ),
+    "degree that does not fit": (
+        "name: a\nlinks: {topology: random-regular}",
+        "links.topology.degree: 4 is not below the number of validators (4)",
+    ),
+    "edge of one": ("name: a\nlinks: {topology: [[validator-0]]}", "links.topology.edges[0].between: List should have"),
+    "disconnected": (
+        "name: a\nlinks: {topology: [[validator-0, validator-1], [validator-2, validator-3]]}",
+        "links.topology: validator-2 cannot reach validator-0: the validators are in 2 parts",
+    ),
+    "unknown latencies": ("name: a\nlinks: {latencies: moon}", "links.latencies: Input should be 'azure' or 'ibm'"),
+    "region that a provider does not have": (
+        "name: a\nlinks: {latencies: azure, regions: {mars: [validator-0]}}",
+        "links.latencies: azure knows no region 'mars'; it knows us-east, ",
+    ),
+    "two places of one validator": (
+        "name: a\nvalidators: [{region: east}, {}, {}, {}]\nlinks: {regions: {west: [validator-0]}}",
+        "validators.nodes[0].region: links.regions has validator-0 in west, not east",
+    ),
+    "fault in an unknown region": (
+        "name: a\nfaults: [{kind: pause, target: 'region:east', at_ms: 1, for_ms: 1}]",
+        "faults[0].target: no region is named 'east'; the scenario has none",
+    ),
+    "region and one of it": (
+        "name: a\nlinks: {regions: {east: [validator-0]}}\n"
+        "faults: [{kind: pause, target: ['region:east', validator-0], at_ms: 1, for_ms: 1}]",
+        "faults[0].target: a validator is named twice",
+    ),
+    "group of an unknown region": (
+        "name: a\nlinks: {regions: {east: [validator-0]}}\n"
+        "faults: [{kind: partition, groups: [['region:west']], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups[0]: no region is named 'west'; there are east",
+    ),
+    "overlapping regions and groups": (
+        "name: a\nlinks: {regions: {east: [validator-0]}}\n"
+        "faults: [{kind: partition, groups: [['region:east'], [validator-0]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups: a validator is named twice",
+    ),
+    "from an unknown region": (
+        "name: a\nfaults: [{kind: one_way_partition, from: ['region:east'], at_ms: 1, for_ms: 1}]",
+        "faults[0].from: no region is named 'east'",
+    ),
+    "too many disks of a region": (
+        "name: a\nlinks: {regions: {east: [validator-0, validator-1]}}\n"
+        "faults: [{kind: wipe, target: 'region:east', at_ms: 1}]",
+        "faults[0].target: 2 of 4 validators lose their disks",
+    ),
+    "standing clock": (
+        "name: a\nvalidators: [{clock_factor: 0.0}]",
+        "validators.nodes[0].clock_factor: Input",
+    ),
+    "unknown phase": (
+        "name: a\nload: {phases: [{kind: wave}]}",
+        "load.phases[0].kind: unknown phase 'wave'; known",
+    ),
+    "another phase's field": ("name: a\nload: {phases: [{kind: pause, rate: 1}]}", "load.phases[0].rate: Extra inputs"),
+    "endless ramp": (
+        "name: a\nload: {phases: [{kind: ramp, to_rate: 1}]}",
+        "load.phases[0].until_height: a ramp",
+    ),
+    "burst without end": (
+        "name: a\nload: {phases: [{kind: burst, rate: 2, blocks: 10}]}",
+        "load.phases[0].blocks: 10 is not below every (10)",
+    ),
+    "phase behind an endless one": (
+        "name: a\nload: {phases: [{kind: pause}, {kind: pause, from_height: 9}]}",
+        "load.phases[0].until_height: is missing, and another phase follows",
+    ),
+    "overlapping phases": (
+        "name: a\nload: {phases: [{kind: pause, until_height: 9}, {kind: pause, from_height: 8}]}",
+        "load.phases[1].from_height: 8 is below 9, where the phase before ends",
+    ),
+    "phase that ends before it begins": (
+        "name: a\nload: {phases: [{kind: pause, from_height: 9, until_height: 9}]}",
+        "load.phases[0].until_height: 9 is not above from_height (9)",
+    ),
+    "phase after the load": (
+        "name: a\nload: {phases: [{kind: pause, from_height: 40}]}",
+        "load.phases[0].from_height: 40 is not below stop.height (40)",
+    ),
+    "users after the load": (
+        "name: a\nload: {users: [{workload: churn, from_height: 41}]}",
+        "load.users[0].from_height: 41 is not below stop.height (40)",
+    ),
+    "users that end before they begin": (
+        "name: a\nload: {users: [{workload: churn, from_height: 9, until_height: 8}]}",
+        "load.users[0].until_height: 8 is not above from_height (9)",
+    ),
+    "unknown metric": (
+        "name: a\nsuccess: {metrics: {happiness: {at_least: 1}}}",
+        "success.metrics.happiness: unknown metric; known: duration_s, heights, ",
+    ),
+    "unknown samples": (
+        "name: a\nsuccess: {samples: {heights: {at_least: 1}}}",
+        "success.samples.heights: unknown samples; known: finality_latency_ms, ",
+    ),
+    "criterion of nothing": (
+        "name: a\nsuccess: {metrics: {fires: {}}}",
+        "success.metrics.fires.at_least: give",
+    ),
+    "criterion that nothing meets": (
+        "name: a\nsuccess: {metrics: {fires: {at_least: 2, at_most: 1}}}",
+        "success.metrics.fires.at_least: 2 is above at_most (1)",
+    ),
+    "share of a metric": (
+        "name: a\nsuccess: {metrics: {fires: {at_least: 2, breach_share: 0.1}}}",
+        "success.metrics.fires.breach_share: Extra inputs",
+    ),
+    "everything may be wrong": (
+        "name: a\nsuccess: {samples: {fires_per_block: {at_least: 2, breach_share: 1}}}",
+        "success.samples.fires_per_block.breach_share: Input should be less than 1",
+    ),
+    "endless bound": (
+        "name: a\nsuccess: {metrics: {fires: {at_least: .inf}}}",
+        "success.metrics.fires.at_least: Input",
     ),
     "nothing": ("", "expected a mapping of scenario fields, got NoneType"),
 }
@@ -336,11 +465,16 @@ def sections() -> dict[str, type[BaseModel]]:
     return found
 
 
+TAGGED = {"faults": "", "topology": " topology", "phases": " phase"}
+"""Fields of which there are several kinds, and what the reference calls a kind of it besides its name."""
+
+
 def _parts(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in model.model_fields.items():
         for part in _models_in(field.annotation):
-            is_fault = name == "faults"
-            heading = get_args(part.model_fields["kind"].annotation)[0] if is_fault else f"{path}{name}"
+            heading = f"{path}{name}"
+            if name in TAGGED:
+                heading = f"{get_args(part.model_fields['kind'].annotation)[0]}{TAGGED[name]}"
             yield heading, part
             yield from _parts(part, f"{heading}.")
 
@@ -358,7 +492,9 @@ def documented_rows() -> dict[str, dict[str, list[str]]]:
     for line in REFERENCE.read_text(encoding="utf-8").splitlines():
         if found := re.fullmatch(r"##+ `([^`]+)`(.*)", line):
             heading = found[1] + found[2]
-        elif line.startswith("| `"):
+        elif line.startswith("#"):
+            heading = ""
+        elif heading and line.startswith("| `"):
             name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
             rows.setdefault(heading, {})[name.strip("`")] = cells
     return rows
@@ -447,6 +583,18 @@ def test_the_reference_names_every_choice() -> None:
     assert all(f"`{name}`" in rows["validators.nodes"]["mutant"][1] for name in MUTANTS)
     assert all(f"`{name}`" in rows["validators.nodes"]["byzantine"][1] for name in BEHAVIOURS)
     assert all(f"`{name}`" in rows["load.users"]["workload"][1] for name in WORKLOADS)
+
+
+def test_the_reference_names_every_figure() -> None:
+    found = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert found == {**METRICS, **SAMPLES}
+
+
+def test_the_reference_names_every_region() -> None:
+    rows = re.findall(r"^\| ([a-z-]+) \| ([\w ]*)\| ([\w ]*)\|$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
+    for column, name in ((1, "azure"), (2, "ibm")):
+        places = {row[0]: row[column].strip() for row in rows if row[column].strip()}
+        assert places == MATRICES[name].places  # type: ignore[index]
 
 
 def test_examples_in_the_reference_are_right(tmp_path: Path) -> None:

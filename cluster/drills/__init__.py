@@ -1,0 +1,1 @@
+"""Drills: one command each, a scenario with a written expectation (``docs/drills.md``). One file a drill."""

@@ -1,0 +1,53 @@
+"""Running a drill: what is expected is said first, then it runs like any scenario, and is judged by both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, cast
+
+from rich.console import Console
+from rich.text import Text
+
+from cluster.drills.base import Drill
+from cluster.errors import BadInput
+from cluster.interrupts import Interrupts
+from cluster.record import Backend, RunRecord
+from cluster.running import drive, perform_run
+from cluster.scenario import change_scenario
+from cluster.settings import Change
+from cluster.terminal import LastingOutput, Progress
+from cluster.verdict import Verdict
+
+
+def run_drill(
+    drill: Drill, backend: Backend, seed: int | None = None, out: Path | None = None, changes: Sequence[Change] = ()
+) -> tuple[Verdict, Path]:
+    """Run a drill, show what it expects, its progress and its verdict, and write its folder; returns both.
+
+    ``changes`` are made to its scenario. Raises :class:`BadInput` where the backend cannot do it.
+    """
+    if (problem := drill.problem(backend)) is not None:
+        raise BadInput(f"drill {drill.name}: {problem}")
+    scenario = change_scenario(drill.scenario(), changes, f"drill {drill.name} with --set")
+    if backend == "live" and (problem := scenario.live_problem):
+        raise BadInput(f"drill {drill.name}: {problem}")
+    chosen = scenario.seed if seed is None else seed
+    print_expectations(Console(file=cast(TextIO, LastingOutput(sys.stdout))), drill)
+
+    @contextmanager
+    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
+        with drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts) as record:
+            record.drill = drill
+            yield record
+
+    return perform_run(scenario, backend, out, perform, None)
+
+
+def print_expectations(console: Console, drill: Drill) -> None:
+    """What is drilled, and what must come of it."""
+    console.print(Text(f"drill    {drill.name}: {drill.summary}"), soft_wrap=True)
+    for expectation in drill.expectations():
+        console.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)

@@ -1,0 +1,139 @@
+"""``storm``: timers by the thousand that cannot pay, or are never worth their price, while honest ones run.
+
+The chain has to get rid of them within the garbage collection's budget, and must not let the others wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from cluster.books import Books
+from cluster.drills.base import Drill, Expectation, Judgement, option
+from cluster.drills.expected import receipts_of, timers_once
+from cluster.measures import counted_quantile, finality_latencies, quantile
+from cluster.scenario import Scenario
+from cluster.verdict import Outcome
+from validator.types import Address
+
+HARDENED: Final = "hardened"
+PLAIN: Final = "plain"
+"""Without a priority floor: timers that offer no tip tie with the honest ones, which then wait for many of them."""
+HONEST_USERS: Final = 8
+TIMERS_A_USER: Final = 1_000
+"""As many as an actor may have alive, nearly: a storm of more takes more users."""
+BURST: Final = 100
+BURSTS_AT_ONCE: Final = 10
+"""Of all users together, in one block."""
+BLOCK_MS: Final = 200
+ENOUGH_PERCENT: Final = 90
+"""Of the timers that were to be scheduled must have ended in vain."""
+
+
+@dataclass(frozen=True)
+class Storm(Drill):
+    name: ClassVar[str] = "storm"
+    summary: ClassVar[str] = "timers by the thousand that expire or cannot pay, while honest ones run"
+
+    timers: int = option(6_000, "how many make the storm", least=1_000, most=1_000_000)
+    preset: str = option(HARDENED, "the chain's parameters", choices=(HARDENED, PLAIN))
+    lateness_blocks: int = option(5, "p99 of the honest timers' lateness at most, in blocks", least=0, most=1_000)
+    finality_ms: int = option(1_500, "p95 of the finality latency at most", least=10, most=60_000)
+
+    def scenario(self) -> Scenario:
+        users = -(-self.timers // TIMERS_A_USER)
+        blocks = -(-self.timers // (BURST * BURSTS_AT_ONCE))
+        storm = {
+            "workload": "storm",
+            "count": users,
+            "interval_ms": max(BLOCK_MS, BLOCK_MS * users // BURSTS_AT_ONCE),
+            "options": {"timers": BURST, "in_all": -(-self.timers // users)},
+        }
+        height = 30 + 2 * blocks
+        return self.build(
+            chain={"preset": HARDENED} if self.preset == HARDENED else {},
+            load={"users": [{"workload": "heartbeat", "count": HONEST_USERS}, storm]},
+            stop={"height": height, "drain_blocks": 15, "timeout_s": 120 + 10 * blocks},
+            success={"heights_compared": height, "transactions": 20, "fires": 50, "stall_ms": 30_000},
+        )
+
+    def expectations(self) -> list[Expectation]:
+        return [
+            Expectation(
+                "storm",
+                f"at least {ENOUGH_PERCENT} % of {self.timers:,} timers end in vain, expired or for want of funds, and"
+                " both kinds are among them",
+                self._judge_storm,
+            ),
+            Expectation(
+                "honest_lateness",
+                f"99 % of the honest timers fire at most {self.lateness_blocks} blocks late, and none of them ends in"
+                " vain",
+                self._judge_lateness,
+            ),
+            Expectation(
+                "finality",
+                f"95 % of the blocks are final {self.finality_ms:,} ms after they are seen",
+                self._judge_finality,
+            ),
+            timers_once(),
+        ]
+
+    def _judge_storm(self, books: Books) -> Judgement:
+        honest = _honest(books)
+        reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor not in honest)
+        most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
+        text = (
+            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {self.timers:,};"
+            f" at most {most:,} removed in a block"
+        )
+        enough = reasons.total() * 100 >= self.timers * ENOUGH_PERCENT and len(reasons) > 1
+        return (Outcome.PASS if enough else Outcome.INCONCLUSIVE), text
+
+    def _judge_lateness(self, books: Books) -> Judgement:
+        honest = _honest(books)
+        lost = [each for each in _destroyed(books) if each.event.actor in honest]
+        if lost:
+            return Outcome.FAIL, f"{len(lost):,} honest timers ended in vain, the first {lost[0].reason}"
+        late: Counter[int] = Counter()
+        for height, record in enumerate(books.chain, start=1):
+            receipts = receipts_of(record.receipts)
+            if receipts is not None:
+                late.update(height - fire.trigger_height for fire in receipts.fires if fire.actor in honest)
+        waiting = [life for life in books.ledger.pending.values() if life.actor in honest]
+        late.update(
+            len(books.chain) - life.trigger_height for life in waiting if life.trigger_height < len(books.chain)
+        )
+        if not late:
+            return Outcome.INCONCLUSIVE, "no honest timer fired"
+        p99, most = counted_quantile(late, 0.99), max(late)
+        text = (
+            f"{late.total():,} honest timers: p50 {counted_quantile(late, 0.5)}, p99 {p99}, at most {most} blocks late"
+        )
+        return (Outcome.PASS if p99 <= self.lateness_blocks else Outcome.FAIL), text
+
+    def _judge_finality(self, books: Books) -> Judgement:
+        latencies = list(finality_latencies(books.record).values())
+        if not latencies:
+            return Outcome.INCONCLUSIVE, "no block was seen both proposed and final"
+        p95 = quantile(latencies, 0.95)
+        text = f"{len(latencies):,} blocks: p50 {quantile(latencies, 0.5):,.0f} ms, p95 {p95:,.0f} ms"
+        return (Outcome.PASS if p95 <= self.finality_ms else Outcome.FAIL), text
+
+
+def _honest(books: Books) -> set[Address]:
+    """The actors of the users that make no storm."""
+    record = books.record
+    return set(list(record.scenario.load.genesis_actors(record.seed))[:HONEST_USERS])
+
+
+def _destroyed(books: Books) -> Iterator[Any]:
+    for height in range(1, len(books.chain) + 1):
+        yield from _destroyed_in(books, height)
+
+
+def _destroyed_in(books: Books, height: int) -> tuple[Any, ...]:
+    receipts = receipts_of(books.chain[height - 1].receipts)
+    return () if receipts is None else receipts.destroyed

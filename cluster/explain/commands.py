@@ -1,0 +1,101 @@
+"""``stampede validate``, ``explain`` and ``schema``: scenario files, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final, TextIO, cast
+
+from cluster.errors import BadInput, ExitCode
+from cluster.options import add_change_options
+
+PLAIN_WIDTH: Final = 120
+"""Characters in a line where the output is no terminal."""
+PICTURE: Final = ".svg"
+PAGE: Final = ".html"
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the console command's parser."""
+    validate = commands.add_parser("validate", help="check scenario files, and say where they run")
+    validate.add_argument("scenarios", type=Path, nargs="+", metavar="FILE", help="scenario file (YAML)")
+    validate.set_defaults(command=_validate)
+
+    explain = commands.add_parser("explain", help="what a scenario will do when, and over which network")
+    explain.add_argument("scenario", type=Path, metavar="FILE", help="scenario file (YAML)")
+    explain.add_argument("--out", type=_output, metavar="FILE", help="a page (.html) or the picture (.svg) instead")
+    explain.add_argument("--backend", choices=("live", "sim"), help="refuse what this one cannot run")
+    add_change_options(explain)
+    explain.set_defaults(command=_explain)
+
+    schema = commands.add_parser("schema", help="print the JSON schema of scenario files, for editors")
+    schema.set_defaults(command=_schema)
+
+
+def _output(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in (PICTURE, PAGE):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a name that ends in {PAGE} or {PICTURE}")
+    return path
+
+
+def _validate(options: Any) -> int:
+    results = [_validated(path) for path in options.scenarios]
+    for text, _ in results:
+        print(text)
+    return ExitCode.PASS if all(is_right for _, is_right in results) else ExitCode.BAD_INPUT
+
+
+def _validated(path: Path) -> tuple[str, bool]:
+    """One line about a file, and whether it is right."""
+    from cluster.scenario import load_scenario
+
+    try:
+        problem = load_scenario(path).live_problem
+    except BadInput as error:
+        return str(error), False
+    return f"{path}: fine ({'live and sim' if problem is None else f'sim alone: {problem}'})", True
+
+
+def _explain(options: Any) -> int:
+    from cluster.explain.distances import distances
+    from cluster.explain.outline import outline
+    from cluster.explain.page import render_page
+    from cluster.explain.picture import picture
+    from cluster.results import write_atomically
+    from cluster.scenario import change_scenario, load_scenario
+
+    path: Path = options.scenario
+    scenario = change_scenario(load_scenario(path), options.changes, f"{path} with --set")
+    if options.backend == "live" and (problem := scenario.live_problem):
+        raise BadInput(f"{path}: {problem}")
+    found, apart = outline(scenario), distances(scenario.network)
+    if options.out is None:
+        _print(found, apart)
+        return ExitCode.PASS
+    is_picture = options.out.suffix == PICTURE
+    content = picture(scenario) + "\n" if is_picture else render_page(scenario, found, apart, str(path))
+    try:
+        write_atomically(options.out, content)
+    except OSError as error:
+        raise BadInput(f"{options.out}: cannot be written: {error.strerror}") from None
+    print(f"written to {options.out}")
+    return ExitCode.PASS
+
+
+def _print(found: Any, apart: Any) -> None:
+    from rich.console import Console
+
+    from cluster.explain.terminal import print_outline
+    from cluster.terminal import LastingOutput
+
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    print_outline(Console(file=cast(TextIO, LastingOutput(sys.stdout)), width=width, highlight=False), found, apart)
+
+
+def _schema(_: Any) -> int:
+    from cluster.scenario.schema import schema_text
+
+    sys.stdout.write(schema_text())
+    return ExitCode.PASS

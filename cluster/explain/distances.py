@@ -1,0 +1,68 @@
+"""How far apart validators are: a small table of latencies, by validator or by region. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from cluster.scenario.network import Network
+
+MAX_MEMBERS: Final = 10
+"""So many validators have a row each; more are put together."""
+MAX_MEASURED: Final = 8
+"""Of a group so many validators are measured, so that a network of hundreds is told as fast."""
+NO_REGION: Final = "(no region)"
+
+
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """Latencies between groups of validators, in words."""
+
+    groups: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    """From each group to each, in milliseconds; ``cut`` where there is no way, empty where there is nobody else."""
+    note: str
+
+
+def distances(network: Network) -> Distances:
+    """The latencies of a network, in few rows."""
+    groups = _groups(network)
+    cells = tuple(tuple(_cell(network, one, other) for other in groups.values()) for one in groups.values())
+    return Distances(tuple(groups), cells, _note(network))
+
+
+def _groups(network: Network) -> dict[str, list[int]]:
+    everybody = range(len(network.names))
+    if not any(network.regions):
+        if len(network.names) <= MAX_MEMBERS:
+            return {network.names[index]: [index] for index in everybody}
+        return {"everybody": list(everybody)}
+    groups: dict[str, list[int]] = {}
+    for index in everybody:
+        groups.setdefault(network.regions[index] or NO_REGION, []).append(index)
+    return groups
+
+
+def _cell(network: Network, senders: Sequence[int], receivers: Sequence[int]) -> str:
+    pairs = [(a, b) for a in senders[:MAX_MEASURED] for b in receivers[:MAX_MEASURED] if a != b]
+    found = [network.quality(*pair) for pair in pairs]
+    latencies = sorted(quality.latency_ms for quality in found if quality is not None)
+    if not latencies:
+        return "cut" if found else ""
+    least, most = (f"{latency:.4g}" for latency in (latencies[0], latencies[-1]))
+    words = least if least == most else f"{least}–{most}"
+    return words if len(latencies) == len(found) else f"{words}, some cut"
+
+
+def _note(network: Network) -> str:
+    measured = range(min(len(network.names), MAX_MEASURED * MAX_MEASURED))
+    routes = [route for a in measured for b in measured if a != b and (route := network.route(a, b)) is not None]
+    if network.graph is None or not routes:
+        return "milliseconds of one message; every pair has a link of its own"
+    hops = [len(route) - 1 for route in routes]
+    return (
+        f"milliseconds of one message; {len(network.links):,} links; the median path leads over {median(hops):g},"
+        f" the longest over {max(hops)}"
+    )

@@ -1,0 +1,40 @@
+"""Scenarios: what runs, under which load and faults, and when it is good enough.
+
+A scenario is YAML, checked whole before anything starts; an unknown or wrong field is one line with file, path and
+reason. The same scenario runs on the live testnet and on the simulator. ``docs/scenarios.md`` is the reference of its
+fields.
+"""
+
+from __future__ import annotations
+
+from cluster.scenario.files import change_scenario, load_scenario, minimal_fields
+from cluster.scenario.links import LinksSection
+from cluster.scenario.model import (
+    ChainSection,
+    ConsensusSection,
+    EpochSection,
+    NodeSection,
+    Scenario,
+    StopSection,
+    StorageSection,
+    ValidatorsSection,
+)
+from cluster.scenario.problems import describe
+from cluster.scenario.success import SuccessSection
+
+__all__ = [
+    "ChainSection",
+    "ConsensusSection",
+    "EpochSection",
+    "LinksSection",
+    "NodeSection",
+    "Scenario",
+    "StopSection",
+    "StorageSection",
+    "SuccessSection",
+    "ValidatorsSection",
+    "change_scenario",
+    "describe",
+    "load_scenario",
+    "minimal_fields",
+]

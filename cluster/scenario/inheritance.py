@@ -1,0 +1,100 @@
+"""What a scenario inherits: ``extends`` names the file that it is made from. Pure functions of plain data.
+
+A child's mappings are merged into its parent's, however deep; lists and single values replace the parent's. Two
+exceptions keep that from surprising: a mapping whose ``kind`` is another one replaces the parent's, whose fields belong
+to the other kind; and where the parent has a short form of a section (``validators: 7``), the child's mapping is merged
+into what it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.scenario.links import write_out_topology
+from cluster.scenario.model import write_out_validators
+from cluster.scenario.problems import Step
+
+EXTENDS: Final = "extends"
+
+WRITE_OUT: Final[dict[tuple[str, ...], Callable[[Any], Any]]] = {
+    ("validators",): write_out_validators,
+    ("links", "topology"): write_out_topology,
+}
+"""Sections that have short forms, and how they are written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file's own fields."""
+
+    path: Path
+    fields: dict[str, Any]
+
+
+def merge_layers(layers: Sequence[Layer]) -> dict[str, Any]:
+    """What the first file says, with what it inherits from those behind it."""
+    merged: dict[str, Any] = {}
+    for layer in reversed(layers):
+        merged = _merge(merged, layer.fields, ())
+    merged.pop(EXTENDS, None)
+    return merged
+
+
+def holder_of(steps: Sequence[Step], layers: Sequence[Layer]) -> Path:
+    """The file that a field's value comes from; of one that no file holds, the youngest that could."""
+    left = [(layer.path, layer.fields) for layer in layers]
+    walked: tuple[str, ...] = ()
+    holder = left[0][0]
+    for step in steps:
+        found = [(path, inner) for path, place in left if (inner := _inside(place, step)) is not _NOTHING]
+        if not found:
+            break
+        walked = (*walked, str(step))
+        holder, left = found[0][0], _merged_ones(found, walked)
+    return holder
+
+
+def _merge(below: Any, above: Any, path: tuple[str, ...]) -> Any:
+    below = _written_out(below, path) if isinstance(above, dict) else below
+    if not _are_merged(below, above):
+        return above
+    merged = dict(below)
+    for name, value in above.items():
+        merged[name] = _merge(below[name], value, (*path, str(name))) if name in below else value
+    return merged
+
+
+def _are_merged(below: Any, above: Any) -> bool:
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return False
+    return not ("kind" in above and "kind" in below and above["kind"] != below["kind"])
+
+
+def _written_out(value: Any, path: tuple[str, ...]) -> Any:
+    write_out = WRITE_OUT.get(path)
+    return value if write_out is None else write_out(value)
+
+
+_NOTHING: Final = object()
+
+
+def _inside(place: Any, step: Step) -> Any:
+    if isinstance(place, dict):
+        return place.get(step, _NOTHING)
+    if isinstance(place, list) and isinstance(step, int) and step < len(place):
+        return place[step]
+    return _NOTHING
+
+
+def _merged_ones(found: Sequence[tuple[Path, Any]], path: tuple[str, ...]) -> list[tuple[Path, Any]]:
+    """Those whose fields are merged with the youngest one's: up to the first that is replaced."""
+    kept = [found[0]]
+    for file, place in found[1:]:
+        below = _written_out(place, path)
+        if not _are_merged(below, kept[-1][1]):
+            break
+        kept.append((file, below))
+    return kept

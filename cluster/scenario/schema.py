@@ -1,0 +1,242 @@
+"""The JSON schema of scenario files, by which editors complete and check them.
+
+It is made from the models that scenarios are read with, so that the two cannot part: types, ranges and defaults from
+their fields, descriptions from their docstrings. What models only accept while reading is added: ``extends``, short
+forms, and the names that a field may hold. What ties several fields to each other is not in it; ``stampede validate``
+checks that.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel
+
+from cluster.byzantine import BEHAVIOURS
+from cluster.figures import METRICS, SAMPLES
+from cluster.mutants import MUTANTS
+from cluster.scenario.inheritance import EXTENDS
+from cluster.scenario.links import TOPOLOGY_NAMES
+from cluster.scenario.model import Scenario
+from loadgen.workloads import WORKLOADS
+from validator.params import DEFAULTS, integer_range
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+DEFINITIONS: Final = "$defs"
+
+Schema = dict[str, Any]
+
+_ROLE: Final = re.compile(r":\w+:`~?([^`]+)`")
+
+
+def scenario_schema() -> Schema:
+    """The schema as plain data."""
+    schema = Scenario.model_json_schema(ref_template=f"#/{DEFINITIONS}/{{model}}")
+    definitions: dict[str, Schema] = schema[DEFINITIONS]
+    for name, workload in WORKLOADS.items():
+        options = workload.options_type.model_json_schema(ref_template=f"#/{DEFINITIONS}/{{model}}")
+        definitions.update(options.pop(DEFINITIONS, {}))
+        definitions[_options_name(name)] = options
+    for name, model in _models().items():
+        _describe(schema if model is Scenario else definitions[name], model)
+    _tidy(schema)
+    _name_what_is_known(definitions)
+    _add_short_forms(schema, definitions)
+    return _with_inheritance(schema)
+
+
+def schema_text() -> str:
+    """The schema as the text of ``scenarios/schema.json``."""
+    return json.dumps(scenario_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+# --- descriptions ---------------------------------------------------------------------------------------------------
+
+
+def _models() -> dict[str, type[BaseModel]]:
+    """Every model that a scenario is made of, by the name of its definition."""
+    found: dict[str, type[BaseModel]] = {}
+    for model in _reachable(Scenario):
+        found[model.__name__] = model
+    for name, workload in WORKLOADS.items():
+        for model in _reachable(workload.options_type):
+            found[_options_name(name) if model is workload.options_type else model.__name__] = model
+    return found
+
+
+def _options_name(workload: str) -> str:
+    return f"{workload}-options"
+
+
+def _reachable(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for field in model.model_fields.values():
+        for part in _models_in(field.annotation):
+            yield from _reachable(part)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
+def _describe(schema: Schema, model: type[BaseModel]) -> None:
+    texts = _field_texts(model)
+    schema["description"] = plain_text(model.__doc__ or "")
+    for name, field in model.model_fields.items():
+        text = schema["description"] if name == "kind" else texts.get(name)
+        if text:
+            schema["properties"][field.alias or name]["description"] = text
+
+
+def _field_texts(model: type[BaseModel]) -> dict[str, str]:
+    """The docstrings behind a model's fields, those of its parents included."""
+    found: dict[str, str] = {}
+    for parent in reversed(model.__mro__):
+        if issubclass(parent, BaseModel) and parent is not BaseModel:
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(parent))).body
+            assert isinstance(definition, ast.ClassDef)
+            found |= _texts_behind_fields(definition.body)
+    return found
+
+
+def _texts_behind_fields(body: Sequence[ast.stmt]) -> dict[str, str]:
+    found = {}
+    for statement, following in pairwise(body):
+        match statement, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = plain_text(text)
+    return found
+
+
+def plain_text(text: str) -> str:
+    """A docstring as plain text: without marks of reStructuredText, each paragraph in one line."""
+    text = _ROLE.sub(r"\1", inspect.cleandoc(text)).replace("``", "`")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _tidy(schema: Any) -> None:
+    """Leave out what helps nobody: titles made from names, and whole sections as defaults."""
+    if isinstance(schema, list):
+        for item in schema:
+            _tidy(item)
+    if not isinstance(schema, dict):
+        return
+    if isinstance(schema.get("title"), str):
+        del schema["title"]
+    if isinstance(schema.get("default"), dict):
+        del schema["default"]
+    schema.pop("discriminator", None)
+    for name, inner in schema.items():
+        if name in ("properties", DEFINITIONS, "patternProperties"):
+            for part in inner.values():
+                _tidy(part)
+        elif name not in ("default", "enum", "const", "required"):
+            _tidy(inner)
+
+
+# --- names that are known -------------------------------------------------------------------------------------------
+
+
+def _name_what_is_known(definitions: dict[str, Schema]) -> None:
+    node = definitions["NodeSection"]["properties"]
+    for section in ("NodeSection", "UpgradeFault"):
+        definitions[section]["properties"]["mutant"]["anyOf"][0]["enum"] = sorted(MUTANTS)
+    node["byzantine"]["items"]["enum"] = list(BEHAVIOURS)
+    success = definitions["SuccessSection"]["properties"]
+    success["metrics"] = _by_name(success["metrics"], METRICS)
+    success["samples"] = _by_name(success["samples"], SAMPLES)
+    parameters = definitions["ChainSection"]["properties"]["params"]
+    parameters["properties"] = {name: _parameter(name, value) for name, value in DEFAULTS.to_names().items()}
+    parameters["additionalProperties"] = False
+    group = definitions["UserGroup"]
+    group["properties"]["workload"]["enum"] = list(WORKLOADS)
+    group["properties"]["options"] = {"description": group["properties"]["options"]["description"], "type": "object"}
+    group["allOf"] = [
+        {
+            "if": {"properties": {"workload": {"const": name}}, "required": ["workload"]},
+            "then": {"properties": {"options": {"$ref": f"#/{DEFINITIONS}/{_options_name(name)}"}}},
+        }
+        for name in WORKLOADS
+    ]
+
+
+def _by_name(schema: Schema, names: Mapping[str, str]) -> Schema:
+    """A mapping of which all names are known."""
+    value = schema["additionalProperties"]
+    properties = {name: {**value, "description": text} for name, text in names.items()}
+    return schema | {"properties": properties, "additionalProperties": False}
+
+
+def _parameter(name: str, default: Any) -> Schema:
+    bounds = integer_range(name)
+    if bounds is not None:
+        least, most = bounds
+        number = {"type": "integer", "minimum": least, "maximum": most}
+        return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]{1,40}$"}], "default": default}
+    if isinstance(default, list):
+        return {"type": "array", "minItems": len(default), "maxItems": len(default), "default": default}
+    return {"enum": [choice.value for choice in type(default)], "default": default.value}
+
+
+# --- short forms ----------------------------------------------------------------------------------------------------
+
+
+def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
+    validators, node = definitions["ValidatorsSection"], definitions["NodeSection"]
+    count = {key: validators["properties"]["count"][key] for key in ("type", "minimum", "maximum")}
+    nodes = {"type": "array", "minItems": 1, "items": {"anyOf": [_reference("NodeSection"), {"type": "null"}]}}
+    _add_alternatives(schema["properties"]["validators"], count, nodes)
+    behaviours = node["properties"]["byzantine"]
+    _add_alternatives(behaviours, {"type": "string", "enum": behaviours["items"]["enum"]})
+    edges = definitions["EdgesTopology"]["properties"]["edges"]
+    pair = definitions["EdgeSection"]["properties"]["between"]
+    short_pair = {key: value for key, value in pair.items() if key != "description"}
+    edges["items"] = {"anyOf": [edges["items"], short_pair]}
+    topology = definitions["LinksSection"]["properties"]["topology"]
+    _add_alternatives(topology, {"type": "string", "enum": list(TOPOLOGY_NAMES)}, {"type": "array", **_items(edges)})
+    definitions["FullTopology"]["required"] = ["kind"]
+
+
+def _items(edges: Schema) -> Schema:
+    return {key: edges[key] for key in ("items", "minItems", "maxItems")}
+
+
+def _reference(name: str) -> Schema:
+    return {"$ref": f"#/{DEFINITIONS}/{name}"}
+
+
+def _add_alternatives(schema: Schema, *short: Schema) -> None:
+    """Let a field hold short forms, besides what it holds."""
+    kept: Schema = {key: schema.pop(key) for key in ("description", "default") if key in schema}
+    long = dict(schema)
+    schema.clear()
+    schema.update({**kept, "anyOf": [*short, long]})
+
+
+def _with_inheritance(schema: Schema) -> Schema:
+    """Whatever is extended may hold the fields that have to be given."""
+    extends = {
+        "type": "string",
+        "minLength": 1,
+        "description": "The scenario file that this one is made from, relative to this one's folder.",
+    }
+    required = schema.pop("required")
+    description = schema.pop("description")
+    return {
+        "$schema": DIALECT,
+        "title": "Stampede scenario",
+        "description": description,
+        "type": "object",
+        "properties": {EXTENDS: extends, **schema.pop("properties")},
+        "anyOf": [{"required": required}, {"required": [EXTENDS]}],
+        **schema,
+    }

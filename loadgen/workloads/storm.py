@@ -1,0 +1,83 @@
+"""Storm: timers by the thousand that can never do their work, to be got rid of while others run.
+
+A transaction schedules a burst. Some of its timers are *insolvent*: their payer may spend one unit, so that they are
+destroyed when their turn comes. The others are *hopeless*: each asks for as much of the lane as a fire may, and offers
+no tip for it, so that a few of them fire and the rest expires after ``wait_blocks``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from loadgen.workloads.base import Intent, Observation, Options, Workload
+from loadgen.workloads.script import Operation, Script, attempt, burn, fire_gas_limit, schedule
+
+SLACK_BLOCKS: Final = 4
+"""From the block that a user knows of to the one that holds its transaction, at most."""
+FEE_HEADROOM: Final = 4
+"""``max_fee_per_cycle`` is this many times the lane price."""
+
+
+class StormOptions(Options):
+    """Options of :class:`Storm`."""
+
+    timers: Annotated[int, Field(ge=1, le=1_000)] = 100
+    """Timers a burst."""
+    in_all: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000
+    """Timers that a user schedules before it stops."""
+    insolvent_percent: Annotated[int, Field(ge=0, le=100)] = 50
+    """Share of timers that cannot pay; the others expire."""
+    spread_blocks: Annotated[int, Field(ge=1, le=1_000)] = 4
+    """They fall due in 1 to so many blocks."""
+    wait_blocks: Annotated[int, Field(ge=1, le=1_000)] = 2
+    """How many blocks a timer that can pay waits before it expires, at least."""
+
+
+class Storm(Workload[StormOptions]):
+    """Schedules a burst a turn, as large as the actor still has room for, until it has scheduled all."""
+
+    name: ClassVar[str] = "storm"
+    options_type: ClassVar[type[Options]] = StormOptions
+    _scheduled = 0
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        left = self.options.in_all - self._scheduled
+        size = min(self.options.timers, left, self.member.timer_room(observation))
+        if not size:
+            return []
+        self._scheduled += size
+        return [self.member.call([attempt(self._timer(observation)) for _ in range(size)])]
+
+    def _timer(self, observation: Observation) -> Operation:
+        random, options = self.member.random, self.options
+        in_blocks = random.randint(1, options.spread_blocks)
+        max_fee = FEE_HEADROOM * self.member.lane_price(observation)
+        if random.randrange(100) < options.insolvent_percent:
+            return schedule(
+                in_blocks,
+                [],
+                gas_limit=fire_gas_limit([], self.member.parameters),
+                max_fee_per_cycle=max_fee,
+                max_priority_fee_per_cycle=0,
+                payer_cap=1,
+            )
+        expires_at = observation.height + SLACK_BLOCKS + in_blocks + options.wait_blocks
+        return schedule(
+            in_blocks,
+            self._work(),
+            gas_limit=self._gas_limit,
+            expires_at=expires_at,
+            max_fee_per_cycle=max_fee,
+            max_priority_fee_per_cycle=0,
+        )
+
+    @property
+    def _gas_limit(self) -> int:
+        return self.member.parameters.max_cycles_per_fire_auction_phase
+
+    def _work(self) -> Script:
+        """Burns all that a fire may use."""
+        rest = self._gas_limit - fire_gas_limit([burn(0)], self.member.parameters)
+        return [burn(max(rest, 0))]

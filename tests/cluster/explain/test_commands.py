@@ -1,0 +1,85 @@
+"""``stampede validate`` and ``explain`` on the command line, with right and wrong files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cluster.cli import main
+from cluster.errors import ExitCode
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("right.yaml").write_text("name: right\ndescription: Nothing special.\n")
+    Path("ring.yaml").write_text("extends: right.yaml\nname: ring\nlinks: {topology: ring}\n")
+    Path("forked.yaml").write_text("extends: ring.yaml\nname: forked\nforks: [{at_height: 9}]\n")
+    Path("wrong.yaml").write_text("name: wrong\nstop: {hight: 9}\n")
+    Path("heir.yaml").write_text("extends: wrong.yaml\nname: heir\n")
+    return tmp_path
+
+
+def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["validate", "right.yaml", "wrong.yaml", "ring.yaml", "forked.yaml", "heir.yaml", "none.yaml"])
+    assert code == ExitCode.BAD_INPUT
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.splitlines() == [
+        "right.yaml: fine (live and sim)",
+        "wrong.yaml: stop.hight: Extra inputs are not permitted",
+        "ring.yaml: fine (live and sim)",
+        "forked.yaml: fine (sim alone: forks: only the simulator repeats what came before; see --backend sim)",
+        "wrong.yaml: stop.hight: Extra inputs are not permitted (inherited by heir.yaml)",
+        "none.yaml: cannot be read: No such file or directory",
+    ]
+
+
+def test_right_files_are_a_success() -> None:
+    assert main(["validate", "right.yaml", "ring.yaml"]) == ExitCode.PASS
+    assert main(["validate"]) == ExitCode.BAD_INPUT
+
+
+def test_what_will_happen_is_told_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "ring.yaml", "--set", "stop.height=33"]) == ExitCode.PASS
+    said = capsys.readouterr().out
+    assert said.startswith("ring\nNothing special.\n")
+    for line in ("What happens when", "height 33 (about 10.4 s)", "Latencies", "4 links; the median path leads over 1"):
+        assert line in said
+    assert not list(Path().glob("*.html"))
+
+
+def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("out.html", "out.svg"):
+        assert main(["explain", "ring.yaml", "--out", name]) == ExitCode.PASS
+        assert capsys.readouterr().out == f"written to {name}\n"
+    assert Path("out.html").read_text().startswith("<!DOCTYPE html>")
+    assert Path("out.svg").read_text().startswith("<svg ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["explain", "wrong.yaml"], "wrong.yaml: stop.hight: Extra inputs"),
+        (["explain", "none.yaml"], "none.yaml: cannot be read"),
+        (["explain", "right.yaml", "--set", "stop.hight=3"], "right.yaml with --set: stop.hight: Extra inputs"),
+        (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
+        (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
+        (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator repeats"),
+        (["explain", "right.yaml", "--backend", "cloud"], "invalid choice: 'cloud'"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(os.listdir())
+    assert main(arguments) == ExitCode.BAD_INPUT
+    said = capsys.readouterr()
+    assert words in said.err and said.err.count("\n") == 1
+    assert said.out == ""
+    assert sorted(os.listdir()) == before
+
+
+def test_a_backend_that_can_run_it_is_no_problem() -> None:
+    assert main(["explain", "forked.yaml", "--backend", "sim", "--out", "a.svg"]) == ExitCode.PASS
+    assert main(["explain", "right.yaml", "--backend", "live", "--out", "a.svg"]) == ExitCode.PASS
