@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.measures import first_finalizations
 from cluster.scenario import Scenario
@@ -45,7 +45,7 @@ class Upgrade(Drill):
             validators={"count": self.validators},
             consensus={"protocol": self.protocol},
             faults=[fault],
-            stop={"height": height, "drain_blocks": 5, "timeout_s": 120 + 10 * self.validators},
+            stop={"height": height, "drain_blocks": 5, "timeout_s": TIMEOUT_S + 10 * self.validators},
             success={"heights_compared": height - 5, "transactions": 20, "fires": 50, "stall_ms": self.stall_ms},
         )
 
