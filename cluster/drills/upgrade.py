@@ -31,7 +31,7 @@ class Upgrade(Drill):
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
     validators: int = option(4, "how many there are", least=4, most=64)
     heights_between: int = option(3, "heights that one makes final with the new version before the next goes", most=100)
-    stall_ms: int = option(10_000, "longest time without a final block", least=100, most=600_000)
+    stall_ms: int = option(30_000, "longest time without a final block", least=100, most=600_000)
 
     def scenario(self) -> Scenario:
         fault: dict[str, Any] = {
