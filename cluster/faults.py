@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cluster.release import Release
-from cluster.sections import Count, Milliseconds, Name, Section
+from cluster.sections import Count, Milliseconds, Section
 from consensus.types import fault_bound
 
 LEADER: Final = "leader"
@@ -26,6 +26,7 @@ KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
 CODE_FILE: Final = "cluster/live/host.py"
 """By this file a folder is known as a checkout."""
 
+Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$")]
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 Share = Annotated[float, Field(ge=0, le=0.9)]
 LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
@@ -306,7 +307,7 @@ class UpgradeFault(_Fault):
     kind: Literal["upgrade"]
     target: Target | None = None
     """In this order, as far as they are on different hosts; ``None`` is all validators."""
-    version: Name = "2"
+    version: Version = "2"
     """What the new code is called."""
     code: str | None = None
     """On the live testnet, the folder to take it from: another checkout. ``None`` is the same code under a new name."""

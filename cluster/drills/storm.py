@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final
 from cluster.books import Books
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
 from cluster.drills.expected import receipts_of, timers_once
-from cluster.measures import counted_quantile, finality_latencies, quantile
+from cluster.measures import finality_latencies
+from cluster.quantiles import counted_quantile, quantile
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
 from validator.types import Address

@@ -83,8 +83,8 @@ def outline(scenario: Scenario) -> Outline:
 
 
 def _backends(scenario: Scenario) -> Table:
-    problem = scenario.live_problem
-    rows = (("simulator", "yes"), ("live testnet", "yes" if problem is None else f"no: {problem}"))
+    problems = {"simulator": scenario.simulator_problem, "live testnet": scenario.live_problem}
+    rows = tuple((backend, "yes" if problem is None else f"no: {problem}") for backend, problem in problems.items())
     return Table("Where it runs", ("backend", "runs it"), rows)
 
 

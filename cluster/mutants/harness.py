@@ -118,6 +118,13 @@ def _without_work(counter: RunCounter) -> AbstractContextManager[None]:
     return _replaced(Ledger, "_check_nothing_was_passed_over", looks_away)
 
 
+def _without_fire_times(counter: RunCounter) -> AbstractContextManager[None]:
+    def looks_away(_ledger: Ledger, _context: object, _fire: object, _life: object) -> None:
+        counter.ran()
+
+    return _replaced(Ledger, "_check_fire_time", looks_away)
+
+
 def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
     pay = Ledger._pay
 
@@ -169,6 +176,12 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "the books do not look for timers that were passed over",
             KnownAnswer(Hunt("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
             _without_work,
+        ),
+        HarnessMutant(
+            "books-without-fire-times",
+            "the books never look at when a timer fires",
+            KnownAnswer(Hunt("calm", ()), "coverage", Outcome.PASS),
+            _without_fire_times,
         ),
         HarnessMutant(
             "books-burn-twice",

@@ -159,6 +159,23 @@ def test_the_record_is_whole(live_run: LiveRun) -> None:
     assert all(value > 0 for name, value in record.metrics.items() if name not in ("deepest_reorg", "messages_dropped"))
 
 
+def test_messages_views_and_resources_are_recorded(live_run: LiveRun) -> None:
+    record = live_run.record
+    reasons = "; ".join(window.reason for window in record.trace.windows)
+    assert reasons.startswith("the beginning")
+    assert f"kill validator-{KILLED} begins" in reasons
+    kept = [message for window in record.trace.windows for message in window.messages]
+    whole = [message for message in kept if message.sent_ms is not None and message.received_ms is not None]
+    assert len(whole) > len(kept) / 2
+    assert {"proposal", "notarize", "finalize"} <= {message.kind for message in whole}
+    assert {seen.validator for seen in record.trace.views} == set(range(4))
+    for validator in range(4):
+        looks = [look for look in record.resources if look.validator == validator]
+        assert looks[-1].disk_bytes > 10_000
+        assert looks[-1].memory_bytes and looks[-1].memory_bytes > 1_000_000
+        assert looks[-1].cpu_seconds and looks[-1].open_files
+
+
 def test_a_validator_that_joins_late_takes_a_snapshot(late_run: RunRecord) -> None:
     verdict = check_run(late_run)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
