@@ -51,7 +51,7 @@ METRICS: Final[Mapping[str, str]] = {
     "load_transactions_sent": "transactions that a validator answered for",
     "load_transactions_rejected": "those of them that it refused",
     "messages_sent": "messages between validators",
-    "messages_dropped": "messages that links lost; simulator only",
+    "messages_dropped": "messages that links lost, and live what found no room",
     "bytes_sent": "bytes between validators; live testnet only",
     "events": "events of the simulation; simulator only",
     "core_seconds": "processor time of the validators themselves, node and executor, all together; live testnet only",

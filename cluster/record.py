@@ -85,6 +85,14 @@ class Sample:
     backlog: int
     basefee_cycle: int
     basefee_lane_timer: int
+    lane_share: float = 0.0
+    """How much of the timer lane the newest block used, 0 to 1."""
+    views: tuple[int | None, ...] = ()
+    """By validator index; ``None`` where it is in none, or did not answer."""
+    states: tuple[str, ...] = ()
+    """What each validator is, in a word: up, down, starting, joining, paused, diverged, …"""
+    faults: tuple[str, ...] = ()
+    """Those that are under way, in words."""
 
 
 @dataclass(slots=True)
@@ -286,6 +294,12 @@ class RunRecord:
                 if isinstance(plan, UpgradeFault) and validator.name in fault.targets
             ]
             validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
+
+    @property
+    def faults_under_way(self) -> tuple[str, ...]:
+        """In words: what happens to whom."""
+        running = [fault for fault in self.faults if fault.begun_ms is not None and fault.ended_ms is None]
+        return tuple(f"{fault.kind} {', '.join(fault.targets) or fault.target}" for fault in running)
 
     def note_reorg(self, validator: int, height: int, depth: int) -> None:
         """A validator made a block final, for which it gave up so many executed blocks of another branch."""

@@ -76,7 +76,8 @@ def run_scenario(
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
-    if backend == "live" and (problem := scenario.live_problem):
+    problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
+    if problem:
         raise BadInput(f"{scenario_path}: {problem}")
     chosen = scenario.seed if seed is None else seed
 
@@ -104,7 +105,9 @@ def perform_run(
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
         console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
-        progress = Progress(console, None if live.until_told else scenario.stop.height, backend)
+        progress = Progress(
+            console, None if live.until_told else scenario.stop.height, backend, scenario.validators.names
+        )
         with _one_line_failures(folder, is_users):
             try:
                 record = testnet.enter_context(perform(folder, progress, interrupts))

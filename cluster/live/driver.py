@@ -362,7 +362,7 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
-            self.on_sample(self._watch.sample(now_ms, hosts.heights()))
+            self.on_sample(self._watch.sample(now_ms, hosts.heights(), hosts.views(), hosts.state_words()))
 
     def _watch_load(self) -> None:
         if self._load is None:

@@ -24,6 +24,7 @@ class ChainWatch:
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms)
         self._resources = ResourceLog(record)
+        self._lane_cycles = record.genesis.parameters.lane_timer_cycles
         self._heights: set[int] = set()
         self._newest: BlockFinal | None = None
         self._fires = 0
@@ -60,7 +61,13 @@ class ChainWatch:
         if use is not None:
             self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
 
-    def sample(self, at_ms: float, heights: Sequence[int | None]) -> Sample:
+    def sample(
+        self,
+        at_ms: float,
+        heights: Sequence[int | None],
+        views: Sequence[int | None] = (),
+        states: Sequence[str] = (),
+    ) -> Sample:
         """Add a look at the network, and return it."""
         newest = self._newest
         sample = Sample(
@@ -72,6 +79,10 @@ class ChainWatch:
             backlog=0 if newest is None else newest.backlog,
             basefee_cycle=0 if newest is None else newest.basefee_cycle,
             basefee_lane_timer=0 if newest is None else newest.basefee_lane_timer,
+            lane_share=0.0 if newest is None else newest.lane_cycles / self._lane_cycles,
+            views=tuple(views),
+            states=tuple(states),
+            faults=self._record.faults_under_way,
         )
         self._record.samples.append(sample)
         return sample

@@ -27,7 +27,6 @@ from cluster.chain import (
 )
 from cluster.errors import BadInput
 from cluster.fault_engine import FaultEngine
-from cluster.faults import simulator_problem
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, ValidatorRecord
@@ -90,7 +89,7 @@ class Simulation:
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
-        if problem := simulator_problem(scenario.planned_faults):
+        if problem := scenario.simulator_problem:
             raise BadInput(f"{scenario.name}: {problem}")
         self.scenario = scenario
         """What applies: forks change it."""
@@ -476,6 +475,10 @@ class Simulation:
             backlog=tally.backlog,
             basefee_cycle=newest.basefee_cycle if newest else 0,
             basefee_lane_timer=newest.basefee_lane_timer if newest else 0,
+            lane_share=newest.lane_cycles / self._genesis.parameters.lane_timer_cycles if newest else 0.0,
+            views=tuple(m.validator.node.view if m.validator else None for m in self.machines),
+            states=tuple(m.state_word for m in self.machines),
+            faults=self.record.faults_under_way,
         )
         self.record.samples.append(sample)
         self.trace.look(self.clock.now_ms, self._best_height)
@@ -525,7 +528,8 @@ class Simulation:
             else:
                 executor = machine.validator.executor
                 found.first_height = executor.archive.first_height + 1
-                found.blocks = [BlockRecord(*item) for item in executor.pages.blocks(found.first_height, ALL_BLOCKS)]
+                while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
+                    found.blocks.extend(BlockRecord(*item) for item in taken)
                 found.status = machine.status()
                 diverged = machine.validator.node.diverged
                 found.trace = b"" if diverged is None else diverged.trace

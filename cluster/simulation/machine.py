@@ -126,6 +126,15 @@ class Machine:
         self.clock_speed = self.pace.clock_speed
 
     @property
+    def state_word(self) -> str:
+        """What it is, in a word, for whoever looks on."""
+        if self.validator is None:
+            return "down" if self.joining is None else "joining"
+        if self.is_paused:
+            return "paused"
+        return "up" if self.validator.node.diverged is None else "diverged"
+
+    @property
     def is_up(self) -> bool:
         return self.validator is not None
 

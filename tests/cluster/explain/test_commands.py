@@ -18,6 +18,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("ring.yaml").write_text("extends: right.yaml\nname: ring\nlinks: {topology: ring}\n")
     Path("forked.yaml").write_text("extends: ring.yaml\nname: forked\nforks: [{at_height: 9}]\n")
     Path("wrong.yaml").write_text("name: wrong\nstop: {hight: 9}\n")
+    Path("elsewhere.yaml").write_text("name: elsewhere\nfaults: [{kind: upgrade, at_height: 5, code: .}]\n")
+    Path("cluster/live").mkdir(parents=True)
+    Path("cluster/live/host.py").touch()
+    Path("nowhere.yaml").write_text("name: nowhere\nfaults: [{kind: upgrade, at_height: 5, code: none}]\n")
     Path("heir.yaml").write_text("extends: wrong.yaml\nname: heir\n")
     return tmp_path
 
@@ -35,6 +39,15 @@ def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         "wrong.yaml: stop.hight: Extra inputs are not permitted (inherited by heir.yaml)",
         "none.yaml: cannot be read: No such file or directory",
     ]
+
+
+def test_a_file_may_run_on_one_backend_alone_and_must_run_on_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "elsewhere.yaml"]) == ExitCode.PASS
+    assert capsys.readouterr().out.startswith("elsewhere.yaml: fine (live alone: faults[0].code: all machines of ")
+    assert main(["validate", "nowhere.yaml"]) == ExitCode.BAD_INPUT
+    assert capsys.readouterr().out.startswith("nowhere.yaml: runs nowhere: live: faults[0].code: none is no checkout")
+    assert main(["run", "elsewhere.yaml", "--backend", "sim"]) == ExitCode.BAD_INPUT
+    assert "elsewhere.yaml: faults[0].code: all machines" in capsys.readouterr().err
 
 
 def test_right_files_are_a_success() -> None:

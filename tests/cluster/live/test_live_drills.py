@@ -1,4 +1,4 @@
-"""Drills on the testnet itself: a divergence that is bisected over HTTP, and a planted bug that all restarts bring out.
+"""Drills on the testnet itself: a divergence that is bisected over HTTP, and a restart of all.
 
 Two runs, each judged more than once. What else there is of drills is tested in the simulator.
 """
@@ -12,24 +12,23 @@ from pathlib import Path
 import pytest
 
 from cluster.archive import decode_traces
+from cluster.books import keep_books
 from cluster.checks import check_run
 from cluster.cli import main
 from cluster.drills.base import PREFIX
 from cluster.drills.divergence import Divergence
+from cluster.drills.expected import judge_replay, judge_timers_once
 from cluster.drills.restart_all import RestartAll
 from cluster.errors import ExitCode
 from cluster.live.driver import run_live
 from cluster.record import RunRecord
 from cluster.results import finish_run
-from cluster.scenario import change_scenario
-from cluster.settings import Change
 from cluster.verdict import Outcome
 
 pytestmark = pytest.mark.xdist_group("ray")
 
 BUG = Divergence(bug="double-fire")
 RESTARTS = RestartAll(times=1, down_ms=100)
-PLANTED = (Change("validators.nodes", [{}, {"mutant": "fires-again-after-restart"}]),)
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +68,17 @@ def test_the_folder_can_be_bisected_again(
     assert json.loads(capsys.readouterr().out) == list(check_run(record).divergences)
 
 
-def test_a_planted_bug_turns_all_restarts_red(tmp_path: Path) -> None:
-    record = run_live(change_scenario(RESTARTS.scenario(), PLANTED, "planted"), 1, "test", tmp_path / "run")
+def test_a_planted_bug_turns_what_drills_share_red(diverged: tuple[RunRecord, Path]) -> None:
+    """What ``reorg``, ``outage``, ``storm``, ``partition``, ``restart-all`` and ``upgrade`` expect, on the same run."""
+    books = keep_books(diverged[0])
+    assert judge_replay(books)[0] is Outcome.FAIL
+    assert judge_timers_once(books)[0] is Outcome.FAIL
+
+
+def test_all_restart_live(tmp_path: Path) -> None:
+    record = run_live(RESTARTS.scenario(), 1, "test", tmp_path / "run")
     record.drill = RESTARTS
-    verdict = check_run(record)
-    assert verdict.check(f"{PREFIX}timers_once").verdict is Outcome.FAIL, verdict.check(f"{PREFIX}timers_once").detail
-    assert verdict.check(f"{PREFIX}replay").verdict is Outcome.FAIL
-    assert verdict.outcome is Outcome.FAIL
+    drilled = [check for check in check_run(record).checks if check.name.startswith(PREFIX)]
+    assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
+    doubled = replace(record, finalizations=[*record.finalizations, record.finalizations[0]])
+    assert check_run(doubled).check(f"{PREFIX}durable").verdict is Outcome.FAIL
