@@ -10,9 +10,10 @@ import pytest
 
 from cluster.books import keep_books
 from cluster.checks import CHECKS, check_run
-from cluster.record import RunRecord
+from cluster.record import Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.figures import MAX_POINTS, in_bins
 from cluster.report.page import render_report
+from cluster.trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill, with_late
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
@@ -154,3 +155,21 @@ def test_long_runs_are_thinned() -> None:
 def test_a_validator_that_joined_late_says_so() -> None:
     assert "joined by the snapshot of height 2" in report_of(with_late(make_record(), snapshot=2))
     assert "joined by the snapshot" not in report_of(make_record())
+
+
+def test_a_report_with_as_much_of_everything_as_is_kept_stays_small() -> None:
+    record = make_record(count=20, scenario=make_scenario(validators=20))
+    record.trace.watched = tuple(range(MAX_WATCHED))
+    record.finalizations = [Finalization(600.5 * at, index, at) for index in range(20) for at in range(2_000)]
+    record.trace.views = [ViewEntered(600.25 * at, index, at) for index in range(MAX_WATCHED) for at in range(2_000)]
+    record.duration_ms = 1_200_000.0
+    for number in range(MAX_WINDOWS):
+        begun = 100_000.0 * number
+        kept = [
+            TracedMessage(
+                at % 12, (at + 1) % 12, begun + at * 1.25, begun + at * 1.25 + 40.125, "certificate", 1_234, 4_321
+            )
+            for at in range(MAX_MESSAGES_A_WINDOW)
+        ]
+        record.trace.windows.append(TraceWindow("a fault begins", begun, begun + 2_000.0, kept))
+    assert len(report_of(record)) < 2_000_000
