@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test soak shadow lint format lock clean
+.PHONY: help install run test soak soak-live shadow lint format lock clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -15,6 +15,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCENARIO ?= scenarios/smoke.yaml
 SOAK_SEEDS ?= 10000
+SOAK_MINUTES ?= 60
 SOAK_PROGRAMS ?= 100000
 SOAK_PROCESSES ?= 1
 
@@ -30,6 +31,7 @@ help:
 	@echo "make install  build the environment in $(VENV) alone"
 	@echo "make soak     the tests that run for many minutes, then $(SOAK_PROGRAMS) random actor programs and $(SOAK_SEEDS) random scenarios for"
 	@echo "              each protocol (hours; both go on where they were interrupted; SOAK_PROCESSES=N for programs)"
+	@echo "make soak-live  a live testnet under load and rolling faults for $(SOAK_MINUTES) minutes: roots agree, nothing grows, nothing is left"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
 	@echo "make lock     resolve the dependencies anew (needs uv)"
@@ -46,6 +48,9 @@ soak: install
 	$(BIN)/python -m tests.validator.pvm.soak 0:$(SOAK_PROGRAMS) --processes $(SOAK_PROCESSES) --out runs/soak-programs
 	$(BIN)/stampede fuzz --protocol simplex --seeds 0:$(SOAK_SEEDS) --out runs/soak-simplex
 	$(BIN)/stampede fuzz --protocol hotstuff --seeds 0:$(SOAK_SEEDS) --out runs/soak-hotstuff
+
+soak-live: install
+	$(BIN)/python -m tests.cluster.live.soak --minutes $(SOAK_MINUTES)
 
 # Other Pythons get an environment each, with just what executing blocks needs, in the versions of the lock.
 SHADOW_PACKAGES := blake3 cffi llvmlite msgspec numba numpy pycparser pycryptodome pynacl

@@ -91,6 +91,9 @@ class Actor:
     def extend(self, timer_id: bytes, expires_at: int) -> None:
         """Move a timer's expiry later."""
 
+    def pending(self, timer_id: bytes) -> bool:
+        """Whether a timer of this actor is still to come, so that it can be cancelled."""
+
     def send(
         self,
         to: bytes,

@@ -2,22 +2,31 @@ class GameLoop(Actor):
     """A game whose world moves by itself: cells that live and die by Conway's rule, one generation a tick.
 
     Ticks are timers, and the world follows from its first state alone, so every validator sees the same game. Players
-    toggle cells between two ticks. The board wraps around at its edges.
+    toggle cells between two ticks. The board wraps around at its edges, and is so small that every tick fits its limit.
     """
 
     WIDTH = 8
     HEIGHT = 8
 
     def start(self, payload):
-        """``{"cells": [[x, y], ...], "every": blocks}``."""
-        assert self.sender == self.deployer, "only the owner"
+        """``{"cells": [[x, y], ...], "every": blocks}``; a game that goes on already is given up."""
+        self.only_owner()
         assert payload["every"] > 0, "every: at least one block"
+        timer = self.get("timer")
+        if timer is not None and self.pending(timer):
+            self.cancel(timer)
         alive = {}
         for cell in payload["cells"]:
             alive[self.place(cell[0], cell[1])] = True
         self.set("every", payload["every"])
         self.save(alive)
         self.set("generation", 0)
+        self.tick_next()
+
+    def resume(self, payload):
+        """By the owner, where the timer was lost: the game goes on as it stands."""
+        self.only_owner()
+        assert not self.pending(self.get("timer")), "the next tick is planned"
         self.tick_next()
 
     def toggle(self, payload):
@@ -71,4 +80,8 @@ class GameLoop(Actor):
         self.set("alive", sorted(alive))
 
     def tick_next(self):
-        self.schedule(self.height + self.get("every"), None, "tick", gas_limit=240000, tier=STANDARD)
+        timer = self.schedule(self.height + self.get("every"), None, "tick", gas_limit=240000, tier=STANDARD)
+        self.set("timer", timer)
+
+    def only_owner(self):
+        assert self.sender == self.deployer, "only the owner"

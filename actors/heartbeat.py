@@ -1,18 +1,19 @@
 class Heartbeat(Actor):
     """Beats every so many blocks, for ever or a number of times, and can be changed or stopped at any moment.
 
-    The next beat is scheduled before this one does anything else, so a beat that fails because of its work still would
-    not be the last one: a failing handler is undone as a whole. What must go on must not fail.
+    A handler that fails is undone as a whole, the next timer with it, so a beat does nothing that can fail. A timer may
+    end without a beat all the same, where this actor cannot pay for it; the owner then starts the heart anew.
     """
 
     def start(self, payload):
         """``{"every": blocks, "times": how often, or None for ever}``; replaces a heart that beats already."""
         self.only_owner()
-        every = payload["every"]
+        every, times = payload["every"], payload["times"]
         assert every > 0, "every: at least one block"
+        assert times is None or times > 0, "times: at least once, or None for ever"
         self.stop_timer()
         self.set("every", every)
-        self.set("left", payload["times"])
+        self.set("left", times)
         self.beat_next(every)
 
     def stop(self, payload):
@@ -41,7 +42,8 @@ class Heartbeat(Actor):
     def stop_timer(self):
         timer = self.get("timer")
         if timer is not None:
-            self.cancel(timer)
+            if self.pending(timer):
+                self.cancel(timer)
             self.delete("timer")
 
     def only_owner(self):

@@ -2,10 +2,14 @@ class Token(Actor):
     """A token with a fixed supply: balances, transfers, and allowances that others may spend.
 
     Amounts are whole numbers of the smallest unit. Accounts and actors hold it alike; an actor that gets some is told, if
-    the payer asks for it, by a message to its handler ``received``.
+    the payer asks for it, by a message to its handler ``received``. That message runs after the payment and cannot undo
+    it. So the note in it is a short text: whoever receives it knows what it is and what reading it costs, and need not
+    fail over it.
     """
 
     SUPPLY = 1000000000000
+    LONGEST_NOTE = 200
+    """Bytes of a note."""
 
     def create(self, payload):
         """The whole supply to the deployer, once."""
@@ -22,7 +26,10 @@ class Token(Actor):
             self.tell(payload["to"], self.sender, payload["amount"], payload["note"])
 
     def approve(self, payload):
-        """``{"amount", "spender"}``: what somebody else may take from the sender from now on, in all."""
+        """``{"amount", "spender"}``: what somebody else may take from the sender from now on, in all.
+
+        Who lowers it sets it to 0 first and looks what is left: the spender may take what was allowed before that.
+        """
         amount = payload["amount"]
         assert amount >= 0, "no negative amounts"
         self.set(self.allowance_key(self.sender, payload["spender"]), amount)
@@ -48,6 +55,8 @@ class Token(Actor):
         self.emit("moved", source.hex() + " " + target.hex() + " " + str(amount))
 
     def tell(self, target, source, amount, note):
+        """Bytes of a text: of anything else ``encode`` fails here, and with it the payment."""
+        assert len(note.encode()) <= self.LONGEST_NOTE, "note: at most 200 bytes"
         self.send(target, "received", {"amount": amount, "from": source, "note": note}, cycles=60000, cells=2000)
 
     def balance_of(self, who):

@@ -66,7 +66,7 @@ def _four(size: Size) -> list[Metric]:
         Metric("blocks_per_second", idle["blocks_per_second"], "blocks/s, live, idle", goal=20),
         Metric("finality_latency_ms", idle["finality_latency_p50_ms"], "ms p50, live, idle"),
         Metric("startup_seconds", idle["startup_seconds"], "s to the first block, live", goal=8, at_least=False),
-        Metric("memory_bytes", idle["memory_bytes_max"], "bytes a host of one validator"),
+        Metric("memory_mb", idle["memory_max_mb"], "MB a host of one validator"),
         Metric("core_share", core_share, "of the processors' time, live, full lane", goal=0.6),
         Metric("lane_use", loaded["lane_use_mean_share"], "of the lane, live, full lane"),
         Metric("loaded_blocks_per_second", loaded["blocks_per_second"], "blocks/s, live, full lane"),
@@ -81,12 +81,12 @@ def _four(size: Size) -> list[Metric]:
 
 def _many(count: int, size: Size) -> list[Metric]:
     figures = _live(_scenario(f"idle-{count}", 60 if size.quick else 200, interval_ms=0, users=[], validators=count))
-    a_validator = figures["memory_bytes_max"] * HOSTS[count] / count
+    a_validator = figures["memory_max_mb"] * HOSTS[count] / count
     return [
         Metric(f"blocks_per_second_{count}", figures["blocks_per_second"], f"blocks/s, live, idle, {count} validators"),
         Metric(f"finality_latency_ms_{count}", figures["finality_latency_p50_ms"], f"ms p50, idle, {count} validators"),
         Metric(f"startup_seconds_{count}", figures["startup_seconds"], f"s to the first block, {count} validators"),
-        Metric(f"memory_bytes_{count}", a_validator, f"bytes a validator, {count // HOSTS[count]} on a host"),
+        Metric(f"memory_mb_{count}", a_validator, f"MB a validator, {count // HOSTS[count]} on a host"),
     ]
 
 

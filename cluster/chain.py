@@ -23,6 +23,7 @@ from validator.executor import StorageConfig
 from validator.genesis import Genesis, GenesisEpoch, Policy
 from validator.genesis_block import genesis_batch
 from validator.node import NodeConfig
+from validator.receipt_bound import require_receipts_fit
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
 """After so many views without a sign of a leader its views are nullified at once."""
@@ -64,7 +65,9 @@ def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Ge
 def check_genesis(scenario: Scenario) -> None:
     """Raise :class:`~validator.genesis_block.GenesisError` where no validator could start from its genesis."""
     seed = scenario.seed
-    genesis_batch(build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed)))
+    genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
+    require_receipts_fit(genesis.parameters)
+    genesis_batch(genesis)
 
 
 def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:

@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
 from cluster.byzantine import Twins
+from cluster.coverage import (
+    COMPUTED_ROOTS,
+    SAME_BLOCK,
+    SERVED_BALANCES,
+    TIMER_ANSWERS,
+    check_coverage,
+    count_evaluations,
+)
 from cluster.criteria import check_criteria
 from cluster.evidence import proofs
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
@@ -60,6 +68,8 @@ VIEWS_UNTIL_FINAL: Final = 8
 VIEWS_AN_INTERVAL: Final = 2
 """Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
 
+NOTHING: Final[Mapping[str, int]] = {}
+
 EXAMPLES_SHOWN: Final = 3
 """Findings named in a detail; the rest is counted."""
 
@@ -70,9 +80,11 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
+    evaluations = count_evaluations(books, checks)
+    checks = (*checks, check_coverage(evaluations))
     if books.record.drill is not None:
         checks = books.record.drill.judge(books, checks)
-    return Verdict(worst(check.verdict for check in checks), checks, tuple(books.bisections))
+    return Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
 
 
 # --- agreement and state roots --------------------------------------------------------------------------------------
@@ -80,15 +92,16 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
 
 def check_agreement(books: Books) -> Check:
     """All validators hold the same block at every height; heights that only some hold are compared among those."""
-    differences = []
+    differences, compared = [], 0
     for height in range(1, _highest(books) + 1):
         seals = {validator.name: books.seals[validator.name].at(height) for validator in books.seen}
         held = {name: seal.block_hash for name, seal in seals.items() if seal is not None}
+        compared += len(held) > 1
         if len(set(held.values())) > 1:
             differences.append(f"height {height}: {_groups(held)}")
     if differences:
         return Check("agreement", Outcome.FAIL, f"different blocks at {_examples(differences)}")
-    return _unless_vacuous(books, "agreement", f"the same block at all {_compared(books)}")
+    return _unless_vacuous(books, "agreement", f"the same block at all {_compared(books)}", {SAME_BLOCK: compared})
 
 
 def check_state_roots(books: Books) -> Check:
@@ -109,9 +122,8 @@ def check_state_roots(books: Books) -> Check:
                 )
     if problems:
         return Check("state_roots", Outcome.FAIL, _examples(problems))
-    return _unless_vacuous(
-        books, "state_roots", f"{compared:,} computed roots equal their headers', {_compared(books)}"
-    )
+    detail = f"{compared:,} computed roots equal their headers', {_compared(books)}"
+    return _unless_vacuous(books, "state_roots", detail, {COMPUTED_ROOTS: compared})
 
 
 def check_chain(books: Books) -> Check:
@@ -160,7 +172,7 @@ def check_timers(books: Books) -> Check:
         return Check("timers", Outcome.INCONCLUSIVE, f"{_examples(mismatches)}; {detail}")
     if not answers and books.ledger.timers:
         return Check("timers", Outcome.INCONCLUSIVE, f"no validator was asked about a timer at its tip; {detail}")
-    return _unless_vacuous(books, "timers", detail)
+    return _unless_vacuous(books, "timers", detail, {TIMER_ANSWERS: answers})
 
 
 def check_conservation(books: Books) -> Check:
@@ -193,7 +205,7 @@ def check_conservation(books: Books) -> Check:
         return Check(
             "conservation", Outcome.INCONCLUSIVE, f"no validator was asked about a balance at its tip; {detail}"
         )
-    return _unless_vacuous(books, "conservation", detail)
+    return _unless_vacuous(books, "conservation", detail, {SERVED_BALANCES: answers})
 
 
 # --- progress, load, faults, problems -------------------------------------------------------------------------------
@@ -640,18 +652,18 @@ def _name(record: RunRecord, index: int | None) -> str:
 # --- helpers --------------------------------------------------------------------------------------------------------
 
 
-def _unless_vacuous(books: Books, name: str, detail: str) -> Check:
+def _unless_vacuous(books: Books, name: str, detail: str, evaluated: Mapping[str, int] = NOTHING) -> Check:
     """A pass, unless too little was compared for one."""
     record = books.record
     section, least = record.scenario.validators, record.scenario.success.heights_compared
     expected = section.count - _byzantine_count(record)
     if len(books.seen) < expected:
         what = f"only {len(books.seen)} of {expected} validators served a block"
-        return Check(name, Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what)
+        return Check(name, Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what, evaluated)
     if books.common_height < least:
         what = f"only {books.common_height} heights common to all validators, {least} needed; {detail}"
-        return Check(name, Outcome.INCONCLUSIVE, what)
-    return Check(name, Outcome.PASS, detail)
+        return Check(name, Outcome.INCONCLUSIVE, what, evaluated)
+    return Check(name, Outcome.PASS, detail, evaluated)
 
 
 def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:

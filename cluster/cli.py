@@ -20,6 +20,7 @@ from cluster.divergence.commands import add_commands as add_divergence_commands
 from cluster.drills.commands import add_commands as add_drill_commands
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.explain.commands import add_commands as add_explain_commands
+from cluster.history.commands import add_commands as add_archive_commands
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.mutants.commands import add_commands as add_mutant_commands
 from cluster.options import add_change_options, parse_port, parse_seed
@@ -142,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     add_divergence_commands(commands)
     add_drill_commands(commands)
     add_state_commands(commands)
+    add_archive_commands(commands)
     return parser
 
 

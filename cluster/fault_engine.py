@@ -133,7 +133,7 @@ class Stage(Protocol):
         """Stop the validators of a host in good order, as far as they run; they run other code next."""
 
     def runs(self, index: int, release: Release) -> bool:
-        """Whether a validator is up and says that it runs this code."""
+        """Whether a validator runs this code, or ran it when it last did, by its own word."""
 
     def height_of(self, index: int) -> int:
         """What it has made final; 0 where it does not run."""
@@ -622,7 +622,7 @@ class FaultEngine:
         group = active.left.pop(0)
         active.targets += group
         active.record.targets = tuple(self._names[index] for index in active.targets)
-        active.deaths_before.update({index: stage.deaths(index) for index in group})
+        active.deaths_before.update({index: stage.deaths(index) for index in group if stage.is_running(index)})
         self._hold_down(group)
         stage.replace(group, plan.release)
         stage.notice(f"height {stage.height}: {', '.join(self._names[index] for index in group)} get {plan.version}")
@@ -643,8 +643,8 @@ class FaultEngine:
     def _note_upgrade(self, active: _Active, plan: UpgradeFault) -> None:
         stage, record = self._stage, active.record
         runs = [self._names[index] for index in active.targets if stage.runs(index, plan.release)]
-        were_down = all(stage.deaths(index) > before for index, before in active.deaths_before.items())
-        record.bit = bool(runs) and were_down and len(runs) == len(active.targets)
+        gone = [stage.deaths(index) > before for index, before in active.deaths_before.items()]
+        record.bit = bool(gone) and all(gone) and len(runs) == len(active.targets)
         words = [f"{len(runs)} of {len(active.targets)} validators run version {plan.version} now"]
         record.evidence = ", ".join([*words, *stage.words_of_return(active.targets)])
 

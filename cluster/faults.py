@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cluster.release import Release
-from cluster.sections import Count, Milliseconds, Name, Section
+from cluster.sections import Count, Milliseconds, Section
 from consensus.types import fault_bound
 
 LEADER: Final = "leader"
@@ -26,6 +26,7 @@ KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
 CODE_FILE: Final = "cluster/live/host.py"
 """By this file a folder is known as a checkout."""
 
+Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$")]
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 Share = Annotated[float, Field(ge=0, le=0.9)]
 LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
@@ -35,7 +36,13 @@ REGION_PREFIX: Final = "region:"
 Member = Annotated[str, Field(pattern=r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$")]
 """A validator's name; ``region:NAME`` stands for all validators of a region."""
 Names = Annotated[list[Member], Field(min_length=1)]
-Target = Annotated[Names, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+Target = Annotated[
+    Names,
+    BeforeValidator(
+        lambda given: [given] if isinstance(given, str) else given,
+        json_schema_input_type=Literal["leader", "random", "f"] | Member | Names,
+    ),
+]
 """A :data:`Member`, a list of them, or one of :data:`KEYWORDS`."""
 
 
@@ -300,7 +307,7 @@ class UpgradeFault(_Fault):
     kind: Literal["upgrade"]
     target: Target | None = None
     """In this order, as far as they are on different hosts; ``None`` is all validators."""
-    version: Name = "2"
+    version: Version = "2"
     """What the new code is called."""
     code: str | None = None
     """On the live testnet, the folder to take it from: another checkout. ``None`` is the same code under a new name."""
@@ -309,6 +316,7 @@ class UpgradeFault(_Fault):
     down_ms: Milliseconds = 500
     """How long each host stays down at least."""
     heights_between: Count = 3
+    """So many heights a host's validators make final with the new code before the next host goes."""
 
     @field_validator("mutant")
     @classmethod

@@ -39,6 +39,7 @@ METRICS: Final[Mapping[str, str]] = {
     "longest_stall_ms": "longest time without a new final block",
     "recovery_ms": "from the end of the last fault to a new final block of a quorum; none without faults",
     "deepest_reorg": "most executed blocks of one branch that a validator gave up; simulator only",
+    "fairness_jain_index": "Jain's index of the share of its due timers that each actor had fired; 1 is even",
     "lane_use_mean_share": "share of the timer lane's cycles that were used",
     "basefee_lane_first": "the timer lane's basefee in the first block",
     "basefee_lane_last": "the same in the last block",
@@ -50,10 +51,13 @@ METRICS: Final[Mapping[str, str]] = {
     "load_transactions_sent": "transactions that a validator answered for",
     "load_transactions_rejected": "those of them that it refused",
     "messages_sent": "messages between validators",
-    "messages_dropped": "messages that links lost; simulator only",
+    "messages_dropped": "messages that links lost, and live what found no room",
     "bytes_sent": "bytes between validators; live testnet only",
     "events": "events of the simulation; simulator only",
     "core_seconds": "processor time of the validators themselves, node and executor, all together; live testnet only",
+    "disk_max_mb": "most that a validator's disk held at a look",
+    "memory_max_mb": "most memory of a validator's process at a look; live testnet only",
+    "open_files_max": "most file descriptors of one; live testnet only",
     "startup_seconds": "from the start to the first final block; live testnet only",
 }
 """By name, the unit last."""

@@ -82,6 +82,28 @@ CHAIN: Final = "chain"
 TIMERS: Final = "timers"
 CONSERVATION: Final = "conservation"
 
+CHAIN_LINKS: Final = "chain links"
+TRANSACTION_FEES: Final = "transaction fees"
+VALUES: Final = "values moved"
+FIRE_TIMES: Final = "fire times"
+FIRE_FEES: Final = "fire fees"
+LANE_LIMITS: Final = "lane limits"
+PASSED_OVER: Final = "no timer passed over"
+EXPIRED_GONE: Final = "expired timers gone"
+TIMER_IDS: Final = "timer ids"
+LEDGER_RULES: Final = (
+    CHAIN_LINKS,
+    TRANSACTION_FEES,
+    VALUES,
+    FIRE_TIMES,
+    FIRE_FEES,
+    LANE_LIMITS,
+    PASSED_OVER,
+    EXPIRED_GONE,
+    TIMER_IDS,
+)
+"""Rules whose evaluations are counted: a rule that was never looked at says nothing (:attr:`Ledger.evaluated`)."""
+
 MAX_VIOLATIONS: Final = 1_000
 """Violations kept; further ones are counted only."""
 
@@ -214,7 +236,8 @@ class Ledger:
         self.reverted = 0
         self.messages = 0
         self.queries = 0
-        self.ids_recomputed = 0
+        self.evaluated: Counter[str] = Counter()
+        """How often each of :data:`LEDGER_RULES` was evaluated."""
         self.violations: list[Violation] = []
         self.violation_count = 0
         self.broken = False
@@ -290,6 +313,11 @@ class Ledger:
         return self._governed.in_force
 
     @property
+    def ids_recomputed(self) -> int:
+        """Timers whose id follows from the chain, and was compared."""
+        return self.evaluated[TIMER_IDS]
+
+    @property
     def fires(self) -> int:
         return self.states[TimerState.FIRED]
 
@@ -341,6 +369,7 @@ class Ledger:
                 "the transactions' use in the header is not what they were charged for",
             ),
         )
+        self.evaluated[CHAIN_LINKS] += 1
         for holds, what in rules:
             if not holds:
                 self._violation(CHAIN, header.height, what)
@@ -470,6 +499,7 @@ class Ledger:
     def _check_transaction_fee(
         self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody
     ) -> None:
+        self.evaluated[TRANSACTION_FEES] += 1
         basefee = context.basefee_cycle
         headroom = unpack_uint(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
         if headroom < 0:
@@ -483,6 +513,7 @@ class Ledger:
 
     def _check_value(self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
         """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
+        self.evaluated[VALUES] += 1
         if not receipt.ok:
             return
         action = body.action
@@ -540,6 +571,7 @@ class Ledger:
 
     def _check_phase(self, context: _Context, outcome: BlockReceipts) -> None:
         """What the phase as a whole must keep to; before activation, and after, SPEC §13."""
+        self.evaluated[LANE_LIMITS] += 1
         lane, height = self.parameters.lane_timer_cycles, context.height
         auctioned = self.genesis.runs_auction(height)
         turns = [(fire.trigger_height, fire.sequence) for fire in outcome.fires]
@@ -643,6 +675,7 @@ class Ledger:
         self._check_not_negative(context, name, fire.fee_payer, fire.effects.movements)
 
     def _check_fire_time(self, context: _Context, fire: FireReceipt, life: TimerLife) -> None:
+        self.evaluated[FIRE_TIMES] += 1
         name = _short(fire.timer_id)
         if context.height < life.trigger_height:
             early = life.trigger_height - context.height
@@ -666,6 +699,7 @@ class Ledger:
             self._violation(CONSERVATION, context.height, what)
 
     def _check_fire_fee(self, context: _Context, name: str, fire: FireReceipt) -> None:
+        self.evaluated[FIRE_FEES] += 1
         tip_per_cycle = unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
         self._check_charge(context, name, "tipped", _amount(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
@@ -711,6 +745,7 @@ class Ledger:
     def _check_nothing_was_passed_over(self, context: _Context, outcome: BlockReceipts) -> None:
         if context.header is None:
             return
+        self.evaluated[PASSED_OVER] += 1
         use = LaneUse(
             height=context.height,
             cycles=sum(fire.cycles for fire in outcome.fires),
@@ -777,7 +812,7 @@ class Ledger:
         self._last_sequence = max(self._last_sequence, item.sequence)
         payload = None if terms is None else terms.payload
         if payload is not None:
-            self.ids_recomputed += 1
+            self.evaluated[TIMER_IDS] += 1
             if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
                 self._violation(TIMERS, height, f"timer {name} has another id than its schedule gives")
         kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
@@ -838,6 +873,7 @@ class Ledger:
 
     def _check_expired_are_gone(self, context: _Context) -> None:
         """Every due timer past its end is destroyed, unless the garbage collection's budget ran out (SPEC §6)."""
+        self.evaluated[EXPIRED_GONE] += 1
         forgotten = [key for key in self._expiring.pop(context.height - 1, ()) if self._is_expired(key, context.height)]
         if not forgotten:
             return

@@ -7,14 +7,20 @@ the time from the first to the last finalised height, so that start-up does not 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
+from cluster.actor_classes import jain_index, use_by_actor
 from cluster.books import Books
 from cluster.ledger import TimerState
+from cluster.quantiles import counted_quantile, quantile
 from cluster.record import Finalization, RunRecord
 from cluster.recovery import recovery_of
+
+MAX_SERIES_HEIGHTS: Final = 20_000
+BYTES_A_MB: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +63,15 @@ def longest_stall(record: RunRecord) -> Stall | None:
     return max(stalls, key=lambda stall: stall.length_ms, default=None)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least ``share`` of the values do not exceed (nearest rank); there is at least one."""
-    ordered = sorted(values)
-    rank = max(1, -(-int(share * 1_000_000) * len(ordered) // 1_000_000))
-    return ordered[min(rank, len(ordered)) - 1]
-
-
-def counted_quantile(counts: Counter[int], share: float) -> int:
-    """:func:`quantile` over values given with how often they occur."""
-    need = max(1, -(-int(share * 1_000_000) * counts.total() // 1_000_000))
-    reached = 0
-    for value in sorted(counts):
-        reached += counts[value]
-        if reached >= need:
-            return value
-    return max(counts)
-
-
 def metrics(books: Books) -> dict[str, float]:
     """Every figure of a run by name (:mod:`cluster.figures`); the driver's own figures are added as they are."""
     record = books.record
     figures: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
     figures.update(_chain_figures(books))
     figures.update(_time_figures(books))
+    figures.update(_fairness_figures(books))
     figures.update(_load_figures(record))
+    figures.update(_resource_figures(record))
     figures.update(record.metrics)
     return {name: round(value, 3) for name, value in figures.items()}
 
@@ -167,3 +157,57 @@ def _load_figures(record: RunRecord) -> dict[str, float]:
         "load_transactions_sent": load.transactions_sent,
         "load_transactions_rejected": load.transactions_rejected,
     }
+
+
+def _fairness_figures(books: Books) -> dict[str, float]:
+    """How evenly actors were served."""
+    served = [use.served_share for use in use_by_actor(books)]
+    return {"fairness_jain_index": jain_index(served)} if served else {}
+
+
+def _resource_figures(record: RunRecord) -> dict[str, float]:
+    """The most that any validator was seen to use."""
+    looks = record.resources
+    memory = [look.memory_bytes for look in looks if look.memory_bytes is not None]
+    files = [look.open_files for look in looks if look.open_files is not None]
+    figures: dict[str, float] = {}
+    if looks:
+        figures["disk_max_mb"] = max(look.disk_bytes for look in looks) / BYTES_A_MB
+    if memory:
+        figures["memory_max_mb"] = max(memory) / BYTES_A_MB
+    if files:
+        figures["open_files_max"] = max(files)
+    return figures
+
+
+# --- by height ------------------------------------------------------------------------------------------------------
+
+
+def series(books: Books) -> dict[str, list[float | None]]:
+    """Figures of each height, ascending, for whoever compares runs; ``None`` where one is not known.
+
+    At most :data:`MAX_SERIES_HEIGHTS` heights, evenly thinned beyond.
+    """
+    latencies = finality_latencies(books.record)
+    first = first_finalizations(books.record.judged_finalizations)
+    blocks = books.ledger.figures[:: max(1, -(-len(books.ledger.figures) // MAX_SERIES_HEIGHTS))]
+    return {
+        "height": [block.height for block in blocks],
+        "finality_latency_ms": [_rounded(latencies.get(block.height)) for block in blocks],
+        "block_interval_ms": [_rounded(_between(first, block.height)) for block in blocks],
+        "fires": [block.fires for block in blocks],
+        "transactions": [block.transactions for block in blocks],
+        "backlog": [block.backlog for block in blocks],
+        "lane_use_share": [_rounded(block.lane_cycles / block.lane_limit) for block in blocks],
+        "basefee_lane": [block.basefee_lane_timer for block in blocks],
+    }
+
+
+def _between(first: Mapping[int, float], height: int) -> float | None:
+    """From the first finalization of the height before to that of a height."""
+    at, before = first.get(height), first.get(height - 1)
+    return None if at is None or before is None else max(0.0, at - before)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -8,7 +8,7 @@ driver saw something happen.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cluster.archive import BlockRecord
 from cluster.faults import UpgradeFault
@@ -85,6 +85,14 @@ class Sample:
     backlog: int
     basefee_cycle: int
     basefee_lane_timer: int
+    lane_share: float = 0.0
+    """How much of the timer lane the newest block used, 0 to 1."""
+    views: tuple[int | None, ...] = ()
+    """By validator index; ``None`` where it is in none, or did not answer."""
+    states: tuple[str, ...] = ()
+    """What each validator is, in a word: up, down, starting, joining, paused, diverged, …"""
+    faults: tuple[str, ...] = ()
+    """Those that are under way, in words."""
 
 
 @dataclass(slots=True)
@@ -157,6 +165,70 @@ class MonitorRecord:
     """How often each rule was looked at."""
 
 
+class ViewEntered(NamedTuple):
+    """A validator was seen in another view of consensus than before."""
+
+    at_ms: float
+    validator: int
+    view: int
+
+
+class TracedMessage(NamedTuple):
+    """A message from one validator to another, as far as it was seen."""
+
+    sender: int
+    receiver: int
+    sent_ms: float | None
+    """``None`` where only its arrival was seen."""
+    received_ms: float | None
+    """``None`` where it was lost, or its arrival was not seen."""
+    kind: str
+    """One of :data:`cluster.trace.KINDS`."""
+    view: int
+    """Of consensus, that it is about; 0 where it is about none."""
+    size: int
+    """In bytes."""
+
+
+@dataclass(slots=True)
+class TraceWindow:
+    """A stretch of the run of which messages were kept, and why."""
+
+    reason: str
+    begun_ms: float
+    ended_ms: float
+    messages: list[TracedMessage] = field(default_factory=list)
+    is_full: bool = False
+    """There were more messages than are kept; it ends with the last one that is."""
+
+
+@dataclass(slots=True)
+class TraceRecord:
+    """What was seen of consensus and of the network, for the report's timeline; bounded (:mod:`cluster.trace`)."""
+
+    watched: tuple[int, ...] = ()
+    """The validators whose views and messages are in it, by index."""
+    views: list[ViewEntered] = field(default_factory=list)
+    windows: list[TraceWindow] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a validator had used when it was looked at. A live host's process is shared by the validators on it;
+    ``None`` is what a backend, or the operating system, does not tell."""
+
+    at_ms: float
+    validator: int
+    disk_bytes: int
+    messages_sent: int
+    """Since its process started; so are the processor seconds."""
+    memory_bytes: int | None = None
+    """Resident, of the process."""
+    cpu_seconds: float | None = None
+    open_files: int | None = None
+    """File descriptors of the process."""
+
+
 @dataclass(slots=True)
 class LoadRecord:
     """What the load generator says of itself."""
@@ -189,6 +261,8 @@ class RunRecord:
     proposals: dict[int, float] = field(default_factory=dict)
     """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
     samples: list[Sample] = field(default_factory=list)
+    trace: TraceRecord = field(default_factory=TraceRecord)
+    resources: list[Resources] = field(default_factory=list)
     faults: list[FaultRecord] = field(default_factory=list)
     joins: list[JoinRecord] = field(default_factory=list)
     monitor: MonitorRecord | None = None
@@ -220,6 +294,12 @@ class RunRecord:
                 if isinstance(plan, UpgradeFault) and validator.name in fault.targets
             ]
             validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
+
+    @property
+    def faults_under_way(self) -> tuple[str, ...]:
+        """In words: what happens to whom."""
+        running = [fault for fault in self.faults if fault.begun_ms is not None and fault.ended_ms is None]
+        return tuple(f"{fault.kind} {', '.join(fault.targets) or fault.target}" for fault in running)
 
     def note_reorg(self, validator: int, height: int, depth: int) -> None:
         """A validator made a block final, for which it gave up so many executed blocks of another branch."""

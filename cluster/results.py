@@ -1,9 +1,11 @@
 """A run's folder: what is written at its end, and how it is read again.
 
 ====================  ==============================================================================================
-``result.json``       verdict, checks, metrics, validators' tips; where the simulator ran, ``digest`` and, by height,
-                      ``checkpoints``
+``result.json``       verdict, checks, how often invariants were evaluated, metrics, validators' tips, the machine;
+                      where the simulator ran, ``digest`` and, by height, ``checkpoints``
 ``report.html``       the same for people, self-contained
+``junit.xml``         the verdict for continuous integration (:mod:`cluster.junit`)
+``series.json``       figures of each height, for ``stampede compare`` (:func:`cluster.measures.series`)
 ``scenario.yaml``     the scenario as it was given, with all that it inherited
 ``genesis.json``      the genesis (:mod:`cluster.genesis_file`)
 ``blocks.bin``        the longest validator's final blocks and receipts (:mod:`cluster.archive`)
@@ -25,6 +27,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.actor_classes import class_figures, use_by_actor, use_by_class
 from cluster.archive import (
     BLOCKS_FILE,
     GENESIS_FILE,
@@ -41,13 +44,17 @@ from cluster.checks import Verdict, check_run
 from cluster.divergence.bisect import diverged_executions
 from cluster.errors import BadInput
 from cluster.genesis_file import read_genesis, to_json
-from cluster.measures import metrics
+from cluster.junit import run_xml
+from cluster.machine import machine
+from cluster.measures import metrics, series
 from cluster.record import RunRecord
-from cluster.report import render_report
+from cluster.report.page import render_report
 from cluster.scenario.files import scenario_text
 from validator.genesis import Genesis
 
 RESULT_FILE: Final = "result.json"
+JUNIT_FILE: Final = "junit.xml"
+SERIES_FILE: Final = "series.json"
 REPORT_FILE: Final = "report.html"
 SCENARIO_FILE: Final = "scenario.yaml"
 RUNS_FOLDER: Final = Path("runs")
@@ -86,10 +93,12 @@ def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = Non
     write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
+    write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
     if books.divergences:
         write_atomically(folder / TRACES_FILE, encode_traces(diverged_executions(books)))
     write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
     command = reproduce_command(record, folder, scenario_path)
+    write_atomically(folder / JUNIT_FILE, run_xml(record, verdict, command))
     write_atomically(folder / REPORT_FILE, render_report(books, verdict, command))
     return verdict
 
@@ -106,8 +115,11 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "checks": [
             {"name": check.name, "verdict": check.verdict.value, "detail": check.detail} for check in verdict.checks
         ],
+        "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": metrics(books),
+        "classes": class_figures(use_by_class(use_by_actor(books))),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
+        "machine": machine(),
         "divergences": books.bisections,
     }
     if record.drill is not None:
@@ -189,6 +201,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_for_user(path: Path, content: str) -> None:
+    """Write a file that the user named. Raises :class:`BadInput` where that cannot be done."""
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def checkout_commit(folder: Path | None = None) -> str:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from cluster.checks import Outcome, Verdict
 from cluster.errors import BadInput, HarnessError
+from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
@@ -75,7 +76,8 @@ def run_scenario(
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
-    if backend == "live" and (problem := scenario.live_problem):
+    problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
+    if problem:
         raise BadInput(f"{scenario_path}: {problem}")
     chosen = scenario.seed if seed is None else seed
 
@@ -103,7 +105,9 @@ def perform_run(
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
         console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
-        progress = Progress(console, None if live.until_told else scenario.stop.height, backend)
+        progress = Progress(
+            console, None if live.until_told else scenario.stop.height, backend, scenario.validators.names
+        )
         with _one_line_failures(folder, is_users):
             try:
                 record = testnet.enter_context(perform(folder, progress, interrupts))
@@ -114,8 +118,9 @@ def perform_run(
             verdict = finish(record, folder, interrupts, source)
         try:
             point_latest(folder)
+            refresh_index(folder)
         except OSError as error:
-            console.print(f"runs/latest is not set: {error.strerror}", style="yellow")
+            console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
         print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, source))
         if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)

@@ -36,7 +36,7 @@ from validator.transactions import (
     Transfer,
     UpdateTimerConfig,
 )
-from validator.types import AMOUNT_LIMIT, HASH_BYTES, MAX_NAME_BYTES, PRICE_LIMIT, Address, is_reserved
+from validator.types import AMOUNT_LIMIT, HASH_BYTES, MAX_NAME_BYTES, PRICE_LIMIT, Address, is_name, is_reserved
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ def _action(kind: str, fields: dict[str, Any], path: str) -> Action:
     if kind == "transfer":
         return Transfer(to)
     handler = json_input.text(fields["handler"], f"{path}.handler")
-    if not 1 <= len(handler.encode()) <= MAX_NAME_BYTES:
+    if not is_name(handler):
         raise Wrong(f"{path}.handler: expected 1 to {MAX_NAME_BYTES} bytes")
     return Call(to, handler, _payload(fields["payload"], f"{path}.payload"))
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cluster.board import board
 from cluster.checks import Outcome, Verdict
 from cluster.divergence.words import lines
 from cluster.record import Backend, Sample
@@ -66,15 +67,22 @@ class LastingOutput:
 
 
 class Progress:
-    """The live line of one run: feed it samples, tell it of faults, close it at the end.
+    """The live line of one run, and on a terminal the board of its validators: feed it samples, tell it of faults,
+    close it at the end.
 
-    ``clock`` gives wall-clock seconds and limits how often something is drawn.
+    ``names`` are the validators', by index. ``clock`` gives wall-clock seconds and limits how often something is drawn.
     """
 
     def __init__(
-        self, console: Console, target_height: int | None, backend: Backend, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        target_height: int | None,
+        backend: Backend,
+        names: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console
+        self._names = names
         self._target = target_height
         self._backend = backend
         self._clock = clock
@@ -127,6 +135,9 @@ class Progress:
         ]
         return " · ".join(parts)
 
+    def _board(self, line: Text) -> RenderableType:
+        return board(line, self._samples[-1], self._names, self._console.height) if self._samples else line
+
     def _rates(self) -> tuple[float, float]:
         """Blocks and fires a second, over the window."""
         first, last = self._samples[0], self._samples[-1]
@@ -138,7 +149,7 @@ class Progress:
     def _draw(self) -> None:
         text = Text(self.line(), no_wrap=True, overflow="ellipsis")
         if self._live is not None:
-            self._live.update(text, refresh=True)
+            self._live.update(self._board(text), refresh=True)
         else:
             self._console.print(text, soft_wrap=True)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cluster.divergence.words import Page
@@ -25,6 +25,21 @@ class Check:
     name: str
     verdict: Outcome
     detail: str
+    evaluated: Mapping[str, int] = field(default_factory=dict)
+    """How often the check evaluated its own rules, by their names, where it counts that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How often an invariant was evaluated in a run, and how often it must be for a pass to say anything."""
+
+    rule: str
+    times: int
+    needed: int
+
+    @property
+    def is_enough(self) -> bool:
+        return self.times >= self.needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,7 @@ class Verdict:
 
     outcome: Outcome
     checks: tuple[Check, ...]
+    evaluations: tuple[Evaluation, ...] = ()
     divergences: tuple[Page, ...] = ()
     """Where the executions of validators that diverged part from the right one (:mod:`cluster.divergence.bisect`)."""
 

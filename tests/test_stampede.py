@@ -52,7 +52,7 @@ def test_what_does_not_pass_is_explained() -> None:
     failed = simulate(Scenario.model_validate(SMALL), settings=["success.stall_ms=1", "success.fires=10000"])
     assert not failed.passed
     lines = failed.explain().splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["progress", "load"]
+    assert [line.partition(":")[0] for line in lines] == ["progress", "load", "coverage"]
     assert "allowed 1 ms" in lines[0]
 
 

@@ -15,7 +15,11 @@ CANCEL_TIMER_CYCLES: Final = 500
 EXTEND_TIMER_CYCLES: Final = 500
 TRANSFER_CYCLES: Final = 200
 EMIT_CYCLES: Final = 50
+NAME_BYTES_INCLUDED: Final = 32
+"""Bytes of a handler's or an event's name that a call's own price covers; Python actors pay a cycle for each more."""
 READ_CONTEXT_CYCLES: Final = 5
+PENDING_CYCLES: Final = KV_GET_CYCLES
+"""Of asking whether a timer is pending, which reads state as ``kv_get`` does."""
 SEND_CYCLES: Final = 80
 """A message's own price; the cycles and cells reserved for its run come on top."""
 REQUEST_JOB_CYCLES: Final = 500

@@ -26,6 +26,7 @@ from validator.genesis_block import genesis_batch, genesis_header
 from validator.messages import MAX_LINKS, ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
 from validator.pages import StatePages
 from validator.pvm.machine import PythonVm
+from validator.receipt_bound import require_receipts_fit
 from validator.records import GLOBALS, Globals, decode_record
 from validator.scheduler.index import SchedulerIndex
 from validator.snapshot_service import read_snapshot
@@ -211,6 +212,7 @@ class Executor:
         transition: type[Transition] = Transition,
         storage: StorageConfig = DEFAULT_STORAGE,
     ) -> None:
+        require_receipts_fit(genesis.parameters)
         self._genesis = genesis
         self._transition = transition
         self._store = self.store_class.open(disk, retained=storage.retained_heights)

@@ -3,6 +3,9 @@
 A frame is ``length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ payload``: the first bytes of the BLAKE3 hashes of the
 length and of the payload. A crash leaves at most the last frame torn: cut short, or zeros where it was to be. Anything
 else that does not check has rotted, lengths included, and is never cut in silence.
+
+What is written can be read back: reading knows no limit but that of a length's four bytes, and a longer payload is
+refused before a byte of it is on disk.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ LENGTH_BYTES: Final = 4
 CHECK_BYTES: Final = 4
 CHECKSUM_BYTES: Final = 8
 HEADER_BYTES: Final = LENGTH_BYTES + CHECK_BYTES + CHECKSUM_BYTES
-MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
+MAX_PAYLOAD_BYTES: Final = 2 ** (8 * LENGTH_BYTES) - 1
+"""Many times what a block with its receipts can come to (:mod:`validator.receipt_bound`)."""
 
 
 class Frame(NamedTuple):
@@ -28,7 +32,9 @@ class Frame(NamedTuple):
 
 
 def frame(payload: bytes) -> bytes:
-    """A payload with its length and checksums."""
+    """A payload with its length and checksums. Raises :class:`DiskError` for one that could not be read back."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise DiskError(f"a record of {len(payload):,} bytes: expected at most {MAX_PAYLOAD_BYTES:,}")
     length = len(payload).to_bytes(LENGTH_BYTES, "big")
     return length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES) + payload
 
@@ -61,8 +67,8 @@ def recover(disk: Disk, name: str) -> list[Frame]:
 
 def read_frame(disk: Disk, name: str, offset: int) -> bytes:
     """One record by the offset of its frame. Raises :class:`DiskError` where it is damaged."""
-    length = int.from_bytes(disk.read(name, offset, LENGTH_BYTES), "big")
-    payload = _payload_at(disk.read(name, offset, HEADER_BYTES + min(length, MAX_PAYLOAD_BYTES)), 0)
+    length = _length_at(disk.read(name, offset, HEADER_BYTES), 0)
+    payload = None if length is None else _payload_at(disk.read(name, offset, HEADER_BYTES + length), 0)
     if payload is None:
         raise DiskError(f"{name}: record at offset {offset} is damaged")
     return payload
@@ -80,7 +86,7 @@ def _length_at(data: bytes, offset: int) -> int | None:
 def _payload_at(data: bytes, offset: int) -> bytes | None:
     length = _length_at(data, offset)
     body = offset + HEADER_BYTES
-    if length is None or length > MAX_PAYLOAD_BYTES or body + length > len(data):
+    if length is None or body + length > len(data):
         return None
     payload = data[body : body + length]
     return payload if data[body - CHECKSUM_BYTES : body] == _hash(payload, CHECKSUM_BYTES) else None

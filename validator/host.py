@@ -21,7 +21,7 @@ from validator.meter import Meter
 from validator.records import QueuedMessage
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
-from validator.types import Address, Hash, TimerId, parse_timer_id
+from validator.types import Address, Hash, TimerId, is_name, parse_timer_id
 from validator.world import World
 
 
@@ -104,6 +104,8 @@ class HandlerContext:
 
     def emit(self, name: str, data: str) -> None:
         self._pay(costs.EMIT_CYCLES, len(data.encode()))
+        if not is_name(name, may_be_empty=True):
+            raise Rejection("EventNameTooLong")
         self.report(name, ("data", data))
 
     def transfer(self, to: Address, amount: int) -> None:
@@ -137,6 +139,11 @@ class HandlerContext:
         self._pay(costs.EXTEND_TIMER_CYCLES)
         timer = scheduling.extend(self.world, self.actor, timer_id, expires_at, self.height, self.terms.parameters)
         self.timer_changes.append(Extended(timer_id, timer.expires_at))
+
+    def is_pending(self, timer_id: bytes) -> bool:
+        """Whether the actor has this timer: it can be cancelled, and neither fired nor ended otherwise."""
+        self._pay(costs.PENDING_CYCLES)
+        return scheduling.is_own(self.world, self.actor, timer_id)
 
     def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
         """Queue a message, paying for its run in full (SPEC §14); ``None`` reserves the most."""

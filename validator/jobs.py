@@ -43,7 +43,7 @@ from validator.records import (
     job_result_key,
     runner_key,
 )
-from validator.types import ADDRESS_BYTES, HASH_BYTES, MAX_NAME_BYTES, Address, Hash, address_text, is_reserved
+from validator.types import ADDRESS_BYTES, HASH_BYTES, Address, Hash, address_text, is_name, is_reserved
 from validator.world import World
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def request(world: World, actor: Address, payload: bytes, results_needed: int, h
     judged in this order."""
     if len(payload) > MAX_JOB_PAYLOAD_BYTES:
         raise Rejection("JobPayloadTooLarge")
-    if not 1 <= len(handler.encode()) <= MAX_NAME_BYTES:
+    if not is_name(handler):
         raise Rejection("JobHandlerInvalid")
     if not 1 <= results_needed <= MAX_RESULTS_NEEDED:
         raise Rejection("JobResultsInvalid")

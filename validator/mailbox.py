@@ -11,7 +11,7 @@ from typing import Final
 from validator.errors import Rejection
 from validator.params import Parameters
 from validator.records import Actor, QueuedMessage, message_key
-from validator.types import Address
+from validator.types import Address, is_name
 from validator.world import World
 
 LEAST_MESSAGE_CYCLES: Final = 2_000
@@ -26,7 +26,12 @@ def within_limits(cycles: int, cells: int, parameters: Parameters) -> bool:
 
 
 def enqueue(world: World, message: QueuedMessage, parameters: Parameters) -> None:
-    """Put a message into its receiver's mailbox. Raises ``UnknownActor`` or ``MailboxFull``."""
+    """Put a message into its receiver's mailbox.
+
+    Raises ``MessageHandlerInvalid``, ``UnknownActor`` or ``MailboxFull``, judged in this order.
+    """
+    if not is_name(message.handler, may_be_empty=True):
+        raise Rejection("MessageHandlerInvalid")
     receiver = world.actor(message.to)
     if receiver is None:
         raise Rejection("UnknownActor")

@@ -6,7 +6,7 @@ executor's jobs, by whoever runs those.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from validator.block import Block, BlockReceipts, Event, TransactionReceipt, header_hash
 from validator.codec import decode
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Page = dict[str, Any]
 
+MAX_BLOCKS_BYTES: Final = 32 * 1024 * 1024
+"""Of blocks and receipts in one answer; the first of them is there however large it is."""
+
 
 class StatePages:
     """Read-only pages over an executor's final state and archive."""
@@ -41,11 +44,16 @@ class StatePages:
         """The jobs that take results, by actor, and the height and root of the state that they stand in."""
 
     def blocks(self, first: int, most: int) -> list[tuple[bytes, bytes, bytes]]:
-        """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most``."""
-        found = []
+        """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most`` and fit into
+        :data:`MAX_BLOCKS_BYTES`; one at least, where there is one."""
+        found: list[tuple[bytes, bytes, bytes]] = []
+        room = MAX_BLOCKS_BYTES
         for height in range(max(first, 1), max(first, 1) + most):
             archived = self._executor.archive.get(height)
             if archived is None:
+                break
+            room -= len(archived.block) + len(archived.receipts)
+            if found and room < 0:
                 break
             found.append((archived.block, archived.receipts, archived.computed_root))
         return found

@@ -26,6 +26,7 @@ from validator.types import (
     Address,
     Hash,
     ValidatorError,
+    is_name,
     is_reserved,
 )
 
@@ -217,7 +218,7 @@ def check_shape(transaction: Transaction) -> None:
     match transaction.action:
         case Transfer(to=to) | Call(to=to) if len(to) != ADDRESS_BYTES:
             raise TransactionError(f"to: {len(to)} bytes, expected {ADDRESS_BYTES}")
-        case Call(handler=handler) if not 1 <= len(handler.encode()) <= MAX_NAME_BYTES:
+        case Call(handler=handler) if not is_name(handler):
             raise TransactionError(f"handler: expected 1 to {MAX_NAME_BYTES} bytes")
         case System(instruction=CancelTimer(timer_id=timer_id) | ExtendTimer(timer_id=timer_id)) if (
             len(timer_id) != HASH_BYTES

@@ -32,7 +32,7 @@ PRICE_LIMIT: Final = 2**96
 AMOUNT_LIMIT: Final = 2**128
 HEIGHT_LIMIT: Final = 2**63
 MAX_NAME_BYTES: Final = 256
-"""The longest name of a handler."""
+"""The longest name of a handler or an event, in UTF-8 (:func:`is_name`)."""
 ADDRESS_BYTES: Final = 20
 HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 """What ``bytes.fromhex`` takes besides white space, which it skips and nothing here may."""
@@ -64,6 +64,19 @@ def is_reserved(address: bytes) -> bool:
 def address_text(address: bytes) -> str:
     """``0x…`` in lower-case hex."""
     return "0x" + address.hex()
+
+
+def is_name(text: str, *, may_be_empty: bool = False) -> bool:
+    """Whether a text may name a handler or an event, wherever one is named.
+
+    Names reach receipts and state without cells of their own, so this bound is what keeps them small.
+    """
+    if len(text) > MAX_NAME_BYTES:
+        return False
+    try:
+        return (may_be_empty or text != "") and len(text.encode()) <= MAX_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def parse_timer_id(text: str) -> bytes:

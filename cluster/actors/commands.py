@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from errno import EISDIR
+from os import strerror
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
@@ -134,10 +136,19 @@ def _integer(text: str, least: int, most: int, what: str) -> int:
 def _check(options: Any) -> int:
     from cluster.actors.check import check
     from cluster.actors.show import print_lines
+    from cluster.actors.values import printable
 
-    results = [check(path) for path in options.files]
-    print_lines(_console(), [line for result in results for line in result.lines])
-    return ExitCode.PASS if all(result.is_fine for result in results) else ExitCode.BAD_INPUT
+    are_fine = True
+    for path in options.files:
+        try:
+            result = check(path)
+        except BadInput as error:  # the others are checked all the same
+            print_lines(_console(sys.stderr), [printable(f"stampede: {error}")])
+            are_fine = False
+        else:
+            print_lines(_console(), result.lines)
+            are_fine = are_fine and result.is_fine
+    return ExitCode.PASS if are_fine else ExitCode.BAD_INPUT
 
 
 def _run(options: Any) -> int:
@@ -167,18 +178,20 @@ def _play(options: Any, vm: Any) -> Any:
     from cluster.actors.programs import read_program
     from cluster.actors.session import Limits, play
 
+    if options.json is not None:
+        _check_writable(options.json)
     files = [read_program(path) for path in (options.file, *options.other)]
     limits = Limits(options.balance, options.gas_limit, options.value, options.timer_allowance)
     return play(files, options.call, options.blocks, limits, vm)
 
 
-def _console() -> Any:
-    """Whoever reads may stop reading, as ``head`` does."""
+def _console(stream: TextIO | None = None) -> Any:
+    """Of standard output, or of another stream. Whoever reads may stop reading, as ``head`` does."""
     from rich.console import Console
 
     from cluster.terminal import LastingOutput
 
-    return Console(file=cast(TextIO, LastingOutput(sys.stdout)), highlight=False)
+    return Console(file=cast(TextIO, LastingOutput(stream or sys.stdout)), highlight=False)
 
 
 def _write(path: Path | None, page: Any) -> None:
@@ -190,6 +203,19 @@ def _write(path: Path | None, page: Any) -> None:
         return
     try:
         write_atomically(path, json.dumps(page(), indent=1) + "\n")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _check_writable(path: Path) -> None:
+    """Before all the work whose result goes there. Raises :class:`BadInput`."""
+    import tempfile
+
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, strerror(EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
 

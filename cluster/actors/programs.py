@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +16,8 @@ from validator.pvm.subset import Program, ProgramError, parse
 
 READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
 """Bytes of a file that are looked at: far more than any program has."""
+CLOSE: Final = 0.7
+"""How like each other two names are, from 0 to 1, where one was probably meant for the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,8 @@ class ProgramFile:
 def read_source(path: Path) -> str:
     """The text of a program's file, line ends as they are. Raises :class:`BadInput`."""
     try:
+        if not (path.is_dir() or stat.S_ISREG(path.stat().st_mode)):
+            raise BadInput(f"{path}: is no regular file")  # whoever opens a pipe waits for somebody to write
         with path.open("rb") as file:
             data = file.read(READ_LIMIT + 1)
     except OSError as error:
@@ -40,10 +47,15 @@ def read_source(path: Path) -> str:
         raise BadInput(f"{path}:{line}: byte 0x{data[error.start]:02x} is no UTF-8; programs are ASCII text") from None
 
 
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The one of some names that another one was probably meant for."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=CLOSE)), None)
+
+
 def problems_of(source: str) -> list[Problem]:
     """All that is wrong with a program, in the order of its text."""
     try:
-        parse(source)
+        parse(source, closest)
     except ProgramError as error:
         return error.problems
     return []
@@ -58,7 +70,7 @@ def read_program(path: Path) -> ProgramFile:
     """A program that is to run. Raises :class:`BadInput` with its first problem."""
     source = read_source(path)
     try:
-        return ProgramFile(path, source, parse(source))
+        return ProgramFile(path, source, parse(source, closest))
     except ProgramError as error:
         more = len(error.problems) - 1
         rest = f" ({more} more: stampede actor check {path})" if more else ""

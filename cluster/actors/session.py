@@ -5,14 +5,13 @@ Everything is the same each time: the developer's and the actors' addresses, the
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from cluster.actors.local_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
-from cluster.actors.programs import ProgramFile
+from cluster.actors.programs import ProgramFile, closest
 from cluster.actors.values import value_from_json
 from cluster.errors import BadInput
 from cluster.json_input import Wrong
@@ -147,9 +146,9 @@ def _check_handler(actor: Actor, handler: str) -> None:
     has = f"handlers: {', '.join(program.handlers) or 'none'}"
     method = program.methods.get(handler)
     if method is None:
-        close = difflib.get_close_matches(handler, program.handlers, n=1)
+        meant = closest(handler, program.handlers)
         raise BadInput(
-            f"{place} has no handler {handler!r}; " + (f"did you mean {close[0]}? " if close else "") + f"It has {has}"
+            f"{place} has no handler {handler!r}; " + (f"did you mean {meant}? " if meant else "") + f"It has {has}"
         )
     line = f"{place}:{method.node.lineno}"
     if handler == GAS_BID:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from cluster.books import Books
 from cluster.byzantine import BEHAVIOURS
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay
 from cluster.evidence import proofs
 from cluster.measures import longest_stall
@@ -36,7 +36,7 @@ class Byzantine(Drill):
     validators: int = option(7, "how many there are", least=4, most=64)
     liars: int = option(2, "how many break the protocol, at most f", most=21)
     behaviour: str = option(MIXED, "what they do", choices=(MIXED, *LIVE_CHOICES))
-    stall_ms: int = option(15_000, "longest time without a final block", least=100, most=600_000)
+    stall_ms: int = option(30_000, "longest time without a final block", least=100, most=600_000)
 
     def problem(self, backend: Backend) -> str | None:
         bound = fault_bound(self.validators)
@@ -52,8 +52,8 @@ class Byzantine(Drill):
         return self.build(
             validators={"count": self.validators, "nodes": nodes, "allow_more_faults": True},
             consensus={"protocol": self.protocol},
-            stop={"height": 50, "drain_blocks": 5, "timeout_s": 180},
-            success={"heights_compared": 40, "transactions": 20, "fires": 40, "stall_ms": self.stall_ms},
+            stop={"height": 40, "drain_blocks": 5, "timeout_s": TIMEOUT_S},
+            success={"heights_compared": 30, "transactions": 20, "fires": 40, "stall_ms": self.stall_ms},
         )
 
     def expectations(self) -> list[Expectation]:

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import STARTING_S, Drill, Expectation, Judgement, kills, names_of, one_too_many, option
+from cluster.drills.base import (
+    STARTING_S,
+    TIMEOUT_S,
+    Drill,
+    Expectation,
+    Judgement,
+    kills,
+    names_of,
+    one_too_many,
+    option,
+)
 from cluster.drills.expected import first_fault_ms, last_fault_over_ms, rate, timers_once
 from cluster.ledger import BlockFigures
 from cluster.measures import first_finalizations
@@ -34,7 +44,7 @@ class Outage(Drill):
 
     validators: int = option(4, "how many there are; the last f+1 of them go down", least=4, most=64)
     down_s: int = option(15, "for how long, in seconds", least=2, most=600)
-    recovery_ms: int = option(5_000, "by when after it a new block is final", least=100, most=600_000)
+    recovery_ms: int = option(10_000, "by when after it a new block is final", least=100, most=600_000)
     pace_percent: int = option(50, "of the block rate from before that must be reached again", most=100)
 
     def scenario(self) -> Scenario:
@@ -50,7 +60,7 @@ class Outage(Drill):
                 ]
             },
             faults=kills(down, AT_HEIGHT, self.down_s * 1_000),
-            stop={"height": 80, "drain_blocks": 10, "timeout_s": 180 + self.down_s + STARTING_S},
+            stop={"height": 80, "drain_blocks": 10, "timeout_s": TIMEOUT_S + self.down_s + STARTING_S},
             success={
                 "heights_compared": 60,
                 "transactions": 30,

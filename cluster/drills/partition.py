@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import timers_once
 from cluster.measures import first_finalizations
 from cluster.record import Backend, FaultRecord
@@ -26,7 +26,7 @@ class Partition(Drill):
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
     validators: int = option(4, "how many there are", least=4, most=64)
     cut_off: int = option(2, "validators on the one side; the others are on the other", most=63)
-    for_s: int = option(8, "how long, in seconds", least=1, most=600)
+    for_s: int = option(12, "how long, in seconds", least=1, most=600)
 
     def problem(self, backend: Backend) -> str | None:
         if self.cut_off >= self.validators:
@@ -39,7 +39,7 @@ class Partition(Drill):
             validators={"count": self.validators},
             consensus={"protocol": self.protocol},
             faults=[{"kind": "partition", "groups": [cut], "at_height": AT_HEIGHT, "for_ms": self.for_s * 1_000}],
-            stop={"height": 60, "drain_blocks": 5, "timeout_s": 180 + 2 * self.for_s},
+            stop={"height": 60, "drain_blocks": 5, "timeout_s": TIMEOUT_S + 2 * self.for_s},
             success={
                 "heights_compared": 50,
                 "transactions": 30,

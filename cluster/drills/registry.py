@@ -13,7 +13,18 @@ from cluster.drills.partition import Partition
 from cluster.drills.reorg import Reorg
 from cluster.drills.restart_all import RestartAll
 from cluster.drills.storm import Storm
+from cluster.drills.upgrade import Upgrade
 
-ALL: Final[tuple[type[Drill], ...]] = (Reorg, Outage, Storm, Partition, RestartAll, Join, Byzantine, Divergence)
+ALL: Final[tuple[type[Drill], ...]] = (
+    Reorg,
+    Outage,
+    Storm,
+    Partition,
+    RestartAll,
+    Join,
+    Byzantine,
+    Upgrade,
+    Divergence,
+)
 DRILLS: Final = {drill.name: drill for drill in ALL}
 """By name."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
@@ -20,6 +20,12 @@ from cluster.verdict import Outcome
 FEWEST_VALIDATORS: Final = 4
 FIRST_HEIGHT: Final = 10
 """When it begins; again each time that so many more heights are final."""
+BRIEF_VIEWS: Final = {
+    "block_interval_ms": 50,
+    "leader_timeout_ms": 600,
+    "advance_timeout_ms": 700,
+    "rebroadcast_ms": 1_500,
+}
 LATE_MS: Final = 450
 """How long messages take meanwhile: certificates come just too late for the views that they belong to."""
 
@@ -41,9 +47,9 @@ class Reorg(Drill):
         last = FIRST_HEIGHT * self.times
         return self.build(
             validators={"count": count, "nodes": nodes},
-            consensus={"block_interval_ms": 50, "advance_timeout_ms": 700, "rebroadcast_ms": 1_500},
+            consensus=BRIEF_VIEWS,
             faults=[{**late, "at_height": height} for height in range(FIRST_HEIGHT, last + 1, FIRST_HEIGHT)],
-            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": 120 + 2 * self.times * self.for_s},
+            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": TIMEOUT_S + 2 * self.times * self.for_s},
             success={
                 "heights_compared": last + 15,
                 "transactions": 20,

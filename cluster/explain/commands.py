@@ -52,10 +52,14 @@ def _validated(path: Path) -> tuple[str, bool]:
     from cluster.scenario import load_scenario
 
     try:
-        problem = load_scenario(path).live_problem
+        scenario = load_scenario(path)
     except BadInput as error:
         return str(error), False
-    return f"{path}: fine ({'live and sim' if problem is None else f'sim alone: {problem}'})", True
+    live, sim = scenario.live_problem, scenario.simulator_problem
+    if live and sim:
+        return f"{path}: runs nowhere: live: {live}; sim: {sim}", False
+    where = f"sim alone: {live}" if live else f"live alone: {sim}" if sim else "live and sim"
+    return f"{path}: fine ({where})", True
 
 
 def _explain(options: Any) -> int:
@@ -68,7 +72,8 @@ def _explain(options: Any) -> int:
 
     path: Path = options.scenario
     scenario = change_scenario(load_scenario(path), options.changes, f"{path} with --set")
-    if options.backend == "live" and (problem := scenario.live_problem):
+    problem = scenario.live_problem if options.backend == "live" else scenario.simulator_problem
+    if options.backend and problem:
         raise BadInput(f"{path}: {problem}")
     found, apart = outline(scenario), distances(scenario.network)
     if options.out is None:

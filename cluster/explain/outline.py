@@ -22,6 +22,7 @@ from cluster.faults import (
     AnyFault,
     DegradeFault,
     KillFault,
+    LeaderDelayFault,
     OneWayPartitionFault,
     PartitionFault,
 )
@@ -82,8 +83,8 @@ def outline(scenario: Scenario) -> Outline:
 
 
 def _backends(scenario: Scenario) -> Table:
-    problem = scenario.live_problem
-    rows = (("simulator", "yes"), ("live testnet", "yes" if problem is None else f"no: {problem}"))
+    problems = {"simulator": scenario.simulator_problem, "live testnet": scenario.live_problem}
+    rows = tuple((backend, "yes" if problem is None else f"no: {problem}") for backend, problem in problems.items())
     return Table("Where it runs", ("backend", "runs it"), rows)
 
 
@@ -256,7 +257,7 @@ def _how_long(fault: AnyFault) -> str:
     return " or ".join(bounds)
 
 
-_DETAILS: Final = ("sync_ms", "job_ms", "factor", "delay_ms", "of")
+_DETAILS: Final = ("sync_ms", "job_ms", "factor", "delay_ms", "of", "version", "code", "mutant")
 
 
 def _details(fault: AnyFault) -> str:
@@ -277,9 +278,11 @@ def whom(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
     if isinstance(fault, OneWayPartitionFault | DegradeFault):
         senders, receivers = (_listed(found) if found else "the others" for found in (fault.senders, fault.receivers))
         return "all links" if fault.senders is None and fault.receivers is None else f"{senders} to {receivers}"
-    target: list[str] | None = getattr(fault, "target", None)
-    if target is None:
+    if isinstance(fault, LeaderDelayFault):
         return "whoever leads"
+    target = fault.target
+    if target is None:
+        return "everybody, one host after the other"
     if target[0] in KEYWORDS:
         return _keyword_words(target[0], len(names))
     region = [name.removeprefix(REGION_PREFIX) for name in getattr(given, "target", ()) if ":" in name]
@@ -349,7 +352,7 @@ def _figures(scenario: Scenario, each_ms: float) -> Table:
         ("protocol", f"{consensus.protocol}, leaders {leaders}"),
         ("faulty validators that are withstood", f"f = {fault_bound(count)} of {count}"),
         ("quorum", f"{quorum(count)} of {count}"),
-        ("a block, where nothing goes wrong", f"about {each_ms:,.0f} ms in the simulator"),
+        ("a block, where nothing goes wrong", f"about {each_ms:,.0f} ms, and live what the machines add"),
         ("a view that fails", f"{consensus.advance_timeout_ms + consensus.block_interval_ms:,} ms at most"),
         ("recovery from the last fault", f"within {scenario.recovery_ms:,} ms"),
         ("time without a final block", f"{success.stall_ms:,} ms at most"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +51,16 @@ class DirectoryDisk:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    @property
+    def used_bytes(self) -> int:
+        """In all files, those that are about to be renamed included; 0 where the folder is gone."""
+        total = 0
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                with suppress(FileNotFoundError):  # renamed or removed meanwhile
+                    total += os.stat(Path(folder) / name).st_size
+        return total
 
     def names(self) -> list[str]:
         """The files there are, sorted."""

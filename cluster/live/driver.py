@@ -357,10 +357,12 @@ class _LiveRun:
         )
 
     def _sample(self, hosts: Hosts) -> None:
-        now_ms = self._now_ms
+        now_ms, trace = self._now_ms, self._watch.trace
+        trace.windows.look(now_ms, self._watch.height)
+        hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
-            self.on_sample(self._watch.sample(now_ms, hosts.heights()))
+            self.on_sample(self._watch.sample(now_ms, hosts.heights(), hosts.views(), hosts.state_words()))
 
     def _watch_load(self) -> None:
         if self._load is None:
@@ -428,6 +430,8 @@ class _LiveRun:
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)
+        self._watch.trace.take(view.index, view.stamps)
+        self._watch.take_use(self._now_ms, view)
         if self._stage is not None and self._stage.engine.is_listening:
             for seen in view.observations:
                 if isinstance(seen, VoteSent):
@@ -452,6 +456,7 @@ class _LiveRun:
         for _ in range(LOOKS_AT_THE_END):
             hosts.look(self._watch.height, starts=False)
         self.record.duration_ms = self._now_ms
+        self._watch.trace.close(self.record.duration_ms)
         self._note_totals(hosts)
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:

@@ -17,6 +17,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ from cluster.release import FIRST_VERSION
 from cluster.rot import Rot
 from cluster.scenario import NodeSection, Scenario
 from cluster.status import Tally
+from cluster.trace import Stamp
 from consensus.keys import Ed25519Scheme
 from validator.types import ValidatorError
 
@@ -62,6 +64,7 @@ LOGS_FOLDER: Final = "logs"
 CALL_TIMEOUT_S: Final = 30.0
 """No call into the loop takes longer; one that does is a bug, and says so."""
 CRASH_EXIT_CODE: Final = 70
+MEASURE_EVERY_S: Final = 0.5
 NOTES_SUFFIX: Final = ".notes"
 DISK_FAULTS: Final = (DiskFullFault, FailedSyncFault, SlowDiskFault)
 CODE_FOLDER: Final = Path(cluster.__file__).parents[1]
@@ -95,6 +98,11 @@ class ValidatorView:
     state: LoopState
     starts: int
     observations: list[Observation]
+    stamps: list[Stamp] = field(default_factory=list)
+    """Its last messages, where they were asked for."""
+    disk_bytes: int = 0
+    use: processes.Use | None = None
+    """What the host's process uses: told now and then."""
     late: Late = field(default_factory=Late)
     link_counts: dict[int, LinkCounts] = field(default_factory=dict)
     """By the keys of faults of links."""
@@ -153,6 +161,8 @@ class ValidatorHost:
         self._mutant = mutant
         self._validators: list[_RunningValidator] = []
         self._peers: Mapping[int, PeerAddress] = {}
+        self._measured = float("-inf")
+        """When the process was measured last (monotonic seconds)."""
         self._injection = Injection()
         self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
         self._last_words = _read_last_words(self._last_words_file)
@@ -209,9 +219,9 @@ class ValidatorHost:
         log.info("%s: a bit of %s flipped", name, rot)
         return None
 
-    def observe(self) -> HostView:
-        """How it stands. What the validators saw is handed over once."""
-        return self._call(self._observe())
+    def observe(self, with_stamps: bool = False) -> HostView:
+        """How it stands. What the validators saw is handed over once; their last messages where they are asked for."""
+        return self._call(self._observe(with_stamps))
 
     def freeze(self) -> None:
         """Bring every validator to rest; pages are still served. One that recovers does so first; one that joins by a
@@ -312,16 +322,23 @@ class ValidatorHost:
             running.inject(self._injection)
         return await self._observe()
 
-    async def _observe(self) -> HostView:
-        myself = processes.find(os.getpid())
+    async def _observe(self, with_stamps: bool = False) -> HostView:
+        myself, use = processes.find(os.getpid()), self._measure()
         return HostView(
             pid=os.getpid(),
-            validators=[running.view() for running in self._validators],
+            validators=[running.view(with_stamps, use) for running in self._validators],
             started=0 if myself is None else myself.started,
             last_words=self._last_words,
             version=self._version,
             code=str(CODE_FOLDER),
         )
+
+    def _measure(self) -> processes.Use | None:
+        """What the process uses, now and then."""
+        if time.monotonic() < self._measured + MEASURE_EVERY_S:
+            return None
+        self._measured = time.monotonic()
+        return processes.own_use()
 
     async def _each(self, work: Callable[[_RunningValidator], Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*(work(running) for running in self._validators))
@@ -353,13 +370,16 @@ class _RunningValidator:
                 self.traps_laid.add(number)
                 disk.lay_trap(trap)
 
-    def view(self) -> ValidatorView:
+    def view(self, with_stamps: bool, use: processes.Use | None) -> ValidatorView:
         loop, disk = self.validator, self.disk
         return ValidatorView(
             index=self.address.index,
             state=loop.state(),
             starts=loop.tally.starts,
             observations=loop.drain_observations(),
+            stamps=loop.drain_stamps() if with_stamps else [],
+            disk_bytes=0 if use is None else disk.used_bytes,
+            use=use,
             late=Late(disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.slow_jobs, loop.skewed_timers),
             link_counts={} if loop.links is None else loop.links.counts(),
             old_file_sizes=loop.old_file_sizes(),

@@ -155,10 +155,31 @@ class Host:
 
     def height(self, index: int) -> int | None:
         """A validator's final height, ``None`` where it is not up or did not answer of late."""
+        state = self._newest_state(index)
+        return None if state is None else state.height
+
+    def view(self, index: int) -> int | None:
+        """The view that a validator is in, ``None`` likewise."""
+        state = self._newest_state(index)
+        return None if state is None else state.view
+
+    def state_word(self, index: int) -> str:
+        """What a validator is, in a word, for whoever looks on."""
         state = self.states.get(index)
-        if state is None or not state.ready or time.monotonic() - self.answered > STALE_S:
-            return None
-        return state.height
+        if state is None and self.phase is Phase.UP:
+            return "absent"  # it joins later
+        if state is None or self.phase is not Phase.UP:
+            return self.phase.value
+        if state.diverged:
+            return "diverged"
+        if time.monotonic() - self.answered > STALE_S:
+            return "silent"
+        return "up" if state.ready else "joining"
+
+    def _newest_state(self, index: int) -> LoopState | None:
+        """A validator's state, unless it is not up or old."""
+        state = self.states.get(index)
+        return None if state is None or not state.ready or time.monotonic() - self.answered > STALE_S else state
 
     def is_started(self, height: int) -> bool:
         """Whether every validator was started that is there at a height."""
@@ -210,6 +231,8 @@ class Hosts:
         self._on_lost = on_lost
         self._on_problem = on_problem
         self._height = 0
+        self.wants_stamps = True
+        """Whether hosts are to hand over the last messages of their validators when they are looked at."""
         self._injection = Injection()
         self._orders: list[_Order] = []
         self._wardens: dict[Place, Warden | RemoteWarden] = {}
@@ -251,10 +274,22 @@ class Hosts:
     def host_of(self, validator: int) -> Host:
         return next(host for host in self.all if validator in host.validators)
 
+    @property
+    def _everybody(self) -> range:
+        """Every validator's index."""
+        return range(sum(len(host.validators) for host in self.all))
+
     def heights(self) -> list[int | None]:
         """By validator index."""
-        count = sum(len(host.validators) for host in self.all)
-        return [self.host_of(index).height(index) for index in range(count)]
+        return [self.host_of(index).height(index) for index in self._everybody]
+
+    def views(self) -> list[int | None]:
+        """By validator index; ``None`` where it is not up or did not answer of late."""
+        return [self.host_of(index).view(index) for index in self._everybody]
+
+    def state_words(self) -> list[str]:
+        """What each validator is, in a word, by index."""
+        return [self.host_of(index).state_word(index) for index in self._everybody]
 
     def totals(self) -> Totals:
         """Of all validators so far; dead incarnations included as far as they told."""
@@ -428,7 +463,7 @@ class Hosts:
             return getattr(host.actor, method).remote(*arguments)
         if starts and host.is_running and not host.is_started(self._height):
             return host.actor.start.remote(self._height, self._injection)
-        return host.actor.observe.remote()
+        return host.actor.observe.remote(self.wants_stamps)
 
     def _take_answer(self, host: Host, question: Any) -> None:
         errors = self._session.ray.exceptions

@@ -35,6 +35,28 @@ class Process(NamedTuple):
         return find(self.pid) == self
 
 
+class Use(NamedTuple):
+    """What a process uses."""
+
+    memory_bytes: int
+    """Resident."""
+    cpu_seconds: float
+    """Of all its threads, since it started."""
+    open_files: int
+    """File descriptors."""
+
+
+def own_use() -> Use | None:
+    """What this process uses, or ``None`` where the operating system has no ``/proc`` that tells."""
+    try:
+        pages = int((PROC / "self" / "statm").read_text(encoding="ascii").split()[1])
+        open_files = len(os.listdir(PROC / "self" / "fd"))
+    except OSError:
+        return None
+    times = os.times()
+    return Use(pages * os.sysconf("SC_PAGE_SIZE"), times.user + times.system, open_files)
+
+
 def find(pid: int) -> Process | None:
     """The process that has an id now, or ``None``."""
     fields = _stat(pid)

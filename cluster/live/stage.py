@@ -215,7 +215,7 @@ class LiveStage:
     def runs(self, index: int, release: Release) -> bool:
         host = self._hosts.host_of(index)
         is_there = release.code is None or Path(host.code).samefile(release.code)
-        return self.is_up(index) and host.version == release.version and is_there
+        return host.version == release.version and is_there
 
     def height_of(self, index: int) -> int:
         state = self._hosts.host_of(index).states.get(index)

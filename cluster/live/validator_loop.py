@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+from zlib import crc32
 
 from cluster.byzantine import ByzantineValidator
 from cluster.byzantine.base import consensus_content, vote_of
@@ -36,6 +37,7 @@ from cluster.live.transport import PeerAddress, Transport
 from cluster.live.web import NotReady, Page
 from cluster.rot import FINALS_SINCE_ROT, may_rot
 from cluster.status import Tally, status_page
+from cluster.trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from consensus.keys import Signer, ValidatorSet
 from consensus.messages import VoteKind
 from validator.assembly import PRODUCTION, Parts, Validator, open_validator
@@ -90,6 +92,8 @@ MAX_READS_WAITING: Final = 64
 """Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
 MAX_JOIN_MESSAGES: Final = 4
 """Messages of one peer that wait for a join under way; it asks each for its view and one other thing at a time."""
+MARKED_BYTES: Final = 256
+"""So many bytes of a message, and its length, tell it from others well enough to draw it."""
 SUBMIT_TIMEOUT_S: Final = 5.0
 MILLISECONDS_A_SECOND: Final = 1_000
 
@@ -146,6 +150,13 @@ class FinalSeen(NamedTuple):
     block: BlockFinal
 
 
+class ViewSeen(NamedTuple):
+    """A validator entered a view of consensus. Milliseconds since the epoch."""
+
+    at_ms: float
+    view: int
+
+
 class VoteSent(NamedTuple):
     """A validator sent a vote. Noted only where a fault waits for votes."""
 
@@ -153,7 +164,7 @@ class VoteSent(NamedTuple):
     kind: VoteKind
 
 
-Observation = FirstSeen | FinalSeen | VoteSent
+Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +239,10 @@ class ValidatorLoop:
         self._join_given_up = False
         self._at_rest = asyncio.Event()
         self._observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
+        self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
+        """The last messages that were sent or came."""
+        self._view = 0
+        """The view that watchers were told of last."""
         self._build_began_ms: dict[int, float] = {}
         self._highest_seen = 0
         self._file_sizes: deque[dict[str, int]] = deque(maxlen=FINALS_SINCE_ROT + 1)
@@ -346,6 +361,7 @@ class ValidatorLoop:
 
     def _on_message(self, sender: int, payload: bytes) -> None:
         if not self._frozen:
+            self._stamp(False, sender, payload)
             self._deliver(Message(sender, payload))
 
     def _on_refused(self, reason: str) -> None:
@@ -374,6 +390,9 @@ class ValidatorLoop:
             self._node_seconds += time.thread_time() - began
             for effect in effects:
                 self._perform(effect)
+            if self._validator.node.view != self._view:
+                self._view = self._validator.node.view
+                self._observations.append(ViewSeen(_epoch_ms(), self._view))
         except Exception as error:
             self._on_crash(error)
             raise
@@ -394,6 +413,7 @@ class ValidatorLoop:
         match effect:
             case Send(recipient, payload):
                 if not self._frozen:
+                    self._stamp(True, recipient, payload)
                     self._send(recipient, payload)
             case SetTimer(timer, delay_ms):
                 self._set_timer(timer, delay_ms)
@@ -511,6 +531,16 @@ class ValidatorLoop:
         if height > self._highest_seen:
             self._highest_seen = height
             self._observations.append(FirstSeen(height, at_ms))
+
+    def _stamp(self, is_sent: bool, peer: int | None, payload: bytes) -> None:
+        mark = crc32(payload[:MARKED_BYTES])
+        self._stamps.append(Stamp(_epoch_ms(), is_sent, peer, payload[:HEAD_BYTES], len(payload), mark))
+
+    def drain_stamps(self) -> list[Stamp]:
+        """The last messages since the last call, as far as they are remembered."""
+        stamps = list(self._stamps)
+        self._stamps.clear()
+        return stamps
 
     def _note_rest(self) -> None:
         if self._frozen and self._jobs_running == 0 and self._journal.idle:

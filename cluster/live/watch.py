@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation, VoteSent
-from cluster.record import Finalization, RunRecord, Sample
+from cluster.live.host import ValidatorView
+from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
+from cluster.record import Finalization, Resources, RunRecord, Sample
+from cluster.resources import ResourceLog
+from cluster.trace import LiveTrace
 from validator.events import BlockFinal
 
 
@@ -19,6 +22,9 @@ class ChainWatch:
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self._record = record
         self._began_epoch_ms = began_epoch_ms
+        self.trace = LiveTrace(record, began_epoch_ms)
+        self._resources = ResourceLog(record)
+        self._lane_cycles = record.genesis.parameters.lane_timer_cycles
         self._heights: set[int] = set()
         self._newest: BlockFinal | None = None
         self._fires = 0
@@ -39,13 +45,29 @@ class ChainWatch:
                     at_ms = self._at_ms(seen)
                     earliest = self._record.proposals.get(height, at_ms)
                     self._record.proposals[height] = min(at_ms, earliest)
+                case ViewSeen(view=view):
+                    at_ms = self._at_ms(seen)
+                    self.trace.windows.begin(at_ms)
+                    self.trace.windows.entered(at_ms, validator, view)
                 case FinalSeen(block=block):
                     at_ms = self._at_ms(seen)
                     self._record.note_reorg(validator, block.height, block.reorg_depth)
                     self._record.finalizations.append(Finalization(at_ms, validator, block.height))
                     self._count(block)
 
-    def sample(self, at_ms: float, heights: Sequence[int | None]) -> Sample:
+    def take_use(self, at_ms: float, view: ValidatorView) -> None:
+        """Enter what a validator uses, where its host told it."""
+        use, sent = view.use, view.state.messages_sent
+        if use is not None:
+            self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
+
+    def sample(
+        self,
+        at_ms: float,
+        heights: Sequence[int | None],
+        views: Sequence[int | None] = (),
+        states: Sequence[str] = (),
+    ) -> Sample:
         """Add a look at the network, and return it."""
         newest = self._newest
         sample = Sample(
@@ -57,11 +79,15 @@ class ChainWatch:
             backlog=0 if newest is None else newest.backlog,
             basefee_cycle=0 if newest is None else newest.basefee_cycle,
             basefee_lane_timer=0 if newest is None else newest.basefee_lane_timer,
+            lane_share=0.0 if newest is None else newest.lane_cycles / self._lane_cycles,
+            views=tuple(views),
+            states=tuple(states),
+            faults=self._record.faults_under_way,
         )
         self._record.samples.append(sample)
         return sample
 
-    def _at_ms(self, seen: FirstSeen | FinalSeen) -> float:
+    def _at_ms(self, seen: FirstSeen | FinalSeen | ViewSeen) -> float:
         return max(0.0, seen.at_ms - self._began_epoch_ms)
 
     def _count(self, block: BlockFinal) -> None:

@@ -24,6 +24,7 @@ def add_commands(commands: Any) -> None:
         description="Runs the harness against planted bugs. 0: all are caught, 1: one survives.",
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, a test case a mutant")
     command.add_argument("--only", nargs="+", metavar="NAME", help="hunt these alone")
     command.add_argument(
         "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
@@ -39,9 +40,10 @@ def _mutants(options: argparse.Namespace) -> int:
     for name in names:
         if name not in known:
             raise BadInput(f"no mutant is named {name!r}; known: {', '.join(known)}")
-    if options.json is not None and not options.json.parent.is_dir():
-        raise BadInput(f"{options.json}: cannot be written: no such folder")
-    return hunt_all(names, options.workers, options.json, _console())
+    for file in (options.json, options.junit):
+        if file is not None and not file.parent.is_dir():
+            raise BadInput(f"{file}: cannot be written: no such folder")
+    return hunt_all(names, options.workers, options.json, _console(), options.junit)
 
 
 def _console() -> Any:
@@ -51,11 +53,13 @@ def _console() -> Any:
     return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
-def hunt_all(names: Sequence[str], workers: int | None, json_file: Path | None, console: Any) -> int:
+def hunt_all(
+    names: Sequence[str], workers: int | None, json_file: Path | None, console: Any, junit_file: Path | None = None
+) -> int:
     """Hunt mutants, print the table, write it where asked for, and return the exit code."""
-    from cluster.mutants.hunt import hunt, page
+    from cluster.mutants.hunt import hunt, page, table_xml
     from cluster.mutants.table import print_table
-    from cluster.results import write_atomically
+    from cluster.results import write_for_user
 
     found = {}
     for number, kill in _hunted(hunt, names, workers):
@@ -66,10 +70,9 @@ def hunt_all(names: Sequence[str], workers: int | None, json_file: Path | None, 
     kills = [found[number] for number in sorted(found)]
     print_table(console, kills)
     if json_file is not None:
-        try:
-            write_atomically(json_file, json.dumps(page(kills), indent=2) + "\n")
-        except OSError as error:
-            raise BadInput(f"{json_file}: cannot be written: {error.strerror}") from None
+        write_for_user(json_file, json.dumps(page(kills), indent=2) + "\n")
+    if junit_file is not None:
+        write_for_user(junit_file, table_xml(kills))
     return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL
 
 

@@ -12,14 +12,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from cluster import checks
+from cluster import checks, fault_engine
 from cluster.books import Books
 from cluster.checks import Check, Outcome, Verdict
 from cluster.ledger import Ledger
 from cluster.mutants.base import Area, RunCounter
 from cluster.mutants.scenes import ALL, ONE, Hunt
 from cluster.record import RunRecord
-from cluster.simulation import faults
 from cluster.simulation.monitor import SafetyMonitor, broken
 
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
@@ -118,6 +117,13 @@ def _without_work(counter: RunCounter) -> AbstractContextManager[None]:
     return _replaced(Ledger, "_check_nothing_was_passed_over", looks_away)
 
 
+def _without_fire_times(counter: RunCounter) -> AbstractContextManager[None]:
+    def looks_away(_ledger: Ledger, _context: object, _fire: object, _life: object) -> None:
+        counter.ran()
+
+    return _replaced(Ledger, "_check_fire_time", looks_away)
+
+
 def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
     pay = Ledger._pay
 
@@ -130,11 +136,11 @@ def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
 
 
 def _always_bites(counter: RunCounter) -> AbstractContextManager[None]:
-    def seen(_active: object, _plan: object) -> tuple[bool, str]:
+    def seen(_plan: object, _counts: object) -> tuple[bool, str]:
         counter.ran()
         return True, "it was there"
 
-    return _replaced(faults, "_seen_on_links", seen)
+    return _replaced(fault_engine, "seen_on_links", seen)
 
 
 HARNESS_MUTANTS: dict[str, HarnessMutant] = {
@@ -169,6 +175,12 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "the books do not look for timers that were passed over",
             KnownAnswer(Hunt("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
             _without_work,
+        ),
+        HarnessMutant(
+            "books-without-fire-times",
+            "the books never look at when a timer fires",
+            KnownAnswer(Hunt("calm", ()), "coverage", Outcome.PASS),
+            _without_fire_times,
         ),
         HarnessMutant(
             "books-burn-twice",

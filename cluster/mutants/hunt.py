@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from cluster.checks import Outcome, Verdict, check_run
+from cluster.junit import Case, junit_xml
 from cluster.mutants import MUTANTS, Mutant
 from cluster.mutants.base import RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant
@@ -92,6 +93,15 @@ def page(kills: Iterable[Kill]) -> dict[str, Any]:
         "survivors": [kill.name for kill in rows if not kill.caught],
         "mutants": [asdict(kill) for kill in rows],
     }
+
+
+def table_xml(kills: Iterable[Kill]) -> str:
+    """The table for continuous integration: a test case a mutant, which a survivor fails."""
+    cases = [
+        Case(kill.name, Outcome.PASS if kill.caught else Outcome.FAIL, kill.detail, kill.description, kill.seconds)
+        for kill in kills
+    ]
+    return junit_xml("mutants", cases, {})
 
 
 def _invariant(mutant: AnyMutant) -> str:

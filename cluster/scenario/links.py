@@ -156,7 +156,7 @@ Topology = Annotated[Annotated[AnyTopology, Field(discriminator="kind")], Before
 
 
 class LinksSection(Section):
-    """Links between validators, in the simulator."""
+    """Links between validators."""
 
     latency_ms: LinkMilliseconds = 20.0
     """How long a message takes over a link."""

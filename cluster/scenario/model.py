@@ -15,6 +15,7 @@ from cluster.faults import (
     Fault,
     check_faults_fit,
     live_problem,
+    simulator_problem,
     with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
@@ -409,6 +410,11 @@ class Scenario(Section):
                 if why := BEHAVIOURS[name].simulator_only:
                     return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
         return live_problem(self.planned_faults)
+
+    @property
+    def simulator_problem(self) -> str | None:
+        """What the simulator cannot do of it, likewise."""
+        return simulator_problem(self.planned_faults)
 
     @property
     def recovery_ms(self) -> int:

@@ -20,7 +20,6 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 
 from cluster.byzantine import BEHAVIOURS
-from cluster.faults import KEYWORDS, KINDS
 from cluster.figures import METRICS, SAMPLES
 from cluster.mutants import MUTANTS
 from cluster.scenario.inheritance import EXTENDS
@@ -149,7 +148,8 @@ def _tidy(schema: Any) -> None:
 
 def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     node = definitions["NodeSection"]["properties"]
-    node["mutant"]["anyOf"][0]["enum"] = sorted(MUTANTS)
+    for section in ("NodeSection", "UpgradeFault"):
+        definitions[section]["properties"]["mutant"]["anyOf"][0]["enum"] = sorted(MUTANTS)
     node["byzantine"]["items"]["enum"] = list(BEHAVIOURS)
     success = definitions["SuccessSection"]["properties"]
     success["metrics"] = _by_name(success["metrics"], METRICS)
@@ -204,10 +204,6 @@ def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
     topology = definitions["LinksSection"]["properties"]["topology"]
     _add_alternatives(topology, {"type": "string", "enum": list(TOPOLOGY_NAMES)}, {"type": "array", **_items(edges)})
     definitions["FullTopology"]["required"] = ["kind"]
-    for model in KINDS:
-        target = definitions[model.__name__]["properties"].get("target")
-        if target is not None:
-            _add_alternatives(target, {"type": "string", "anyOf": [{"enum": list(KEYWORDS)}, target["items"]]})
 
 
 def _items(edges: Schema) -> Schema:

@@ -73,6 +73,11 @@ class MemoryDisk:
         """Bytes in the file; 0 where there is none."""
         return len(self._files[name].visible) if name in self._files else 0
 
+    @property
+    def used_bytes(self) -> int:
+        """In all files."""
+        return sum(len(file.visible) for file in self._files.values())
+
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
         if name not in self._files:

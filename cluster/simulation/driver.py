@@ -27,11 +27,11 @@ from cluster.chain import (
 )
 from cluster.errors import BadInput
 from cluster.fault_engine import FaultEngine
-from cluster.faults import simulator_problem
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
-from cluster.record import Finalization, JoinRecord, RunRecord, Sample, ValidatorRecord
+from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, ValidatorRecord
 from cluster.release import Release
+from cluster.resources import ResourceLog
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
@@ -40,6 +40,7 @@ from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader
+from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.messages import Vote
 from loadgen.workloads import LoadUser, Observation
@@ -88,7 +89,7 @@ class Simulation:
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
-        if problem := simulator_problem(scenario.planned_faults):
+        if problem := scenario.simulator_problem:
             raise BadInput(f"{scenario.name}: {problem}")
         self.scenario = scenario
         """What applies: forks change it."""
@@ -132,6 +133,7 @@ class Simulation:
         """Whether something happened since the last look that may end the run."""
         self.clock.deliver = self._deliver
         self._everybody = range(len(self.machines))
+        self._resources = ResourceLog(self.record)
         self.stage = SimulatedStage(
             clock=self.clock,
             random=self.random,
@@ -146,6 +148,9 @@ class Simulation:
         self.stage.expect(scenario.planned_faults)
         self.faults = FaultEngine(scenario, self.stage)
         self.record.faults = self.faults.records
+        self.trace = SimulatedTrace(self.record)
+        for machine in self.machines:
+            machine.entered = self._note_view
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
@@ -168,6 +173,7 @@ class Simulation:
 
     def begin(self) -> None:
         """Start everybody who is there from the genesis on."""
+        self.trace.windows.begin()
         for machine in self.machines:
             if machine.index not in self._late:
                 machine.start()
@@ -322,6 +328,7 @@ class Simulation:
         later_us = self.stage.leader_delay_us(sender)
         if later_us:
             arrivals = [(target, at_us + later_us) for target, at_us in arrivals]
+        self.trace.sent(self.clock.now_us, sender, recipients, payload, arrivals)
         self.clock.send(sender, payload, arrivals)
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
@@ -364,6 +371,9 @@ class Simulation:
             case _:
                 pass
 
+    def _note_view(self, index: int, view: int) -> None:
+        self.trace.windows.entered(self.clock.now_ms, index, view)
+
     def _watch_final(self, machine: Machine, height: int) -> None:
         assert machine.validator is not None
         executor = machine.validator.executor
@@ -392,6 +402,7 @@ class Simulation:
         self.record.checkpoints[self._best_height] = self.clock.digest()[:CHECKPOINT_DIGITS]
         self._look_for_a_fork()
         self.faults.on_new_height(self._best_height)
+        self.trace.look(self.clock.now_ms, self._best_height)
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
             self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
@@ -464,10 +475,22 @@ class Simulation:
             backlog=tally.backlog,
             basefee_cycle=newest.basefee_cycle if newest else 0,
             basefee_lane_timer=newest.basefee_lane_timer if newest else 0,
+            lane_share=newest.lane_cycles / self._genesis.parameters.lane_timer_cycles if newest else 0.0,
+            views=tuple(m.validator.node.view if m.validator else None for m in self.machines),
+            states=tuple(m.state_word for m in self.machines),
+            faults=self.record.faults_under_way,
         )
         self.record.samples.append(sample)
+        self.trace.look(self.clock.now_ms, self._best_height)
+        self._note_resources()
         if self._on_sample is not None:
             self._on_sample(sample)
+
+    def _note_resources(self) -> None:
+        now_ms, sent_by = self.clock.now_ms, self.trace.sent_by
+        for machine in self.machines:
+            if self._resources.is_due(now_ms, machine.index):
+                self._resources.note(Resources(now_ms, machine.index, machine.disk.used_bytes, sent_by[machine.index]))
 
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
@@ -487,6 +510,8 @@ class Simulation:
         for fork in self._given.forks[self._forks_taken :]:
             record.problems.append(f"the fork at height {fork.at_height} was never reached")
         record.duration_ms, record.digest = self.clock.now_ms, self.clock.digest()
+        self.trace.look(self.clock.now_ms, self._best_height)
+        self.trace.windows.close(self.clock.now_ms)
         record.metrics["events"] = self.clock.events
         record.monitor = self.monitor.record()
         record.metrics["messages_sent"] = self.links.sent
@@ -503,7 +528,8 @@ class Simulation:
             else:
                 executor = machine.validator.executor
                 found.first_height = executor.archive.first_height + 1
-                found.blocks = [BlockRecord(*item) for item in executor.pages.blocks(found.first_height, ALL_BLOCKS)]
+                while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
+                    found.blocks.extend(BlockRecord(*item) for item in taken)
                 found.status = machine.status()
                 diverged = machine.validator.node.diverged
                 found.trace = b"" if diverged is None else diverged.trace

@@ -94,6 +94,8 @@ class Machine:
     """Of a machine that begins without state: what makes its disk one that can be booted from."""
     failed: Callable[[int, ValidatorError], None] | None = None
     """Told why a machine stopped by itself, once it did. Where nobody wants to be told, the failure is raised."""
+    entered: Callable[[int, int], None] | None = None
+    """``entered(index, view)`` is told when the validator is in another view than before."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
@@ -108,6 +110,8 @@ class Machine:
     sync_us: int = field(init=False)
     job_us: int = field(init=False)
     clock_speed: float = field(init=False)
+    view: int = 0
+    """The view that it was told to be in last."""
     late: Counter[str] = field(default_factory=Counter)
     """What was late because of a fault of the machine, by the fault's kind: held events, slow syncs …"""
     lost_while_paused: int = 0
@@ -120,6 +124,15 @@ class Machine:
     def __post_init__(self) -> None:
         self.sync_us, self.job_us = self.pace.sync_us, self.pace.job_us
         self.clock_speed = self.pace.clock_speed
+
+    @property
+    def state_word(self) -> str:
+        """What it is, in a word, for whoever looks on."""
+        if self.validator is None:
+            return "down" if self.joining is None else "joining"
+        if self.is_paused:
+            return "paused"
+        return "up" if self.validator.node.diverged is None else "diverged"
 
     @property
     def is_up(self) -> bool:
@@ -201,8 +214,15 @@ class Machine:
                 around, bare = self.byzantine, self.validator
                 for effect in bare.node.handle(event) if around is None else around.handle(bare, event):
                     self._perform(effect)
+                if bare.node.view != self.view:
+                    self._enter_view(bare.node.view)
         except ValidatorError as error:
             self._fail(error)
+
+    def _enter_view(self, view: int) -> None:
+        self.view = view
+        if self.entered is not None:
+            self.entered(self.index, view)
 
     def _hold(self, call: Callable[[], None], is_message: bool) -> None:
         if not self.is_running:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.errors import BadInput
 from cluster.options import MAX_SEED
 
 MAX_SEEDS: Final = 1_000_000
@@ -37,6 +36,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--stop-on-fail", action="store_true", help="end at the first seed that fails")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, a test case a seed")
     command.add_argument(
         "--out", type=Path, metavar="DIR", help="folder of the sweep; one that was interrupted goes on there"
     )
@@ -79,17 +79,16 @@ def run_task(task: Any, name: str, options: Any) -> int:
     """Sweep as the options say, and return the exit code."""
     from rich.console import Console
 
-    from cluster.results import new_run_folder, write_atomically
+    from cluster.results import new_run_folder, write_for_user
     from cluster.sweeps.fanout import default_workers
-    from cluster.sweeps.runner import sweep
+    from cluster.sweeps.runner import sweep, sweep_xml
 
     folder = options.out or new_run_folder(name, datetime.now(UTC))
     workers = options.workers or default_workers()
     console = Console(file=sys.stdout, highlight=False)
     summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console)
     if options.json is not None:
-        try:
-            write_atomically(options.json, json.dumps(summary.page(), indent=2) + "\n")
-        except OSError as error:
-            raise BadInput(f"{options.json}: cannot be written: {error.strerror}") from None
+        write_for_user(options.json, json.dumps(summary.page(), indent=2) + "\n")
+    if options.junit is not None:
+        write_for_user(options.junit, sweep_xml(task, summary))
     return summary.exit_code

@@ -22,8 +22,9 @@ LOG_FILE: Final = "seeds.jsonl"
 class SweepLog:
     """The outcomes of a sweep, on disk. ``task`` says what runs, so that another one does not go on in its place."""
 
-    def __init__(self, folder: Path, task: str) -> None:
+    def __init__(self, folder: Path, task: str, commit: str = "") -> None:
         """Open or begin the folder's log. Raises :class:`BadInput` where it is another task's, or cannot be read."""
+        self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
         self._path = folder / LOG_FILE
         try:
@@ -49,7 +50,7 @@ class SweepLog:
         self._file.seek(len(whole))
         lines = whole.splitlines()
         if not lines:
-            self._write(msgspec.json.encode({"task": task}))
+            self._write(msgspec.json.encode({"task": task, "commit": self._commit}))
             return
         self._take(lines, task)
 

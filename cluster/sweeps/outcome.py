@@ -9,6 +9,7 @@ import msgspec
 
 from cluster.books import keep_books
 from cluster.checks import Outcome, Verdict, check_run
+from cluster.measures import metrics
 from cluster.record import RunRecord
 
 HEIGHTS_TO_COUNT: Final = 30
@@ -37,6 +38,8 @@ class SeedOutcome(msgspec.Struct, frozen=True):
     """So many must have bitten: two, or all that the scenario has."""
     digest: str
     seconds: float
+    metrics: dict[str, float] = {}
+    """Every figure of the run, for ``stampede compare``; empty in logs of before there was that."""
 
     @property
     def counts(self) -> bool:
@@ -84,6 +87,7 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
         faults_needed=min(FAULTS_TO_COUNT, len(record.scenario.faults)),
         digest=record.digest or "",
         seconds=seconds,
+        metrics=metrics(books),
     )
     return outcome, verdict
 

@@ -20,11 +20,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cluster.errors import ExitCode
 from cluster.interrupts import Interrupts
+from cluster.junit import Case, junit_xml
 from cluster.results import checkout_commit, finish_run
 from cluster.scenario import Scenario
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
+from cluster.verdict import Outcome
 
 SUMMARY_FILE: Final = "summary.json"
 SHOWN: Final = 10
@@ -117,13 +119,14 @@ def sweep(
 ) -> Summary:
     """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.errors.HarnessError`."""
     task.scenario(seeds[0])  # what is wrong with the input is said before anything starts
-    log = SweepLog(folder, task.title)
+    commit = checkout_commit()
+    log = SweepLog(folder, task.title, commit)
     left = [seed for seed in seeds if seed not in log.outcomes]
     interrupted = False
     try:
         with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
-            run = partial(run_seed, task, str(folder), checkout_commit())
+            run = partial(run_seed, task, str(folder), commit)
             try:
                 _run_all(run, left, workers, stop_on_fail, interrupts, log, partial(_show, progress, bar, task))
             except KeyboardInterrupt:
@@ -158,6 +161,21 @@ def _run_all(
                 return
     finally:
         ended.close()
+
+
+def sweep_xml(task: Task, summary: Summary) -> str:
+    """The sweep for continuous integration: a test case a seed."""
+    cases = [
+        Case(
+            name=f"seed {outcome.seed}",
+            outcome=Outcome.FAIL if outcome.failed else Outcome.PASS if outcome.passed else Outcome.INCONCLUSIVE,
+            detail=outcome.why or f"{outcome.heights:,} heights, {outcome.fires:,} fires",
+            more="" if outcome.passed else f"again: {task.command(outcome.seed)}",
+            seconds=outcome.seconds,
+        )
+        for outcome in summary.outcomes
+    ]
+    return junit_xml(task.title, cases, {"seeds": str(summary.wanted), "commit": checkout_commit()})
 
 
 def _progress(console: Console, total: int) -> Progress:

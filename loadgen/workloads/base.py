@@ -124,3 +124,6 @@ class Workload(ABC, Generic[OptionsT]):
     @abstractmethod
     def intents(self, observation: Observation) -> list[Intent]:
         """The transactions of this turn, in nonce order; none is a turn that is skipped."""
+
+    def dropped(self, intent: Intent) -> None:
+        """An intent came to nothing: there was no room for its transaction, or that was refused. Most need not care."""

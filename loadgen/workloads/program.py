@@ -3,7 +3,8 @@
 The calls of ``setup`` are made once, in the first turn; then each turn makes the next one of ``calls``, round and
 round. A payload is JSON, and stands for the value that the handler gets: ``{"hex": text}`` for bytes, ``{"actor": n}``
 and ``{"account": n}`` for the addresses of user ``n``, ``{"random": [least, most]}`` for a number that each call draws,
-``{"turn": text}`` for the text and the number of the user's turn, which is another one in each.
+``{"turn": text}`` for the text and the number of the user's turn, which is another one in each, ``{"text": [part, …]}``
+for one text of these parts: texts as they are, bytes in hex, numbers in decimal.
 """
 
 from __future__ import annotations
@@ -137,7 +138,19 @@ class _Filling:
                 return self.draw(least, most)
             case "turn", str(text):
                 return f"{text}{self.turn}"
+            case "text", [*parts]:
+                return "".join(self._text(part) for part in parts)
         raise ValueError(f"{name}: {argument!r} is no {_FILLED[name]}")
+
+    def _text(self, part: Any) -> str:
+        match self.value(part):
+            case bytes(data):
+                return data.hex()
+            case str(text):
+                return text
+            case int(number) if not isinstance(number, bool):
+                return str(number)
+        raise ValueError(f"text: {part!r} is no text, bytes or number")
 
 
 def _sample(address: Callable[[int], Address]) -> _Filling:
@@ -151,4 +164,5 @@ _FILLED: Final = {
     "account": "number of a user",
     "random": "pair of least and most",
     "turn": "text",
+    "text": "list of texts, bytes and numbers",
 }

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field, model_validator
 
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from validator.pvm.values import encode_value
+from validator.pvm.values import decode_value, encode_value
 from validator.transactions import Call
 from validator.types import RUNNER_CONTRACT_ADDRESS, Address
 
@@ -19,7 +19,7 @@ SUBMIT_RESULT: Final = "submit_result"
 GAS_LIMIT: Final = 50_000
 CELLS_LIMIT: Final = 1_000
 MAX_REMEMBERED: Final = 1_024
-"""Jobs that were answered already; those that are still open are among the newest."""
+"""Jobs whose answers are under way or in; those that are still open are among the newest."""
 
 
 class RunnerOptions(Options):
@@ -43,7 +43,7 @@ class RunnerOptions(Options):
 
 
 class Runner(Workload[RunnerOptions]):
-    """Answers each open job once."""
+    """Answers each open job once; again where the answer never went in."""
 
     name: ClassVar[str] = "runner"
     options_type: ClassVar[type[Options]] = RunnerOptions
@@ -64,6 +64,11 @@ class Runner(Workload[RunnerOptions]):
             if len(self._answered) > MAX_REMEMBERED:
                 del self._answered[next(iter(self._answered))]
         return [self._answer(job_id) for job_id in waiting]
+
+    def dropped(self, intent: Intent) -> None:
+        assert isinstance(intent.action, Call), "a runner makes calls alone"
+        job_id, _result = decode_value(intent.action.payload)
+        self._answered.pop(job_id, None)
 
     def _answer(self, job_id: bytes) -> Intent:
         result = self.member.random.randint(self.options.least, self.options.most).to_bytes(8, "big")

@@ -7,7 +7,7 @@ transaction was rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:
 Nonces. What was sent and is not final yet is remembered. What may not have arrived is sent again, byte for byte, before
 anything new; so is all of it when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a validator died
 with it). Where basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce and higher fees.
-A rejected transaction gives its nonce back, and the next turn fills the gap.
+A rejected transaction gives its nonce back, and the next turn fills the gap; the workload hears what came to nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ class LoadUser:
         room = MAX_UNCONFIRMED - len(self._sent)
         if room <= 0:
             return []
-        return [self._send(intent, observation) for intent in self._workload.intents(observation)[:room]]
+        intents = self._workload.intents(observation)
+        for intent in intents[room:]:
+            self._workload.dropped(intent)
+        return [self._send(intent, observation) for intent in intents[:room]]
 
     def rejected(self, wire: bytes) -> None:
         """The mempool refused this transaction: its nonce, and those after it, are free again.
@@ -109,7 +112,8 @@ class LoadUser:
         if sent.resent and sent.refusals < MAX_REFUSALS:
             return
         self._next_nonce = sent.nonce
-        self._sent = {nonce: other for nonce, other in self._sent.items() if nonce < sent.nonce}
+        for nonce in [nonce for nonce in self._sent if nonce >= sent.nonce]:
+            self._workload.dropped(self._sent.pop(nonce).intent)
 
     def undelivered(self, wires: list[bytes]) -> None:
         """It is unknown whether these arrived anywhere; the next turn sends them again."""

@@ -10,25 +10,34 @@ from tests.validator.chain import ALICE, BOB, RICH, Chain, make_genesis
 from validator.block import MessageReceipt, TransactionReceipt
 from validator.genesis import GenesisActor
 from validator.pvm.values import decode_value, encode_value
-from validator.transactions import Call, Transaction
+from validator.transactions import Call, CancelTimer
 from validator.transition import Outcome
 from validator.types import RUNNER_CONTRACT_ADDRESS, Address
 from validator.world import World
 
+
 @dataclass
 class Bench:
-    """A chain with these actors, which ALICE owns; ``runners`` answer jobs."""
+    """A chain with these actors, which ALICE owns; ``runners`` answer jobs, and are accounts like others."""
 
     names: tuple[str, ...]
     runners: tuple[Address, ...] = ()
+    funds: int = RICH
+    """Of each actor."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Programs of names that do not ship."""
     chain: Chain = field(init=False)
     at: dict[str, Address] = field(init=False)
 
     def __post_init__(self) -> None:
         self.at = {name: Address(bytes([0xA0 + place]) * 20) for place, name in enumerate(self.names)}
-        actors = {self.at[name]: GenesisActor(source_of(name), ALICE, RICH) for name in self.names}
+        actors = {self.at[name]: GenesisActor(self.source(name), ALICE, self.funds) for name in self.names}
         accounts = {ALICE: RICH, BOB: RICH} | dict.fromkeys(self.runners, RICH)
-        self.chain = Chain(replace(make_genesis(accounts=accounts), actors=actors, runners=self.runners))
+        genesis = make_genesis(accounts=accounts, system_deployers=(ALICE,))
+        self.chain = Chain(replace(genesis, actors=actors, runners=self.runners))
+
+    def source(self, name: str) -> str:
+        return self.sources.get(name) or source_of(name)
 
     def call(self, name: str, handler: str, payload: Any = None, sender: Address = ALICE, **fields: Any) -> str:
         """Call a handler in a block of its own; the error, empty where there is none."""
@@ -46,6 +55,13 @@ class Bench:
             made.append(self.chain.transaction(action, sender, **given))
             nonces[sender] = nonces.get(sender, 0) + 1
         return self.chain.block(*made)
+
+    def lose_timers(self) -> None:
+        """Every timer ends without a fire, as one that cannot be paid for does."""
+        for timer in self.chain.timers():
+            receipt = self.chain.block(self.chain.system(CancelTimer(timer.timer_id))).receipts.transactions[0]
+            assert receipt.ok
+        assert not self.chain.timers()
 
     def wait(self, blocks: int) -> list[Outcome]:
         """Let blocks pass; every fire, message and callback in them succeeds."""

@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster import checks
 from cluster.books import MAX_PENDING_ASKED, keep_books, longest_chain, questions
 from cluster.checks import Check, Outcome, Verdict, check_run, worst
 from cluster.errors import ExitCode
-from cluster.record import RunRecord
+from cluster.ledger import Ledger
+from cluster.record import MonitorRecord, RunRecord
 from cluster.scenario import EpochSection, NodeSection
+from cluster.simulation.monitor import RULES
 from tests.cluster.records import (
     ChainMaker,
     answer,
@@ -64,6 +67,91 @@ def test_fail_outweighs_inconclusive_and_inconclusive_outweighs_pass() -> None:
     assert Verdict(INCONCLUSIVE, ()).exit_code is ExitCode.INCONCLUSIVE
     with pytest.raises(KeyError):
         Verdict(PASS, ()).check("nothing")
+
+
+# --- coverage ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_invariant_is_evaluated_and_counted() -> None:
+    verdict = check_run(with_kill(make_record()))
+    times = {each.rule: each.times for each in verdict.evaluations}
+    assert times == {
+        "same block": 12,
+        "computed roots": 48,
+        "answers about timers": 4 * 24,
+        "served balances": 4 * 8,
+        "chain links": 12,
+        "transaction fees": 36,
+        "values moved": 36,
+        "fire times": 17,
+        "fire fees": 17,
+        "lane limits": 12,
+        "no timer passed over": 12,
+        "expired timers gone": 12,
+        "timer ids": 24,
+    }
+    assert verdict.check("coverage").detail == f"13 invariants were evaluated {sum(times.values())} times in all"
+
+
+@pytest.mark.parametrize(
+    ("method", "rule"),
+    [
+        ("_check_seal", "chain links"),
+        ("_check_transaction_fee", "transaction fees"),
+        ("_check_value", "values moved"),
+        ("_check_fire_time", "fire times"),
+        ("_check_fire_fee", "fire fees"),
+        ("_check_phase", "lane limits"),
+        ("_check_nothing_was_passed_over", "no timer passed over"),
+        ("_check_expired_are_gone", "expired timers gone"),
+    ],
+)
+def test_an_invariant_that_is_never_evaluated_is_inconclusive(
+    monkeypatch: pytest.MonkeyPatch, method: str, rule: str
+) -> None:
+    monkeypatch.setattr(Ledger, method, lambda *_: None)
+    verdict = check_run(with_kill(make_record()))
+    assert verdict.outcome is INCONCLUSIVE
+    assert f"{rule} 0 times of" in verdict.check("coverage").detail
+
+
+@pytest.mark.parametrize(
+    ("check", "rule"),
+    [("agreement", "same block"), ("state_roots", "computed roots"), ("conservation", "served balances")],
+)
+def test_a_check_that_passes_without_having_looked_is_inconclusive(
+    monkeypatch: pytest.MonkeyPatch, check: str, rule: str
+) -> None:
+    blind = tuple(
+        (lambda _books, name=check: Check(name, PASS, "all is well")) if one.__name__ == f"check_{check}" else one
+        for one in checks.CHECKS
+    )
+    monkeypatch.setattr(checks, "CHECKS", blind)
+    verdict = check_run(with_kill(make_record()))
+    assert verdict.outcome is INCONCLUSIVE
+    assert f"{rule} 0 times of" in verdict.check("coverage").detail
+
+
+def test_of_a_check_that_failed_nothing_is_asked() -> None:
+    record = make_record()
+    record.validators[3].blocks = other_branch(9).blocks
+    assert "same block" not in {each.rule for each in check_run(record).evaluations}
+
+
+def test_fewer_evaluations_than_the_scenario_asks_for_are_inconclusive() -> None:
+    record = make_record(scenario=make_scenario(success={"heights_compared": 10, "fires": 100, "transactions": 5}))
+    assert (
+        run_check(record, "coverage").detail
+        == "too seldom evaluated: fire times 17 times of 100; fire fees 17 times of 100"
+    )
+
+
+def test_each_rule_of_the_monitor_must_have_been_evaluated_often_enough() -> None:
+    record = make_record()
+    record.monitor = MonitorRecord([], dict.fromkeys(RULES, 10))
+    assert run_check(record, "coverage").verdict is PASS
+    record.monitor.counts["roots"] = 9
+    assert "safety: roots 9 times of 10" in run_check(record, "coverage").detail
 
 
 # --- agreement --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from cluster.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.books import keep_books
 from cluster.checks import Outcome
 from cluster.errors import BadInput
-from cluster.record import Finalization, RunRecord
+from cluster.quantiles import quantile
+from cluster.record import Finalization, Resources, RunRecord
 from cluster.results import (
     checkout_commit,
     claim_run_folder,
@@ -41,9 +42,11 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "blocks.bin",
         "genesis.json",
+        "junit.xml",
         "report.html",
         "result.json",
         "scenario.yaml",
+        "series.json",
     ]
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     keys = [
@@ -53,14 +56,28 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "commit",
         "verdict",
         "checks",
+        "evaluations",
         "metrics",
+        "classes",
         "validators",
+        "machine",
         "divergences",
         "digest",
         "checkpoints",
     ]
     assert list(result) == keys
     assert result["verdict"] == "pass"
+    assert result["evaluations"]["chain links"] == {"times": 12, "needed": 10}
+    assert result["classes"]["others"] | {"weight_mean": 0} == {
+        "actors": 1,
+        "due": 17,
+        "fires": 17,
+        "weight_mean": 0,
+        "lateness_p50_blocks": 0,
+        "lateness_p95_blocks": 0,
+        "lateness_p99_blocks": 0,
+    }
+    assert set(result["machine"]) == {"system", "processor", "processors", "memory_gib", "python"}
     assert [set(check) for check in result["checks"]] == [{"name", "verdict", "detail"}] * len(verdict.checks)
     assert result["validators"][3] == {
         "name": "validator-3",
@@ -68,6 +85,21 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "state_root": record.validators[3].blocks[-1].computed_root.hex(),
     }
     assert all(isinstance(value, int | float) for value in result["metrics"].values())
+
+
+def test_the_figures_of_each_height_are_written(tmp_path: Path) -> None:
+    finish_run(make_record(), tmp_path)
+    series = json.loads((tmp_path / "series.json").read_text())
+    assert series["height"] == list(range(1, 13))
+    assert {len(values) for values in series.values()} == {12}
+    assert series["finality_latency_ms"][:3] == [81, 82, 83]
+    assert series["block_interval_ms"][:3] == [None, 251, 251]
+    assert sum(series["fires"]) == 17
+
+
+def test_a_long_series_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "MAX_SERIES_HEIGHTS", 5)
+    assert measures.series(keep_books(make_record()))["height"] == [1, 4, 7, 10]
 
 
 def test_a_live_run_has_no_digest(tmp_path: Path) -> None:
@@ -237,6 +269,15 @@ def test_the_figures_of_a_run() -> None:
     assert figures["timers_pending_at_end"] == 7
     assert figures["lateness_max_blocks"] == 0
     assert figures["startup_seconds"] == 1.5
+    assert figures["fairness_jain_index"] == 1
+    assert "memory_max_mb" not in figures
+
+
+def test_the_most_that_validators_used_are_figures() -> None:
+    record = make_record()
+    record.resources = [Resources(0.0, 0, 2_000_000, 5, 300_000_000, 1.0, 40), Resources(9.0, 1, 1_000_000, 9)]
+    figures = measures.metrics(keep_books(record))
+    assert (figures["disk_max_mb"], figures["memory_max_mb"], figures["open_files_max"]) == (2, 300, 40)
 
 
 def test_what_a_run_does_not_allow_is_left_out() -> None:
@@ -248,8 +289,8 @@ def test_what_a_run_does_not_allow_is_left_out() -> None:
 
 def test_quantiles_are_the_nearest_rank() -> None:
     values = [float(value) for value in range(1, 101)]
-    assert [measures.quantile(values, share) for share in (0.0, 0.5, 0.95, 0.99, 1.0)] == [1, 50, 95, 99, 100]
-    assert measures.quantile([3.0], 0.99) == 3
+    assert [quantile(values, share) for share in (0.0, 0.5, 0.95, 0.99, 1.0)] == [1, 50, 95, 99, 100]
+    assert quantile([3.0], 0.99) == 3
 
 
 def test_latency_is_to_the_first_finalization_anywhere() -> None:

@@ -11,6 +11,8 @@ from cluster.checks import check_run
 from cluster.terminal import Progress, print_verdict
 from tests.cluster.records import make_record, make_samples
 
+NAMES = [f"validator-{index}" for index in range(4)]
+
 
 class Clock:
     """Wall-clock seconds, moved by hand."""
@@ -30,7 +32,7 @@ def plain_console(width: int = 100) -> tuple[Console, io.StringIO]:
 def test_plain_lines_come_at_a_limited_rate() -> None:
     console, output = plain_console()
     clock = Clock()
-    progress = Progress(console, 12, "sim", clock)
+    progress = Progress(console, 12, "sim", NAMES, clock)
     samples = make_samples(make_record(), every_ms=100.0)
     for sample in samples:
         progress.update(sample)
@@ -43,7 +45,7 @@ def test_plain_lines_come_at_a_limited_rate() -> None:
 
 def test_the_line_holds_rates_of_the_last_seconds() -> None:
     console, _ = plain_console()
-    progress = Progress(console, 12, "sim", Clock())
+    progress = Progress(console, 12, "sim", NAMES, Clock())
     assert progress.line() == "waiting for the first block"
     for sample in make_samples(make_record(), every_ms=250.0):
         progress.update(sample)
@@ -57,7 +59,7 @@ def test_the_line_holds_rates_of_the_last_seconds() -> None:
 
 def test_notices_stay() -> None:
     console, output = plain_console()
-    progress = Progress(console, 12, "live", Clock())
+    progress = Progress(console, 12, "live", NAMES, Clock())
     progress.notice("killed validator-2")
     progress.update(make_samples(make_record())[4])
     progress.notice("validator-2 is back")
@@ -69,7 +71,7 @@ def test_a_terminal_line_is_drawn_in_place_and_fits_its_width() -> None:
     output = io.StringIO()
     console = Console(file=output, width=40, force_terminal=True, color_system=None)
     clock = Clock()
-    progress = Progress(console, 12, "live", clock)
+    progress = Progress(console, 12, "live", NAMES, clock)
     for sample in make_samples(make_record()):
         progress.update(sample)
         clock.now += 1

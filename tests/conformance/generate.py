@@ -328,7 +328,7 @@ class Maker:
 
     def send(self, depth: int) -> dict[str, Any]:
         rng = self.rng
-        options: dict[str, Any] = {"to": self.address(), "handler": rng.choice(["h", "", "ü" * 200])}
+        options: dict[str, Any] = {"to": self.address(), "handler": rng.choice(["h", "", "ü" * 128])}
         options["payload"] = self.payload(depth - 1)
         if rng.random() < 0.7:
             most = self.param("MESSAGE_CYCLES")

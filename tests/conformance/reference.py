@@ -79,6 +79,8 @@ DEFAULTS: dict[str, Any] = {
 HARDENED = {"PRIORITY_FLOOR": 1, "TIE_BREAK": "aged", "P50_WEIGHT": "cycles", "DEFAULT_TIP_CAP": 8}
 TIERS = ("economy", "standard", "fast", "urgent")
 MESSAGES_PER_TX, MESSAGES_PER_RUN = 1_024, 2
+MAX_NAME = 256
+"""Bytes of an event's name, and of a message's handler (`docs/protocol.md`)."""
 FEE_LIMIT = 2**96
 
 
@@ -692,6 +694,8 @@ class Chain:
 
     def do_emit(self, run: Run, name: str, data: str) -> None:
         run.meter.charge(50, len(data.encode()))
+        if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME:
+            raise Rejection("EventNameTooLong")
         self.event(name, run.actor, data=data)
 
     def do_fail(self, run: Run, text: str) -> None:
@@ -714,6 +718,8 @@ class Chain:
         run.meter.charge(80 + cycles, len(payload) + cells)
         if run.messages >= (MESSAGES_PER_TX if run.phase == "transaction" else MESSAGES_PER_RUN):
             raise Rejection("TooManyMessages")
+        if len(options["handler"].encode()) > MAX_NAME:
+            raise Rejection("MessageHandlerInvalid")
         if to not in self.actors:
             raise Rejection("UnknownActor")
         if self.state.mailbox_bytes(to) + len(payload) > self.params["MAILBOX_BYTES"]:

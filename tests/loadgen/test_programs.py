@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from loadgen.workloads import LoadPlan, LoadUser, Observation
 from loadgen.workloads.shipped import source_of
+from loadgen.workloads.user import MAX_UNCONFIRMED
 from validator.pvm.values import decode_value
 from validator.transactions import Call, parse
 
@@ -55,6 +56,14 @@ def test_calls_are_made_in_turn_with_what_stands_for_users_and_draws() -> None:
     assert calls_of(made.build_users(SEED, "chain")[0], 5) == [first, *calls], "the same from the same seed"
 
 
+def test_a_text_is_joined_of_what_stands_for_its_parts() -> None:
+    note = {"handler": "pay", "payload": {"text": [{"turn": "deal-"}, " ", 5, " ", {"account": 1}, {"hex": "0f"}]}}
+    made = plan(note, setup=[])
+    users = made.build_users(SEED, "chain")
+    address = users[1].address.hex()
+    assert calls_of(users[0], 2) == [("pay", f"deal-1 5 {address}0f"), ("pay", f"deal-2 5 {address}0f")]
+
+
 def test_without_calls_the_setup_is_all() -> None:
     assert calls_of(plan().build_users(SEED, "chain")[0], 4) == [("create", None)]
 
@@ -67,6 +76,9 @@ def test_without_calls_the_setup_is_all() -> None:
         ([{"handler": "pay", "payload": {"hex": "0"}}], {}, "non-hexadecimal number"),
         ([{"handler": "pay", "payload": {"random": [9, 3]}}], {}, "is no pair of least and most"),
         ([{"handler": "pay", "payload": {"account": -1}}], {}, "is no number of a user"),
+        ([{"handler": "pay", "payload": {"text": ["a", None]}}], {}, "text: None is no text, bytes or number"),
+        ([{"handler": "pay", "payload": {"text": "a"}}], {}, "text: 'a' is no list of texts"),
+        ([{"handler": "pay", "payload": {"text": [{"account": 9}]}}], {}, "there is no user 9"),
         ([{"handler": "pay", "payload": 1.5}], {}, "no value for a handler: ValueInvalid"),
         ([{"handler": ""}], {}, "at least 1 character"),
         ([{"handler": "pay", "gas_limit": 1}], {}, "greater than or equal to 1000"),
@@ -112,6 +124,32 @@ def test_a_runner_answers_each_job_once_with_a_number_of_its_own() -> None:
         assert all(5 <= int.from_bytes(result, "big") <= 90 and len(result) == 8 for _, result in results)
         given.append(results)
     assert given[0] != given[1]
+
+
+def job_ids(wires: list[bytes]) -> list[bytes]:
+    actions = [parse(wire, "chain").action for wire in wires]
+    return [decode_value(action.payload)[0] for action in actions if isinstance(action, Call)]
+
+
+def test_an_answer_that_was_refused_is_given_again() -> None:
+    runner = served().build_users(SEED, "chain")[1]
+    observation = replace(START, open_jobs=JOBS)
+    first, second = runner.next_transactions(observation)
+    runner.rejected(second)
+    assert job_ids(runner.next_transactions(observation)) == [JOBS[1]]
+    runner.rejected(first)
+    assert job_ids(runner.next_transactions(observation)) == list(JOBS), "with what came after it"
+    assert runner.next_transactions(observation) == []
+
+
+def test_jobs_beyond_what_a_user_may_have_under_way_are_answered_later() -> None:
+    runner = served().build_users(SEED, "chain")[1]
+    many = tuple(bytes([number]) * 32 for number in range(MAX_UNCONFIRMED + 5))
+    observation = replace(START, open_jobs=many)
+    assert job_ids(runner.next_transactions(observation)) == list(many[:MAX_UNCONFIRMED])
+    assert runner.next_transactions(observation) == []
+    later = replace(observation, height=2, confirmed_nonce=MAX_UNCONFIRMED)
+    assert job_ids(runner.next_transactions(later)) == list(many[MAX_UNCONFIRMED:])
 
 
 def test_a_runner_that_cannot_be_is_refused() -> None:

@@ -87,6 +87,30 @@ def test_zeros_where_the_last_record_was_to_be_are_a_torn_tail() -> None:
     assert payloads(disk_with(data)) == PAYLOADS[:-1]
 
 
+def test_what_could_not_be_read_back_is_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by an archive: the validator stops, and its file is as it was."""
+    disk = MemoryDisk()
+    archive = filled(disk, 2)
+    before = disk.read(ARCHIVE_FILE)
+    monkeypatch.setattr("validator.frames.MAX_PAYLOAD_BYTES", len(encode(archived(3))) - 1)
+    with pytest.raises(DiskError, match=r"a record of [0-9,]+ bytes: expected at most"):
+        archive.append(archived(3), receipts(3))
+    assert disk.read(ARCHIVE_FILE) == before
+    monkeypatch.undo()
+    require_archive(filled(disk, 3), 3)
+
+
+def test_a_record_of_any_length_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame of more than 64 MiB was once written and then not read: the last one was cut off as torn."""
+    large = bytes(64 * 1024 * 1024 + 1)
+    disk = disk_with(frame(b"first") + frame(large))
+    assert payloads(disk) == [b"first", large]
+    assert read_frame(disk, FILE, len(frame(b"first"))) == large
+    monkeypatch.setattr("validator.frames.MAX_PAYLOAD_BYTES", 3)
+    disk.append(FILE, frame(b"new"))
+    assert payloads(disk) == [b"first", large, b"new"], "what is there is read, whatever is written now"
+
+
 # --- archive --------------------------------------------------------------------------------------------------------
 
 

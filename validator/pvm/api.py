@@ -58,6 +58,11 @@ HOST_CALLS: Final[dict[str, Signature]] = {
     ),
     "cancel": _call("timer_id: bytes", purpose="Cancel a timer of this actor."),
     "extend": _call("timer_id: bytes", "expires_at: int", purpose="Move a timer's expiry later."),
+    "pending": _call(
+        "timer_id: bytes",
+        result="bool",
+        purpose="Whether a timer of this actor is still to come, so that it can be cancelled.",
+    ),
     "send": _call(
         "to: bytes",
         "handler: str",

@@ -13,7 +13,7 @@ from validator.pvm import script
 from validator.pvm.machine import Vm
 from validator.records import PYTHON_CODE
 from validator.transactions import SCRIPT_CODE
-from validator.types import MAX_NAME_BYTES
+from validator.types import is_name
 
 _ENVELOPE: Final = frozenset({"_handler", "_payload"})
 _STRICT_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -34,11 +34,7 @@ def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
     name, encoded = inner["_handler"], inner["_payload"]
     if not isinstance(name, str) or not isinstance(encoded, str):
         return handler, payload
-    try:
-        name_bytes = len(name.encode())
-    except UnicodeEncodeError:
-        return handler, payload
-    if not 1 <= name_bytes <= MAX_NAME_BYTES or not _STRICT_BASE64.fullmatch(encoded):
+    if not is_name(name) or not _STRICT_BASE64.fullmatch(encoded):
         return handler, payload
     return name, base64.b64decode(encoded)
 

@@ -13,13 +13,13 @@ from validator import costs
 from validator.host import HandlerContext
 from validator.pvm.operations import Value, fault, is_number
 from validator.pvm.values import pack, unpack
-from validator.pvm.weights import BYTES_A_CYCLE
+from validator.pvm.weights import BYTES_A_CYCLE, WIDE_CODING
 from validator.records import DEFAULT_HANDLER
 from validator.scheduler.scheduling import TIERS, ScheduleRequest
 from validator.types import ADDRESS_BYTES, Address
 
 MAX_KEY_CHARACTERS = 1_024
-"""Of a storage key; handlers' and events' names are bounded like it."""
+"""Of a storage key. Longer texts are not looked at for names either, whose own bound is the host's."""
 
 
 class HostCalls:
@@ -45,6 +45,12 @@ class HostCalls:
         if len(value) > MAX_KEY_CHARACTERS:
             fault("ValueTooLarge")
         return str(value)
+
+    def _name(self, value: Value) -> str:
+        """A handler's or an event's name, which goes into receipts or state and is paid for by its bytes."""
+        name = self._text(value)
+        self._charge(max(0, len(name.encode()) - costs.NAME_BYTES_INCLUDED))
+        return name
 
     def _number(self, value: Value) -> int:
         if not is_number(value):
@@ -105,7 +111,7 @@ class HostCalls:
         request = ScheduleRequest(
             height=self._number(height),
             payload=self._payload(payload),
-            handler=self._text(handler),
+            handler=self._name(handler),
             fee_payer=None if fee_payer is None else self._address(fee_payer),
             gas_limit=self._optional(gas_limit),
             expires_at=self._optional(expires_at),
@@ -129,12 +135,16 @@ class HostCalls:
         self._host.prepay(costs.EXTEND_TIMER_CYCLES)
         self._host.extend_timer(self._bytes(timer_id), self._number(expires_at))
 
+    def pending(self, timer_id: Value) -> bool:
+        self._host.prepay(costs.PENDING_CYCLES)
+        return self._host.is_pending(self._bytes(timer_id))
+
     # --- others -------------------------------------------------------------------------------------------------------
 
     def send(self, to: Value, handler: Value, payload: Value = None, cycles: Value = None, cells: Value = None) -> None:
         self._host.prepay(costs.SEND_CYCLES)
         packed = self._payload(payload)
-        self._host.send(self._address(to), self._text(handler), packed, self._optional(cycles), self._optional(cells))
+        self._host.send(self._address(to), self._name(handler), packed, self._optional(cycles), self._optional(cells))
 
     def transfer(self, to: Value, amount: Value) -> None:
         self._host.prepay(costs.TRANSFER_CYCLES)
@@ -150,8 +160,8 @@ class HostCalls:
             data = data.hex()
         elif data.__class__ is not str:
             fault("TypeError")
-        self._charge(len(data) // BYTES_A_CYCLE)
-        self._host.emit(self._text(name), data)
+        self._charge(len(data) * (1 if data.isascii() else WIDE_CODING) // BYTES_A_CYCLE)
+        self._host.emit(self._name(name), data)
 
     def burn(self, cycles: Value) -> None:
         self._host.burn(self._natural(cycles))
@@ -161,7 +171,7 @@ class HostCalls:
     def request_job(self, payload: Value, results_needed: Value, handler: Value) -> bytes:
         self._host.prepay(costs.REQUEST_JOB_CYCLES + self._host.terms.parameters.message_cycles)
         packed = pack(payload, self._charge)
-        return bytes(self._host.request_job(packed, self._number(results_needed), self._text(handler)))
+        return bytes(self._host.request_job(packed, self._number(results_needed), self._name(handler)))
 
     def consume_result(self, job_id: Value) -> None:
         self._host.prepay(costs.CONSUME_RESULT_CYCLES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,6 +80,7 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
     "TypeAlias": ("a type alias", "leave it out"),
 }
 """What is refused with a remedy of its own; everything else that is not allowed has the same one."""
+NO_MODULES: Final = "there are no modules to import: use the functions and methods that are there"
 
 
 class ProgramError(Exception):
@@ -128,8 +129,20 @@ class Program:
         return GAS_BID in self.methods
 
 
-def parse(source: str) -> Program:
-    """The program that a text is. Raises :class:`ProgramError` with all that is wrong with it."""
+Closest = Callable[[str, Iterable[str]], str | None]
+"""Finds the name that another one was meant for, among some."""
+
+
+def _no_guess(_name: str, _names: Iterable[str]) -> str | None:
+    """A validator only needs to know whether a program is one; guessing takes long."""
+    return None
+
+
+def parse(source: str, closest: Closest = _no_guess) -> Program:
+    """The program that a text is. Raises :class:`ProgramError` with all that is wrong with it.
+
+    Tools for authors say by ``closest`` how a misspelt name is recognised.
+    """
     wrong = check_text(source)
     if wrong is not None:
         raise ProgramError([wrong])
@@ -142,7 +155,7 @@ def parse(source: str) -> Program:
         raise ProgramError([problem]) from None
     if (deep := _too_deep(tree)) is not None:
         raise ProgramError([deep])
-    checker = _Checker()
+    checker = _Checker(closest)
     program = checker.program(tree)
     if checker.problems or program is None:
         raise ProgramError(sorted(set(checker.problems))[:MAX_PROBLEMS])
@@ -168,8 +181,9 @@ def _too_deep(tree: ast.AST) -> Problem | None:
 class _Checker:
     """Walks a program's tree and collects what is wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, closest: Closest) -> None:
         self.problems: list[Problem] = []
+        self._closest = closest
         self._methods: dict[str, Function] = {}
         self._constants: dict[str, Any] = {}
         self._variables: set[str] = set()
@@ -425,9 +439,10 @@ class _Checker:
     def _expression_statement(self, node: ast.Expr) -> None:
         if _is_remark(node):
             return
-        if not isinstance(node.value, ast.Call | ast.Await):
-            self.refuse(node, "a value that nobody uses", "call something, or assign it")
+        before = len(self.problems)
         self._expression(node.value)
+        if len(self.problems) == before and not isinstance(node.value, ast.Call | ast.Await):
+            self.refuse(node, "a value that nobody uses", "call something, or assign it")
 
     def _if(self, node: ast.If) -> None:
         self._expression(node.test)
@@ -528,10 +543,25 @@ class _Checker:
         elif name.startswith("_"):
             self._identifier(node, name)
         else:
-            hint = (
-                f"did you mean self.{name}?" if name in self._methods or name in self._constants else "assign it first"
-            )
-            self.refuse(node, f"the name {name}, which is nowhere defined", hint)
+            self._undefined(node, "assign it first")
+
+    def _undefined(self, node: ast.Name, otherwise: str) -> None:
+        """A name that is no variable: it may stand behind self, or be misspelt."""
+        name = node.id
+        own = self._own_name(name) or self._closest(name, self._variables) or self._own_name_like(name)
+        hint = otherwise if own is None else f"did you mean {own}?"
+        self.refuse(node, f"the name {name}, which is nowhere defined", hint)
+
+    def _own_name(self, name: str) -> str | None:
+        """How something of the actor's own, or of the host's, is written that has this name."""
+        if name in self._methods or name in HOST_CALLS or name in TASK_CALLS:
+            return f"self.{name}(…)"
+        return f"self.{name}" if name in HOST_READS or name in self._constants else None
+
+    def _own_name_like(self, name: str) -> str | None:
+        names = (*self._methods, *self._constants, *HOST_CALLS, *HOST_READS, *TASK_CALLS)
+        found = self._closest(name, names)
+        return None if found is None else self._own_name(found)
 
     def _operator(self, node: ast.AST, operator: ast.operator) -> None:
         if not isinstance(operator, OPERATORS):
@@ -613,13 +643,16 @@ class _Checker:
         name = node.attr
         if name.startswith("_"):
             self._identifier(node, name)
+        elif isinstance(node.value, ast.Name) and self._is_undefined(node.value):
+            self._undefined(node.value, NO_MODULES)
         elif not is_self:
             self.refuse(node, f"the attribute {name}", "values have no attributes; call a method, or use a dict")
         elif name in HOST_CALLS or name in self._methods or name in TASK_CALLS:
             self.refuse(node, f"self.{name} as a value", "call it")
         elif name not in HOST_READS and name not in self._constants:
+            meant = self._own_name_like(name)
             remedy = "assign it in the class, or keep it with self.set(key, value)"
-            self.refuse(node, f"self.{name}, which is nowhere defined", remedy)
+            self.refuse(node, f"self.{name}, which is nowhere defined", f"did you mean {meant}?" if meant else remedy)
 
     def _call(self, node: ast.Call) -> None:
         match node.func:
@@ -628,12 +661,15 @@ class _Checker:
             case ast.Name(id=name) if name == ERROR:
                 self.refuse(node, f"{ERROR} as a value", f'use it as raise {ERROR}("why")')
             case ast.Name(id=name):
-                hint = f"did you mean self.{name}(…)?" if name in self._methods else "there is no such function"
-                self.refuse(node, f"a call of {name}", hint)
+                self.refuse(node, f"a call of {name}", self._function_meant(name))
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
                 self._self_call(node, name)
             case ast.Attribute(value=ast.Name(id=kind), attr=name) if (kind, name) in STATIC_METHODS:
                 self._arguments(node, f"{kind}.{name}", STATIC_METHODS[kind, name])
+            case ast.Attribute(value=ast.Name() as value, attr=name) if name not in METHODS and self._is_undefined(
+                value
+            ):
+                self._undefined(value, NO_MODULES)
             case ast.Attribute(value=value, attr=name):
                 self._expression(value)
                 if name in METHODS:
@@ -641,9 +677,24 @@ class _Checker:
                 elif name.startswith("_"):
                     self._identifier(node, name)
                 else:
-                    self.refuse(node, f"the method {name}", f"values have these: {', '.join(sorted(METHODS))}")
+                    meant = self._closest(name, METHODS)
+                    remedy = f"values have these: {', '.join(sorted(METHODS))}"
+                    self.refuse(node, f"the method {name}", f"did you mean {meant}?" if meant else remedy)
             case _:
                 self.refuse(node, "a call of a value", "call a method or a function by its name")
+
+    def _is_undefined(self, node: ast.Name) -> bool:
+        name = node.id
+        known = name in self._variables or name in CONSTANTS or name in BUILTINS or name in (SELF, ERROR)
+        return not known and not name.startswith("_")
+
+    def _function_meant(self, name: str) -> str:
+        """What stands in for a call of something that is no function."""
+        own = self._own_name(name)
+        if own is None and (builtin := self._closest(name, BUILTINS)) is not None:
+            own = f"{builtin}(…)"
+        own = own or self._own_name_like(name)
+        return "there is no such function" if own is None else f"did you mean {own}?"
 
     def _self_call(self, node: ast.Call, name: str, *, awaited: bool = False) -> None:
         if name in self._methods:
@@ -662,8 +713,12 @@ class _Checker:
             self.refuse(node, "self.pause() without await", "write: await self.pause()")
         elif name.startswith("_"):
             self._identifier(node, name)
+        elif name in HOST_READS or name in self._constants:
+            self.refuse(node, f"a call of self.{name}", f"read it without brackets: self.{name}")
         else:
-            self.refuse(node, f"self.{name}(…), which is nowhere defined", "write the method")
+            meant = self._own_name_like(name)
+            remedy = "write the method" if meant is None else f"did you mean {meant}?"
+            self.refuse(node, f"self.{name}(…), which is nowhere defined", remedy)
 
     def _spawn(self, node: ast.Call) -> None:
         started = node.args[0] if len(node.args) == 1 and not node.keywords else None

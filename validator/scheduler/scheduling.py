@@ -13,7 +13,7 @@ from validator.codec import keccak256
 from validator.errors import Rejection
 from validator.params import Parameters
 from validator.records import DEFAULT_HANDLER, Timer
-from validator.types import HEIGHT_LIMIT, MAX_NAME_BYTES, PRICE_LIMIT, Address, TimerId, is_reserved
+from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_name, is_reserved
 from validator.world import World
 
 TIERS: Final = ("economy", "standard", "fast", "urgent")
@@ -129,6 +129,12 @@ def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
     return timer
 
 
+def is_own(world: World, actor: Address, timer_id: bytes) -> bool:
+    """Whether this is a live timer of the actor's own."""
+    timer = world.timer(timer_id)
+    return timer is not None and timer.actor == actor
+
+
 def extend(
     world: World, actor: Address, timer_id: bytes, expires_at: int, height: int, parameters: Parameters
 ) -> Timer:
@@ -179,7 +185,7 @@ def _check_height(height: int, current: int) -> None:
 def _check_sizes(request: ScheduleRequest, parameters: Parameters) -> None:
     if len(request.payload) > parameters.max_timer_payload:
         raise Rejection("TimerPayloadTooLarge")
-    if not 1 <= len(request.handler.encode()) <= MAX_NAME_BYTES:
+    if not is_name(request.handler):
         raise Rejection("TimerHandlerInvalid")
 
 

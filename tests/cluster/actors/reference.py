@@ -42,6 +42,7 @@ HOST_COSTS = {
     "schedule": (f"{costs.SCHEDULE_TIMER_CYCLES:,}", "bytes of the payload"),
     "cancel": (f"{costs.CANCEL_TIMER_CYCLES}", ""),
     "extend": (f"{costs.EXTEND_TIMER_CYCLES}", ""),
+    "pending": (f"{costs.PENDING_CYCLES}", ""),
     "send": (f"{costs.SEND_CYCLES} + `cycles`", "bytes of the payload + `cells`"),
     "transfer": (f"{costs.TRANSFER_CYCLES}", ""),
     "emit": (f"{costs.EMIT_CYCLES}", "bytes of the data"),
@@ -157,6 +158,7 @@ TABULATED = {"INTEGER_LIMIT", "DICT_KEY_LIMIT"}
 
 
 AROUND = {
+    f"each byte of a handler's or an event's name beyond {costs.NAME_BYTES_INCLUDED}, in a call that gives one": (1, ""),
     "reading height, sender, balance, …": (costs.READ_CONTEXT_CYCLES, ""),
     "a transaction": (DEFAULTS.tx_base_cycles, "bytes of the payload, or of the program"),
     "a fire": (DEFAULTS.fire_base_cycles, ""),
@@ -175,8 +177,16 @@ def table(heads: list[str], rows: Iterator[list[str]]) -> str:
 
 
 def shown(name: str, signature: Signature) -> str:
-    optional = [f"{parameter}=…" for parameter in signature.optional]
-    return f"`{name}({', '.join((*signature.required, *optional))})`"
+    """A call as it may be written: what may be left out, by name where that is allowed."""
+    if not signature.positional_only:
+        optional = [f"{parameter}=…" for parameter in signature.optional]
+        return f"`{name}({', '.join((*signature.required, *optional))})`"
+    left_out = ""
+    for parameter in reversed(signature.optional):
+        left_out = f"[, {parameter}{left_out}]"
+    if not signature.required:
+        left_out = left_out.replace("[, ", "[", 1)
+    return f"`{name}({', '.join(signature.required)}{left_out})`"
 
 
 def host_calls() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,8 @@ def test_check_names_every_problem_with_its_place_and_remedy(capsys: pytest.Capt
         "wrong.py:5:9: try; check before you act: nothing can be caught",
         "wrong.py:6:13: an assignment to self.count; keep what must last with self.set(key, value)",
         "wrong.py:6:26: /; use //: there are no floats",
-        line_with(lines, "wrong.py:8:13: the method abort; "),
-        "wrong.py:8:13: the name os, which is nowhere defined; assign it first",
+        "wrong.py:8:13: the name os, which is nowhere defined; there are no modules to import: use the functions and "
+        "methods that are there",
     ]
 
 
@@ -93,6 +94,122 @@ def test_odd_files_are_refused_in_one_line(
     assert lines[0].startswith(said)
     code, again = actor(capsys, "run", "odd.py")
     assert code == ExitCode.BAD_INPUT and again == [f"stampede: {lines[0].removeprefix('stampede: ')}"]
+
+
+MISSPELT = """class Misspelt(Actor):
+    LIMIT = 5
+
+    def start(self, payload):
+        self.set("at", height)
+        count = get("count")
+        emit("a", 1)
+        self.sett("k", 1)
+        self.set("at", self.hieght)
+        self.set("at", self.height())
+        self.emit("drawn", random.random())
+        self.emit("pi", math.pi)
+        self.set("most", sortde([1]))
+        self.set("limit", LIMIT)
+        self.halper(payloda)
+        unknown.append(1)
+
+    def helper(self, number):
+        return number
+"""
+
+
+def test_a_name_that_is_nearly_right_is_guessed_and_each_mistake_is_one_line(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "misspelt.py").write_text(MISSPELT, encoding="utf-8")
+    _, lines = actor(capsys, "check", "misspelt.py")
+    modules = "there are no modules to import: use the functions and methods that are there"
+    assert [line.removeprefix("misspelt.py:") for line in lines] == [
+        "5:24: the name height, which is nowhere defined; did you mean self.height?",
+        "6:17: a call of get; did you mean self.get(…)?",
+        "7:9: a call of emit; did you mean self.emit(…)?",
+        "8:9: self.sett(…), which is nowhere defined; did you mean self.set(…)?",
+        "9:24: self.hieght, which is nowhere defined; did you mean self.height?",
+        "10:24: a call of self.height; read it without brackets: self.height",
+        f"11:28: the name random, which is nowhere defined; {modules}",
+        f"12:25: the name math, which is nowhere defined; {modules}",
+        "13:26: a call of sortde; did you mean sorted(…)?",
+        "14:27: the name LIMIT, which is nowhere defined; did you mean self.LIMIT?",
+        "15:9: self.halper(…), which is nowhere defined; did you mean self.helper(…)?",
+        "16:9: the name unknown, which is nowhere defined; assign it first",
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_one_line_and_the_others_are_checked(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    os.mkfifo(folder / "pipe.py")
+    code = main(["actor", "check", "nowhere.py", "counter.py", "pipe.py", ".", "busy.py"])
+    captured = capsys.readouterr()
+    assert code == ExitCode.BAD_INPUT
+    assert captured.err.splitlines() == [
+        "stampede: nowhere.py: cannot be read: No such file or directory",
+        "stampede: pipe.py: is no regular file",
+        "stampede: .: cannot be read: Is a directory",
+    ]
+    assert [line.split(" ")[1] for line in captured.out.splitlines()] == ["Counter", "Busy"]
+
+
+UNHEARD = """class Unheard(Actor):
+    NEXT = "tikc"
+
+    def start(self, payload):
+        self.schedule(self.height + 1)
+        self.schedule(self.height + 1, None, self.NEXT)
+        self.schedule(self.height + 1, handler="help")
+        self.send(self.address, "stop")
+        self.send(payload, "anything")
+        self.request_job(None, 3, "get_gas_bid")
+        self.request_job(None, 3, payload)
+        self.schedule(self.height + 1, None, "tick")
+        self.emit("stop", "nothing")
+
+    def tick(self, payload):
+        self.help(1)
+
+    def help(self, amount):
+        return amount
+"""
+
+
+def test_handlers_that_nobody_can_call_are_warned_of(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "unheard.py").write_text(UNHEARD, encoding="utf-8")
+    code, lines = actor(capsys, "check", "unheard.py")
+    assert code == ExitCode.PASS
+    assert [line.removeprefix("unheard.py:") for line in lines[:-1]] == [
+        "5:9: warning: a timer that names no handler calls handle_timer, and there is none; name one, or write it",
+        "6:46: warning: no handler 'tikc'; did you mean tick?",
+        "7:48: warning: no handler 'help'; help(self, amount) is a helper: a handler has one parameter, and it is called "
+        "payload",
+        "8:33: warning: no handler 'stop'; handlers are: start, tick",
+        "10:35: warning: no handler 'get_gas_bid'; the chain asks it for bids, and nobody else can",
+    ]
+    assert lines[-1].startswith("unheard.py: Unheard is fine but for 5 warnings: handlers start, tick; ")
+    listening = UNHEARD.replace("def help(self, amount)", "def handle_timer(self, payload)").replace("self.help(1)", "pass")
+    (folder / "unheard.py").write_text(listening, encoding="utf-8")
+    assert "handle_timer" not in actor(capsys, "check", "unheard.py")[1][0]
+
+
+def test_an_actor_without_a_handler_is_warned_of(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "mute.py").write_text("class Mute(Actor):\n    def help(self, amount):\n        return amount\n")
+    code, lines = actor(capsys, "check", "mute.py")
+    assert code == ExitCode.PASS and len(lines) == 2
+    assert lines[0] == (
+        "mute.py:1:1: warning: an actor without a handler, which nobody can call; a handler is a method whose one "
+        "parameter is payload"
+    )
+    assert "fine but for 1 warning:" in lines[1]
+
+
+def test_what_ships_gives_no_cause_for_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    shipped = sorted((Path(__file__).parents[3] / "actors").glob("*.py"))
+    code, lines = actor(capsys, "check", *map(str, shipped))
+    assert code == ExitCode.PASS and len(lines) == len(shipped) > 7
 
 
 # --- run --------------------------------------------------------------------------------------------------------------
@@ -173,6 +290,16 @@ def test_the_same_command_prints_the_same_and_writes_it(capsys: pytest.CaptureFi
     assert found["failures"] == sum(run["error"] is not None for run in runs)
 
 
+@pytest.mark.parametrize("tool", ["run", "profile"])
+@pytest.mark.parametrize("path", ["no/out.json", "."])
+def test_where_the_json_cannot_go_is_said_before_the_run(
+    capsys: pytest.CaptureFixture[str], tool: str, path: str
+) -> None:
+    assert main(["actor", tool, "counter.py", "--json", path]) == ExitCode.BAD_INPUT
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith(f"stampede: {path}: cannot be written: ")
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +310,7 @@ def test_the_same_command_prints_the_same_and_writes_it(capsys: pytest.CaptureFi
         (["run", "."], ".: cannot be read: Is a directory"),
         (
             ["run", "wrong.py"],
-            "wrong.py:1:1: an import; everything that a program may use is there without one (5 more",
+            "wrong.py:1:1: an import; everything that a program may use is there without one (4 more",
         ),
         (["run", "counter.py", "--other", "wrong.py"], "wrong.py:1:1: an import; "),
         (

@@ -22,6 +22,7 @@ from cluster.drills.registry import DRILLS
 from cluster.drills.reorg import Reorg
 from cluster.drills.restart_all import RestartAll
 from cluster.drills.storm import Storm
+from cluster.drills.upgrade import Upgrade
 from cluster.errors import ExitCode
 from cluster.record import RunRecord
 from cluster.scenario import change_scenario
@@ -45,6 +46,7 @@ CHEAP: tuple[Drill, ...] = (
     Join(),
     Byzantine(),
     Divergence(),
+    Upgrade(),
 )
 """Each drill, as small as it can be."""
 
@@ -99,7 +101,12 @@ def test_a_sound_chain_meets_what_is_expected(drill: Drill) -> None:
 
 @pytest.mark.parametrize(
     "drill",
-    [Partition(protocol="hotstuff"), RestartAll("hotstuff", times=1), Divergence("hotstuff", culprit=3)],
+    [
+        Partition(protocol="hotstuff"),
+        RestartAll("hotstuff", times=1),
+        Divergence("hotstuff", culprit=3),
+        Upgrade("hotstuff", heights_between=1),
+    ],
     ids=lambda drill: drill.name,
 )
 def test_so_it_does_with_the_other_protocol(drill: Drill) -> None:
@@ -146,6 +153,8 @@ TOO_MANY = [{}, {}, {"byzantine": ["equivocating-leader", "conflicting-voter"]},
         (CHEAP[4], planted("fires-again-after-restart", ALL_OF_FOUR), "replay"),
         (CHEAP[5], (Change("validators.nodes", SILENT),), "takes_part"),
         (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY),), "withstood"),
+        (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
+        (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "replay"),
         (CHEAP[7], planted("double-fire", (1, 2)), "found"),
         (Divergence(bug="wrong-balance"), planted("double-fire", (1,)), "bisected"),
     ],
@@ -204,6 +213,7 @@ def test_a_backlog_that_is_not_worked_off_turns_the_outage_red() -> None:
         (CHEAP[5], (Change("validators.nodes", []),), "snapshot"),
         (CHEAP[6], (Change("validators.nodes", []),), "withstood"),
         (CHEAP[7], planted("double-fire", ()), "found"),
+        (CHEAP[8], (Change("faults", []),), "upgraded"),
     ],
 )
 def test_what_did_not_come_about_is_not_met(drill: Drill, changes: tuple[Change, ...], undecided: str) -> None:

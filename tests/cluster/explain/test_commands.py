@@ -16,24 +16,38 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("right.yaml").write_text("name: right\ndescription: Nothing special.\n")
     Path("ring.yaml").write_text("extends: right.yaml\nname: ring\nlinks: {topology: ring}\n")
+    Path("forked.yaml").write_text("extends: ring.yaml\nname: forked\nforks: [{at_height: 9}]\n")
     Path("wrong.yaml").write_text("name: wrong\nstop: {hight: 9}\n")
+    Path("elsewhere.yaml").write_text("name: elsewhere\nfaults: [{kind: upgrade, at_height: 5, code: .}]\n")
+    Path("cluster/live").mkdir(parents=True)
+    Path("cluster/live/host.py").touch()
+    Path("nowhere.yaml").write_text("name: nowhere\nfaults: [{kind: upgrade, at_height: 5, code: none}]\n")
     Path("heir.yaml").write_text("extends: wrong.yaml\nname: heir\n")
     return tmp_path
 
 
 def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["validate", "right.yaml", "wrong.yaml", "ring.yaml", "heir.yaml", "none.yaml"])
+    code = main(["validate", "right.yaml", "wrong.yaml", "ring.yaml", "forked.yaml", "heir.yaml", "none.yaml"])
     assert code == ExitCode.BAD_INPUT
     said = capsys.readouterr()
     assert said.err == ""
     assert said.out.splitlines() == [
         "right.yaml: fine (live and sim)",
         "wrong.yaml: stop.hight: Extra inputs are not permitted",
-        "ring.yaml: fine (sim alone: links.topology: the live testnet has the links of its machines so far;"
-        " the simulator can (--backend sim))",
+        "ring.yaml: fine (live and sim)",
+        "forked.yaml: fine (sim alone: forks: only the simulator repeats what came before; see --backend sim)",
         "wrong.yaml: stop.hight: Extra inputs are not permitted (inherited by heir.yaml)",
         "none.yaml: cannot be read: No such file or directory",
     ]
+
+
+def test_a_file_may_run_on_one_backend_alone_and_must_run_on_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "elsewhere.yaml"]) == ExitCode.PASS
+    assert capsys.readouterr().out.startswith("elsewhere.yaml: fine (live alone: faults[0].code: all machines of ")
+    assert main(["validate", "nowhere.yaml"]) == ExitCode.BAD_INPUT
+    assert capsys.readouterr().out.startswith("nowhere.yaml: runs nowhere: live: faults[0].code: none is no checkout")
+    assert main(["run", "elsewhere.yaml", "--backend", "sim"]) == ExitCode.BAD_INPUT
+    assert "elsewhere.yaml: faults[0].code: all machines" in capsys.readouterr().err
 
 
 def test_right_files_are_a_success() -> None:
@@ -66,7 +80,7 @@ def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) ->
         (["explain", "right.yaml", "--set", "stop.hight=3"], "right.yaml with --set: stop.hight: Extra inputs"),
         (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
         (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
-        (["explain", "ring.yaml", "--backend", "live"], "ring.yaml: links.topology: the live testnet has"),
+        (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator repeats"),
         (["explain", "right.yaml", "--backend", "cloud"], "invalid choice: 'cloud'"),
     ],
 )
@@ -80,5 +94,5 @@ def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.
 
 
 def test_a_backend_that_can_run_it_is_no_problem() -> None:
-    assert main(["explain", "ring.yaml", "--backend", "sim", "--out", "a.svg"]) == ExitCode.PASS
+    assert main(["explain", "forked.yaml", "--backend", "sim", "--out", "a.svg"]) == ExitCode.PASS
     assert main(["explain", "right.yaml", "--backend", "live", "--out", "a.svg"]) == ExitCode.PASS

@@ -57,6 +57,7 @@ FULL: dict[str, Any] = {
         {"kind": "one_way_partition", "from": ["anna"], "at_height": 19, "for_ms": 5},
         {"kind": "degrade", "loss": 0.5, "at_height": 20, "after_votes": "nullify", "for_ms": 5},
         {"kind": "leader_delay", "delay_ms": 70, "at_height": 21, "for_ms": 5},
+        {"kind": "upgrade", "version": "next", "at_height": 22},
     ],
     "success": {
         "metrics": {"fires": {"at_least": 10.0}},
@@ -108,7 +109,7 @@ def test_what_happens_is_in_the_order_of_time(everything: Outline) -> None:
     assert heights == sorted(heights)
     assert timeline[0][0] == "at the start"
     assert timeline[-1][1] == "the run ends, whatever it has reached"
-    assert len(timeline) == 2 + 4 + 1 + 1 + 9 + 1 + 2
+    assert len(timeline) == 2 + 4 + 1 + 1 + 10 + 1 + 2
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,7 @@ def test_what_happens_is_in_the_order_of_time(everything: Outline) -> None:
         "fault: one way partition, anna to the others 5 ms",
         "fault: degrade, all links (loss 0.5), after nullify votes 5 ms",
         "fault: leader delay, whoever leads (delay_ms 70) 5 ms",
+        "fault: upgrade, everybody, one host after the other (version next) down for 500 ms at least",
         "validator-2 joins by a snapshot",
         "the committee becomes anna, validator-1, validator-2, validator-3",
         "load: ramp, from 0 to 2 times as many turns until height 4",

@@ -156,7 +156,24 @@ def test_the_record_is_whole(live_run: LiveRun) -> None:
         assert len(validator.balances) > 4
         assert validator.pending_timers
     assert {"startup_seconds", "messages_sent", "bytes_sent"} <= record.metrics.keys()
-    assert all(value > 0 for name, value in record.metrics.items() if name != "deepest_reorg")
+    assert all(value > 0 for name, value in record.metrics.items() if name not in ("deepest_reorg", "messages_dropped"))
+
+
+def test_messages_views_and_resources_are_recorded(live_run: LiveRun) -> None:
+    record = live_run.record
+    reasons = "; ".join(window.reason for window in record.trace.windows)
+    assert reasons.startswith("the beginning")
+    assert f"kill validator-{KILLED} begins" in reasons
+    kept = [message for window in record.trace.windows for message in window.messages]
+    whole = [message for message in kept if message.sent_ms is not None and message.received_ms is not None]
+    assert len(whole) > len(kept) / 2
+    assert {"proposal", "notarize", "finalize"} <= {message.kind for message in whole}
+    assert {seen.validator for seen in record.trace.views} == set(range(4))
+    for validator in range(4):
+        looks = [look for look in record.resources if look.validator == validator]
+        assert looks[-1].disk_bytes > 10_000
+        assert looks[-1].memory_bytes and looks[-1].memory_bytes > 1_000_000
+        assert looks[-1].cpu_seconds and looks[-1].open_files
 
 
 def test_a_validator_that_joins_late_takes_a_snapshot(late_run: RunRecord) -> None:
@@ -604,8 +621,14 @@ def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder:
             killed.append(entry["pid"])
             os.kill(entry["pid"], signal.SIGKILL)
 
-    record = run_live(scenario(), 6, "test", folder, kill_once)
+    faults = [  # on nodes that may be others', signals are sent by an actor there
+        {"kind": "pause", "target": "validator-0", "at_height": 9, "until_height": 12},
+        {"kind": "kill", "target": "validator-3", "at_height": 15, "how": "process", "down_ms": 200},
+    ]
+    record = run_live(scenario(faults=faults), 6, "test", folder, kill_once)
     assert killed
+    assert [fault.bit for fault in record.faults] == [True, True]
+    assert "stood still (state T)" in record.faults[0].evidence
     assert len(record.problems) == 1
     assert "host 2 (validator-2) was lost" in record.problems[0]
     verdict = check_run(record)

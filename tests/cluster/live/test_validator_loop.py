@@ -28,6 +28,7 @@ from cluster.live.validator_loop import (
     Pace,
     ValidatorLoop,
     ValidatorSetup,
+    ViewSeen,
     VoteSent,
 )
 from cluster.live.web import NotReady
@@ -35,6 +36,7 @@ from cluster.mutants.base import RunCounter
 from cluster.scenario import LinksSection, Scenario
 from cluster.scenario.network import Network
 from cluster.status import Tally
+from cluster.trace import RING_MESSAGES, peek
 from consensus.keys import Ed25519Scheme
 from consensus.messages import VoteKind
 from loadgen.workloads import LoadUser, Observation
@@ -261,6 +263,24 @@ def test_what_was_seen_is_told_once(tmp_path: Path) -> None:
             assert not {final.block.height for final in finals} & {
                 each.block.height for each in later if isinstance(each, FinalSeen)
             }
+
+    run(test)
+
+
+def test_messages_are_stamped_where_they_leave_and_where_they_come(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(5)
+            sent, came = (member.loop.drain_stamps() for member in members[:2])
+            assert 0 < len(sent) <= RING_MESSAGES
+            left = {(stamp.size, stamp.mark): stamp.at_ms for stamp in sent if stamp.is_sent and stamp.peer is None}
+            arrived = [stamp for stamp in came if not stamp.is_sent and stamp.peer == 0]
+            assert len(arrived) >= 5
+            assert all(stamp.at_ms >= left[stamp.size, stamp.mark] for stamp in arrived)
+            assert {peek(stamp.head)[0] for stamp in sent} >= {"proposal", "notarize", "finalize"}
+            views = [seen.view for seen in members[0].loop.drain_observations() if isinstance(seen, ViewSeen)]
+            assert len(views) >= 5
+            assert views == sorted(set(views))
 
     run(test)
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from cluster.checks import CHECKS, Outcome
 from cluster.cli import main
+from cluster.coverage import COVERAGE
 from cluster.errors import BadInput
 from cluster.mutants import MUTANTS, hunt
 from cluster.mutants.base import Area, Mutant, RunCounter
@@ -34,7 +35,7 @@ def test_there_are_enough_in_every_area_and_each_says_where_it_is_hunted() -> No
     assert len(everyone) == len(MUTANTS) + len(HARNESS_MUTANTS) >= 25
     areas = Counter(mutant.area for mutant in everyone.values())
     assert set(areas) == set(Area)
-    names = {check.__name__.removeprefix("check_") for check in CHECKS}
+    names = {check.__name__.removeprefix("check_") for check in CHECKS} | {COVERAGE}
     for name, mutant in everyone.items():
         assert mutant.name == name
         assert mutant.description

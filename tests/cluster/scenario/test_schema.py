@@ -61,6 +61,8 @@ RIGHT = {
     "edges at length": "name: a\nlinks: {topology: {kind: edges, edges: [[b, c]], allow_disconnected: true}}",
     "latencies": "name: a\nlinks: {latencies: azure, regions: {us-east: [b]}, latency_matrix_ms: {c: {d: 1}}}",
     "targets": "name: a\nfaults: [{kind: kill, target: leader, at_ms: 1}, {kind: wipe, target: [b], at_height: 1}]",
+    "an upgrade": "name: a\nfaults: [{kind: upgrade, target: [b, c], mutant: double-fire, at_ms: 1}]",
+    "an upgrade of all": "name: a\nfaults: [{kind: upgrade, target: ~, at_ms: 1}]",
     "a region": "name: a\nfaults: [{kind: pause, target: 'region:east', at_ms: 1, for_ms: 1}]",
     "directions": "name: a\nfaults: [{kind: one_way_partition, from: [b], to: ['region:c'], at_ms: 1, for_ms: 1}]",
     "phases": "name: a\nload: {phases: [{kind: ramp, until_height: 9, to_rate: 2}, {kind: pause, from_height: 9}]}",

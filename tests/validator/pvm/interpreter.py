@@ -1247,7 +1247,7 @@ class Host:
 
     def called(self, name: str, given: list[Value], named: Names) -> Value:
         """A call, its price taken before anything else happens."""
-        prices = {"get": 10, "emit": 50, "send": 80, "schedule": 1_000, "cancel": 500, "extend": 500}
+        prices = {"get": 10, "pending": 10, "emit": 50, "send": 80, "schedule": 1_000, "cancel": 500, "extend": 500}
         prices |= dict.fromkeys(("set", "delete", "transfer", "consume_result"), 200)
         prices |= {"burn": 0, "request_job": 500 + self.context.terms.parameters.message_cycles}
         self.context.prepay(prices[name])
@@ -1266,6 +1266,12 @@ class Host:
     def payload(self, value: Value) -> bytes:
         return b"" if value is None else self.packed(value)
 
+    def name(self, value: Value) -> str:
+        text = self.text(value)
+        size = len(text.encode())
+        self.charge(size - 32 if size > 32 else 0)
+        return text
+
     def schedule(
         self,
         height: Value,
@@ -1280,7 +1286,7 @@ class Host:
         request = {
             "height": self.number(height),
             "payload": self.payload(payload),
-            "handler": self.text(handler),
+            "handler": self.name(handler),
             "fee_payer": None if fee_payer is None else self.account(fee_payer),
         }
         numbers = {name: self.or_none(value) for name, value in more.items()}
@@ -1292,9 +1298,12 @@ class Host:
     def extend(self, timer_id: Value, expires_at: Value) -> None:
         self.context.extend_timer(self.data(timer_id), self.number(expires_at))
 
+    def pending(self, timer_id: Value) -> bool:
+        return self.context.is_pending(self.data(timer_id))
+
     def send(self, to: Value, handler: Value, payload: Value = None, cycles: Value = None, cells: Value = None) -> None:
         packed = self.payload(payload)
-        address, name = self.account(to), self.text(handler)
+        address, name = self.account(to), self.name(handler)
         self.context.send(address, name, packed, self.or_none(cycles), self.or_none(cells))
 
     def transfer(self, to: Value, amount: Value) -> None:
@@ -1306,15 +1315,15 @@ class Host:
             shown = data.hex()
         else:
             shown = str(int(data)) if is_number(data) else data if isinstance(data, str) else fail("TypeError")
-        self.charge(len(shown) // w.BYTES_A_CYCLE)
-        self.context.emit(self.text(name), shown)
+        self.charge(len(shown) * (1 if narrow(shown) else w.WIDE_CODING) // w.BYTES_A_CYCLE)
+        self.context.emit(self.name(name), shown)
 
     def burn(self, cycles: Value) -> None:
         self.context.burn(self.natural(cycles))
 
     def request_job(self, payload: Value, results_needed: Value, handler: Value) -> bytes:
         packed = self.packed(payload)
-        return bytes(self.context.request_job(packed, self.number(results_needed), self.text(handler)))
+        return bytes(self.context.request_job(packed, self.number(results_needed), self.name(handler)))
 
     def consume_result(self, job_id: Value) -> None:
         self.context.consume_result(self.data(job_id))

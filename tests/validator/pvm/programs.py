@@ -105,7 +105,7 @@ HOST = [
     "self.set('k', X)", "self.set(S, X)", "self.set('k', D)", "<x> = self.get('k')", "<x> = self.get(S, X)", "self.delete('k')",
     "self.emit(S, X)", "self.emit('e', N)", "self.emit('e')", "self.emit('e', data=B)", "self.burn(50)", "self.burn(N)",
     "self.transfer(self.deployer, N)", "self.transfer(B, 1)", "<b> = self.schedule(self.height + 5, X)",
-    "<b> = self.schedule(N, payload=X, tier=FAST)", "self.schedule(3, tier=S)", "self.cancel(<b>)", "<b> = self.request_job(X, 1, 'handle')", "self.request_job(X, N, S)", "self.consume_result(<b>)", "self.cancel(X)",
+    "<b> = self.schedule(N, payload=X, tier=FAST)", "self.schedule(3, tier=S)", "self.cancel(<b>)", "<b> = self.request_job(X, 1, 'handle')", "self.request_job(X, N, S)", "self.consume_result(<b>)", "self.cancel(X)", "<x> = self.pending(<b>)", "if self.pending(<b>): self.cancel(<b>)", "<x> = self.pending(X)",
     "self.extend(<b>, N)", "self.send(self.address, 'h', X, cycles=2000, cells=5)", "self.send(self.address, S, cycles=N)",
     "self.schedule(3, fee_payer=self.sender, payer_cap=N, gas_limit=N)", "self.schedule(3, handler=S, expires_at=X)",
     "self.schedule(height=4, max_fee_per_cycle=N, max_priority_fee_per_cycle=N)",

@@ -43,6 +43,7 @@ def cycles_of(body: str) -> int:
         ("self.schedule(9, 5)", costs.SCHEDULE_TIMER_CYCLES + VALUE_NODE),
         ("self.cancel(b'')", costs.CANCEL_TIMER_CYCLES),
         ("self.extend(b'', 5)", costs.EXTEND_TIMER_CYCLES),
+        ("self.pending(b'')", costs.KV_GET_CYCLES),
         ("self.send(b'" + "x" * 20 + "', 'h', cycles=1)", costs.SEND_CYCLES),
     ],
 )
@@ -57,6 +58,7 @@ PRICES = {
     "schedule": costs.SCHEDULE_TIMER_CYCLES,
     "cancel": costs.CANCEL_TIMER_CYCLES,
     "extend": costs.EXTEND_TIMER_CYCLES,
+    "pending": costs.KV_GET_CYCLES,
     "send": costs.SEND_CYCLES,
     "transfer": costs.TRANSFER_CYCLES,
     "emit": costs.EMIT_CYCLES,
@@ -109,6 +111,40 @@ def test_an_event_is_paid_by_the_length_of_what_it_shows(data: str, looked_at: i
     whole = run(program(before + "self.emit('e', x)"))
     assert whole.error == ""
     assert run(program(before + "self.emit('e', x)"), cycles=whole.cycles - 1).error == "OutOfCycles"
+
+
+NAMED = (
+    "self.emit({})",
+    "self.send(self.address, {}, cycles=2000, cells=0)",
+    "self.schedule(9, handler={})",
+    "self.request_job(1, 1, {})",
+)
+
+
+@pytest.mark.parametrize("call", NAMED)
+def test_a_long_name_is_paid_for_by_its_bytes(call: str) -> None:
+    """A call's price covers 32 of them; a name made of fewer, wider characters costs the same."""
+    price = {name: cycles_of(call.format(ascii(name))) for name in ("n" * 32, "n" * 33, "n" * 256, "\u00e9" * 128, "h")}
+    short, included, more, most, wide = (price[name] for name in ("h", "n" * 32, "n" * 33, "n" * 256, "\u00e9" * 128))
+    assert (short, more, most, wide) == (included, included + 1, included + 224, included + 224)
+
+
+def test_wide_data_of_an_event_costs_what_coding_it_does() -> None:
+    texts = [f"x = {character!a} * 3200" for character in ("e", "\u00e9")]
+    narrow, wide = (cycles_of(f"{text}\nself.emit('e', x)") - cycles_of(text) for text in texts)
+    assert (narrow, wide) == (CALLED + costs.EMIT_CYCLES + 3200 // 32, CALLED + costs.EMIT_CYCLES + 3200 * 16 // 32)
+
+
+def test_a_timer_is_pending_until_it_is_gone() -> None:
+    body = "x = self.schedule(self.height + 3)\ny = self.pending(x)\nself.cancel(x)\nreturn [y, self.pending(x), self.pending(b'no'), self.pending(bytes(32))]"
+    assert value_of(body) == [True, False, False, False]
+
+
+def test_a_query_may_ask_whether_a_timer_is_pending() -> None:
+    context = new_context()
+    query = ReadOnlyContext(context.world, context.meter, context.actor, context.sender, context.terms)
+    asked = observe(query, lambda given: load(program("self.pending(b'')")).run_handler("handle", b"", given))
+    assert asked.error == ""
 
 
 def test_reading_a_value_costs_what_writing_it_did() -> None:
@@ -166,6 +202,13 @@ def test_readings_say_what_they_should() -> None:
         ("self.cancel('x')", "TypeError"),
         ("self.cancel(5)", "TypeError"),
         ("self.extend(b'x', None)", "TypeError"),
+        ("self.pending('x')", "TypeError"),
+        ("self.pending(None)", "TypeError"),
+        ("self.emit('e' * 257)", "EventNameTooLong"),
+        ("self.emit(chr(70000) * 65)", "EventNameTooLong"),
+        ("self.send(self.address, 'h' * 257, cycles=2000)", "MessageHandlerInvalid"),
+        ("self.schedule(9, handler=chr(233) * 129)", "TimerHandlerInvalid"),
+        ("self.request_job(1, 1, 'h' * 257)", "JobHandlerInvalid"),
         ("self.send(b'x', 'h')", "ValueError"),
         ("self.send(self.address, 5)", "TypeError"),
         ("self.send(self.address, 'h', cycles=2 ** 255)", "MessageLimitInvalid"),

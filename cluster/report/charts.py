@@ -48,7 +48,10 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Named points in ascending x. ``style`` is ``line``, ``step``, ``dots``, ``bars`` or ``area``."""
+    """Named points in ascending x. ``style`` is ``line``, ``step``, ``dots``, ``scatter``, ``bars`` or ``area``.
+
+    A scatter's points have a shape by their series' colour, and no line, so their names stand in the page's key.
+    """
 
     name: str
     points: Sequence[Point]
@@ -103,6 +106,11 @@ class Chart:
         return not any(series.points for series in self.series)
 
     @property
+    def labelled(self) -> list[Series]:
+        """Those of them that carry it at their end."""
+        return [series for series in self.named if series.style not in ("bars", "scatter")]
+
+    @property
     def named(self) -> list[Series]:
         """The series that carry a name of their own."""
         return [series for series in self.series if series.points and not series.muted]
@@ -124,15 +132,38 @@ class Size:
     direct_labels: bool = True
 
 
+SMALL: Final = Size("small", 400, 190, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
+"""For several charts side by side, on a desk and on a phone."""
 WIDE: Final = Size("wide", 820, 280, left=64, right=124)
 NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
 
 
-def render(chart: Chart) -> str:
-    """Both drawings of a chart, or a sentence where there is nothing to draw."""
+def render(chart: Chart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
+    """The drawings of a chart, or a sentence where there is nothing to draw."""
     if chart.is_empty:
         return f'<p class="empty">{escape(chart.empty)}</p>'
-    return "".join(_Drawing(chart, size).svg() for size in (WIDE, NARROW))
+    return "".join(_Drawing(chart, size).svg() for size in sizes)
+
+
+SHAPES: Final = ("circle", "square", "triangle", "diamond")
+SCATTER_PIXELS: Final = 4.2
+SCATTER_MARGIN: Final = 0.03
+"""Of the x axis, left free beside the outermost points."""
+
+
+def shape(colour: int, x: float, y: float, radius: float) -> str:
+    """A point of a scatter: its shape tells the series apart, as its colour does."""
+    r = radius
+    match SHAPES[colour % len(SHAPES)]:
+        case "circle":
+            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
+        case "square":
+            return f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r:.1f}" height="{2 * r:.1f}"/>'
+        case "triangle":
+            return f'<path d="M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r:.1f} {2.2 * r:.1f}h{-2.4 * r:.1f}Z"/>'
+        case _:
+            d = 1.4 * r
+            return f'<path d="M{x:.1f} {y - d:.1f}l{d:.1f} {d:.1f}l{-d:.1f} {d:.1f}l{-d:.1f} {-d:.1f}Z"/>'
 
 
 # --- scales ---------------------------------------------------------------------------------------------------------
@@ -157,10 +188,11 @@ class Scale:
 
     def ticks(self, wanted: int) -> list[float]:
         """Round values within the scale, about as many as wanted."""
-        return _decades(self.low, self.high, wanted) if self.logarithmic else _round_steps(self.low, self.high, wanted)
+        return _decades(self.low, self.high, wanted) if self.logarithmic else round_steps(self.low, self.high, wanted)
 
 
-def _round_steps(low: float, high: float, wanted: int) -> list[float]:
+def round_steps(low: float, high: float, wanted: int) -> list[float]:
+    """Round values from ``low`` to ``high``, about as many as wanted."""
     span = high - low
     if span <= 0:
         return [low]
@@ -195,10 +227,11 @@ class _Drawing:
 
     def __post_init__(self) -> None:
         chart = self.chart
-        beside = len(chart.named) > 1 or bool(chart.marks)
+        beside = len(chart.labelled) > 1 or bool(chart.marks)
         size = self.size if beside and self.size.direct_labels else replace(self.size, right=NARROW.right)
         xs = [x for series in chart.series for x, _ in series.points]
-        pad = 0.5 if any(series.style == "bars" for series in chart.series) else 0.0
+        styles = {series.style for series in chart.series}
+        pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
         left, right = size.left, size.width - size.right
         self.x = Scale(min(xs) - pad, max(xs) + pad, left, right)
         self.size = size
@@ -215,7 +248,7 @@ class _Drawing:
         if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
             return Scale(min(positive) / 1.2, max(positive) * 1.2, bottom, top, logarithmic=True)
         high = max([*values, chart.y_limit or 0.0]) or 1.0
-        steps = _round_steps(0.0, high, size.y_ticks)
+        steps = round_steps(0.0, high, size.y_ticks)
         step = steps[1] if len(steps) > 1 else high
         return Scale(0.0, math.ceil(high / step - 1e-9) * step, bottom, top)
 
@@ -244,16 +277,16 @@ class _Drawing:
         parts = []
         for value in self.y.ticks(size.y_ticks):
             at = self.y(value)
-            parts.append(_line("grid", left, at, right, at))
-            parts.append(_text(chart.format_y(value), left - 8, at + 4, "tick", "end"))
-        parts.append(_line("axis", left, bottom, right, bottom))
+            parts.append(line("grid", left, at, right, at))
+            parts.append(text(chart.format_y(value), left - 8, at + 4, "tick", "end"))
+        parts.append(line("axis", left, bottom, right, bottom))
         for value in self._whole_x_ticks():
             at = self.x(value)
-            parts.append(_line("axis", at, bottom, at, bottom + 4))
-            parts.append(_text(chart.format_x(value), at, bottom + 17, "tick", "middle"))
+            parts.append(line("axis", at, bottom, at, bottom + 4))
+            parts.append(text(chart.format_x(value), at, bottom + 17, "tick", "middle"))
         note = " (log scale)" if self.y.logarithmic else ""
-        parts.append(_text(f"{chart.y_label}{note}", 2, 13, "label"))
-        parts.append(_text(chart.x_label, right, size.height - 6, "label", "end"))
+        parts.append(text(f"{chart.y_label}{note}", 2, 13, "label"))
+        parts.append(text(chart.x_label, right, size.height - 6, "label", "end"))
         return parts
 
     def _whole_x_ticks(self) -> list[float]:
@@ -268,12 +301,12 @@ class _Drawing:
             start, end = self._clamped(band)
             fill = f'<rect class="band" x="{start:.1f}" y="{top:.1f}" width="{max(2.0, end - start):.1f}"'
             parts.append(f'{fill} height="{bottom - top:.1f}" fill="url(#{ident}-hatch)"/>')
-            parts.append(_line("band-edge", start, top, start, bottom))
-            parts.append(_line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
+            parts.append(line("band-edge", start, top, start, bottom))
+            parts.append(line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
         for band, start, row in self.band_rows:
             above = top - 5 - BAND_NAME_PIXELS * row
-            parts.append(_line("band-edge", self._clamped(band)[0], above + 3, self._clamped(band)[0], top))
-            parts.append(_text(band.name, start, above, "band-name"))
+            parts.append(line("band-edge", self._clamped(band)[0], above + 3, self._clamped(band)[0], top))
+            parts.append(text(band.name, start, above, "band-name"))
         return parts
 
     def _place_band_names(self) -> list[tuple[Band, float, int]]:
@@ -299,15 +332,18 @@ class _Drawing:
         _, places = self._beside()
         parts = []
         for order, (mark, at) in enumerate(zip(self.chart.marks, places, strict=True)):
-            line = self.y(mark.value)
-            parts.append(_line("mark", left, line, right, line, MARK_DASHES[order % len(MARK_DASHES)]))
+            level = self.y(mark.value)
+            parts.append(line("mark", left, level, right, level, MARK_DASHES[order % len(MARK_DASHES)]))
             if self.size.direct_labels:
-                parts.append(_text(mark.name, right + 8, at + 4, "mark-name"))
+                parts.append(text(mark.name, right + 8, at + 4, "mark-name"))
         return parts
 
     def _series(self, series: Series) -> str:
         if series.style == "bars":
             return self._bars(series)
+        if series.style == "scatter":
+            points = "".join(shape(series.colour, self.x(x), self.y(y), SCATTER_PIXELS) for x, y in series.points)
+            return f'<g class="dots {_colour(series)}">{points}</g>'
         if series.style == "dots":
             radius = 2.6 if len(series.points) < 120 else 1.8
             dots = "".join(
@@ -364,16 +400,14 @@ class _Drawing:
             across, end = self.x(series.points[-1][0]), self.y(series.points[-1][1])
             parts.append(f'<path class="leader" d="M{across:.1f} {end:.1f}L{right + 10:.1f} {at:.1f}"/>')
             dash = DASHES[series.colour % len(DASHES)]
-            parts.append(_line(f"line {_colour(series)}", right + 10, at, right + 24, at, dash))
-            parts.append(_text(series.name, right + 28, at + 4, "name"))
+            parts.append(line(f"line {_colour(series)}", right + 10, at, right + 24, at, dash))
+            parts.append(text(series.name, right + 28, at + 4, "name"))
         return parts
 
     def _labelled(self) -> list[Series]:
         """The series that carry their names at their ends."""
-        named = self.chart.named
-        if not self.size.direct_labels or len(named) < 2:
-            return []
-        return [series for series in named if series.style != "bars"]
+        labelled = self.chart.labelled
+        return labelled if self.size.direct_labels and len(labelled) > 1 else []
 
     def _beside(self) -> tuple[list[float], list[float]]:
         """Where the names of series and of marks stand beside the drawing: near their lines, apart from each other."""
@@ -402,12 +436,12 @@ class _Drawing:
         top, bottom = self.size.top, self.size.height - self.size.bottom
         xs = [self.x(x) for x, _ in self.chart.hints]
         parts = []
-        for i, (_, text) in enumerate(self.chart.hints):
+        for i, (_, words) in enumerate(self.chart.hints):
             start = (xs[i - 1] + xs[i]) / 2 if i else self.size.left
             end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.width - self.size.right
             parts.append(
                 f'<rect class="hint" x="{start:.1f}" y="{top:.1f}" width="{max(0.5, end - start):.1f}"'
-                f' height="{bottom - top:.1f}"><title>{escape(text)}</title></rect>'
+                f' height="{bottom - top:.1f}"><title>{escape(words)}</title></rect>'
             )
         return parts
 
@@ -424,7 +458,8 @@ def _hatch(ident: str) -> str:
     )
 
 
-def _line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") -> str:
+def line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") -> str:
+    """A line with a class of the page's style."""
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{_dashes(dash)}/>'
 
 
@@ -432,5 +467,6 @@ def _dashes(dash: str) -> str:
     return f' stroke-dasharray="{dash}"' if dash else ""
 
 
-def _text(text: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+def text(words: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
+    """A line of text with a class of the page's style."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'

@@ -1,46 +1,65 @@
-"""The report of a run for people: one HTML file that needs nothing else, neither network nor scripts.
+"""The charts of a run's report, each with the numbers behind it as a table.
 
-This module turns books and verdict into charts and tables (pure but for reading the template); the page itself is
-``templates/report.html.j2``. Long runs are thinned to :data:`MAX_POINTS` points a curve, and say so.
+Long runs are thinned to :data:`MAX_POINTS` points a curve, and say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from cluster.actor_classes import ActorUse, ClassUse, gini_index, jain_index
 from cluster.books import Books
-from cluster.charts import DASHES, MARK_DASHES, Band, Chart, Mark, Series, number, render
-from cluster.checks import Outcome, Verdict
-from cluster.divergence.words import lines
 from cluster.ledger import BlockFigures
-from cluster.measures import finality_latencies, first_finalizations, metrics, quantile
+from cluster.measures import finality_latencies, first_finalizations
+from cluster.quantiles import quantile
+from cluster.record import Resources, RunRecord
+from cluster.report.charts import (
+    COLOURS,
+    DASHES,
+    MARK_DASHES,
+    SMALL,
+    Band,
+    Chart,
+    Mark,
+    Series,
+    line,
+    number,
+    render,
+    shape,
+)
+from cluster.report.rows import Row, RowChart, render_rows
+from validator.types import address_text
 
-TEMPLATES: Final = Path(__file__).parent / "templates"
-TEMPLATE: Final = "report.html.j2"
 MAX_POINTS: Final = 240
 MAX_NAMED_VALIDATORS: Final = 8
 """With more validators than this, only those with a fault or broken on purpose are named in the chart of heights."""
 
-ROOT_DIGITS: Final = 16
-OUTCOME_WORDS: Final = {Outcome.PASS: "Pass", Outcome.FAIL: "Fail", Outcome.INCONCLUSIVE: "Inconclusive"}
-OUTCOME_SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What names a line or a point of a chart, in the page's key."""
+
+    name: str
+    drawing: Markup
+    always: bool = False
+    """Also where there is room for names beside the lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A chart with its place on the page and the numbers behind it."""
 
-    chart: Chart
+    chart: Chart | RowChart
     drawing: Markup
     note: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+    key: Sequence[Key] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,49 +84,17 @@ class Bin:
         return max(value(block) for block in self.blocks)
 
 
-def render_report(books: Books, verdict: Verdict, command: str) -> str:
-    """The report as HTML. ``command`` is the one that reproduces the run."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    record = books.record
-    return environment.get_template(TEMPLATE).render(
-        scenario=record.scenario,
-        record=record,
-        verdict=verdict.outcome.value,
-        words=OUTCOME_WORDS,
-        signs=OUTCOME_SIGNS,
-        outcome=verdict.outcome,
-        checks=verdict.checks,
-        tiles=tiles(books),
-        figures=figures(books),
-        validators=validator_rows(books),
-        divergences=["\n".join(lines(page)) for page in books.bisections],
-        faults=fault_rows(books),
-        facts=facts(books),
-        metrics=[(name, number(value), value) for name, value in metrics(books).items()],
-        mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],
-        byzantine=[
-            (validator.name, ", ".join(validator.byzantine)) for validator in record.validators if validator.byzantine
-        ],
-        command=command,
-        dashes=DASHES,
-        mark_dashes=MARK_DASHES,
-    )
-
-
-def figures(books: Books) -> list[Figure]:
-    """Every chart of the report, in order."""
+def figures(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[Figure]:
+    """Every chart of the report, in order; :func:`resource_figures` apart. ``uses`` are the actors' and ``classes``
+    those by class (:mod:`cluster.actor_classes`)."""
     bins = in_bins(books.ledger.figures)
     return [
         heights_figure(books),
         latency_figure(books),
         fires_figure(books, bins),
         backlog_figure(books, bins),
+        lateness_figure(classes),
+        fairness_figure(uses, classes),
         basefee_figure(books, bins),
         lane_figure(books, bins),
     ]
@@ -129,11 +116,6 @@ def heights_figure(books: Books) -> Figure:
         points = _height_points(books, validator.index)
         series.append(Series(validator.name, points, "step", colour, muted=not named))
         colour += named
-    bands = [
-        Band(fault.begun_ms / 1_000, (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000, name)
-        for fault in record.faults
-        if fault.begun_ms is not None and (name := f"{fault.kind} {fault.target}")
-    ]
     chart = Chart(
         ident="heights",
         title="Final height of each validator over time",
@@ -141,7 +123,7 @@ def heights_figure(books: Books) -> Figure:
         x_label="time since the run began (s)",
         y_label="final height",
         series=sorted(series, key=lambda one: (not one.muted, one.name in singled_out)),
-        bands=bands,
+        bands=_time_bands(record),
         hints=[(at / 1_000, f"height {height} final at {at / 1_000:.2f} s") for height, at in _thinned_first(books)],
         empty="No validator was seen to finalise a height.",
     )
@@ -294,89 +276,130 @@ def lane_figure(books: Books, bins: Sequence[Bin]) -> Figure:
     return _figure(chart, " ".join(filter(None, (note, _bin_note(bins, "the mean")))), columns, rows)
 
 
-# --- tables ---------------------------------------------------------------------------------------------------------
+# --- charts of actors -----------------------------------------------------------------------------------------------
 
 
-def tiles(books: Books) -> list[tuple[str, str, str]]:
-    """Name, value and unit of the figures that matter most."""
-    found = metrics(books)
-    wanted = (
-        ("heights", "final heights", ""),
-        ("blocks_per_second", "block rate", "/s"),
-        ("fires", "timer fires", ""),
-        ("fires_per_second", "fire rate", "/s"),
-        ("transactions", "transactions", ""),
-        ("finality_latency_p50_ms", "finality p50", "ms"),
-        ("finality_latency_p95_ms", "finality p95", "ms"),
-        ("backlog_max", "largest backlog", "timers"),
-        ("longest_stall_ms", "longest stall", "ms"),
-    )
-    return [(label, number(found[name]), unit) for name, label, unit in wanted if name in found]
-
-
-def validator_rows(books: Books) -> list[dict[str, Any]]:
-    """One row a validator: what it served and what befell it."""
-    rows = []
-    for validator in books.record.validators:
-        chain, status = books.seals[validator.name], validator.status or {}
-        last = chain.at(chain.tip)
-        diverged = next((told for told in books.divergences if told.validator == validator.name), None)
-        rows.append(
-            {
-                "name": validator.name,
-                "height": f"{chain.tip:,}",
-                "state_root": last.computed_root.hex()[:ROOT_DIGITS] if last else "",
-                "starts": status.get("starts", ""),
-                "faults": [fault.kind for fault in books.record.faults if validator.name in fault.targets],
-                "mutant": validator.mutant,
-                "byzantine": ", ".join(validator.byzantine),
-                "diverged": diverged.height if diverged is not None else None,
-                "snapshot": chain.first_height - 1,
-                "silent": not chain,
-            }
-        )
-    return rows
-
-
-def fault_rows(books: Books) -> list[dict[str, str]]:
-    """One row a fault: when it was, and what was seen of it."""
-    rows = []
-    for fault in books.record.faults:
-        begun, ended = (
-            "never" if at is None else f"{at / 1_000:.1f} s, height {height if height is not None else '?'}"
-            for at, height in (
-                (fault.begun_ms, fault.height_when_begun),
-                (fault.ended_ms, fault.height_when_ended),
-            )
-        )
-        rows.append(
-            {
-                "name": f"{fault.kind} {fault.target}",
-                "planned": fault.planned,
-                "begun": begun,
-                "ended": ended,
-                "bit": "yes" if fault.bit else "not seen",
-                "evidence": fault.evidence,
-            }
-        )
-    return rows
-
-
-def facts(books: Books) -> list[tuple[str, str]]:
-    """What the run was."""
-    record = books.record
-    found = [
-        ("Scenario", record.scenario.name),
-        ("Backend", "live testnet" if record.backend == "live" else "simulator, virtual time"),
-        ("Seed", str(record.seed)),
-        ("Commit", record.commit),
-        ("Duration", f"{record.duration_ms / 1_000:.1f} s" + (" (virtual)" if record.backend == "sim" else "")),
-        ("Validators", f"{record.scenario.validators.count} on {record.scenario.validators.host_count} hosts"),
-        ("Chain", record.genesis.chain_id),
+def lateness_figure(classes: Sequence[ClassUse]) -> Figure:
+    """How late the timers of each class of actors fired."""
+    fired = [group for group in classes if group.fires]
+    rows = [
+        Row(group.name, [(name, float(group.lateness_blocks(share) or 0)) for share, name in LATENESS_SHARES])
+        for group in fired
     ]
-    if record.digest is not None:
-        found.append(("Digest", record.digest))
+    chart = RowChart(
+        ident="lateness",
+        title="Lateness of fires by class of actor",
+        description="; ".join(f"{row.name}: " + ", ".join(f"{n} {v:.0f}" for n, v in row.values) for row in rows),
+        x_label="blocks after the trigger height",
+        rows=rows,
+        empty="No timer fired.",
+    )
+    keys = [Key(name, Markup(_point_key(place)), always=True) for place, name in enumerate(chart.value_names)]
+    note = "A class is a workload of the load plan, with the program that its actors run."
+    table = [(row.name, *(f"{value:.0f}" for _, value in row.values)) for row in rows]
+    columns = ("Class", *(name for _, name in LATENESS_SHARES))
+    return Figure(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys)
+
+
+LATENESS_SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max"))
+
+
+def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Figure:
+    """Each actor's share of the fires against its fairness weight."""
+    total = sum(use.fires for use in uses) or 1
+    series = [
+        Series(
+            group.name,
+            _thinned(sorted((use.weight, 100 * use.fires / total) for use in group.actors)),
+            "scatter",
+            colour,
+        )
+        for colour, group in enumerate(classes)
+    ]
+    jain, gini = jain_index([use.served_share for use in uses] or [1.0]), gini_index([use.fires for use in uses])
+    words = (
+        f"Jain's index of the share of due timers that fired is {jain:.3f} over {len(uses):,} actors"
+        f" (1: all are served alike); the Gini index of fires is {gini:.3f} (0: all have the same number)."
+    )
+    chart = Chart(
+        ident="fairness",
+        title="Fairness",
+        description=words,
+        x_label="mean fairness weight of the actor (1 to 2)",
+        y_label="% of all fires",
+        series=series if any(use.fires for use in uses) else [],
+        format_x=lambda value: f"{value:.3g}",
+        empty="No timer fired.",
+    )
+    rows = [
+        (
+            address_text(use.actor)[:ACTOR_DIGITS] + "…",
+            use.group,
+            f"{use.weight:.2f}",
+            f"{use.due:,}",
+            f"{use.fires:,}",
+            f"{100 * use.fires / total:.2f}",
+            f"{100 * use.served_share:.1f}",
+        )
+        for use in sorted(uses, key=lambda use: -use.fires)[:MAX_POINTS]
+    ]
+    columns = ("Actor", "Class", "Weight", "Due", "Fires", "% of fires", "% of due")
+    keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
+    note = f"{words} Who fired much lately weighs less, down to 1."
+    return Figure(chart, Markup(render(chart)), note if rows else "", columns, [] if chart.is_empty else rows, keys)
+
+
+ACTOR_DIGITS: Final = 14
+
+
+# --- charts of validators -------------------------------------------------------------------------------------------
+
+
+def resource_figures(record: RunRecord) -> list[Figure]:
+    """What each validator used over time, a small chart for each resource that was told."""
+    found = []
+    for name, unit, value, is_rate in _RESOURCES:
+        series = [
+            Series(validator, points, "line", place, muted=place >= MAX_NAMED_VALIDATORS)
+            for place, validator in enumerate(record.scenario.validators.names)
+            if (points := _resource_points(record, place, value, is_rate))
+        ]
+        chart = Chart(
+            ident=f"resource-{name.split()[0].lower()}",
+            title=name,
+            description=f"{name} of {len(series)} validators over time.",
+            x_label="time (s)",
+            y_label=unit,
+            series=series,
+            bands=_time_bands(record),
+        )
+        if series:
+            found.append(Figure(chart, Markup(render(chart, (SMALL,))), "", (), (), _line_keys(chart)))
     return found
+
+
+def _resource_points(
+    record: RunRecord, validator: int, value: Callable[[Resources], float | None], is_rate: bool
+) -> list[tuple[float, float]]:
+    """Seconds and values; of a rate, the growth a second, but where a counter began anew."""
+    looks = [(look.at_ms / 1_000, value(look)) for look in record.resources if look.validator == validator]
+    known = [(at, amount) for at, amount in looks if amount is not None]
+    if is_rate:
+        known = [
+            (later, (after - before) / (later - earlier))
+            for (earlier, before), (later, after) in pairwise(known)
+            if after >= before and later > earlier
+        ]
+    return _thinned(known)
+
+
+_RESOURCES: Final[tuple[tuple[str, str, Callable[[Resources], float | None], bool], ...]] = (
+    ("Memory", "MB resident", lambda look: None if look.memory_bytes is None else look.memory_bytes / 1e6, False),
+    ("Processor", "% of one processor", lambda look: look.cpu_seconds and 100 * look.cpu_seconds, True),
+    ("Files open", "file descriptors", lambda look: look.open_files, False),
+    ("Disk", "MB", lambda look: look.disk_bytes / 1e6, False),
+    ("Messages sent", "messages a second", lambda look: look.messages_sent, True),
+)
 
 
 # --- helpers --------------------------------------------------------------------------------------------------------
@@ -389,7 +412,26 @@ def in_bins(blocks: Sequence[BlockFigures]) -> list[Bin]:
 
 
 def _figure(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Figure:
-    return Figure(chart, Markup(render(chart)), note, columns, [] if chart.is_empty else rows)
+    return Figure(chart, Markup(render(chart)), note, columns, [] if chart.is_empty else rows, _line_keys(chart))
+
+
+def _line_keys(chart: Chart) -> list[Key]:
+    """For where there is no room for names beside the lines."""
+    if chart.is_empty:
+        return []
+    named = chart.named if len(chart.named) > 1 else []
+    keys = [Key(one.name, Markup(_line_key(f"c{one.colour % COLOURS}", DASHES[one.colour % COLOURS]))) for one in named]
+    marks = enumerate(chart.marks)
+    return keys + [Key(mark.name, Markup(_line_key("mark", MARK_DASHES[at % len(MARK_DASHES)]))) for at, mark in marks]
+
+
+def _line_key(kind: str, dash: str) -> str:
+    return f'<svg viewBox="0 0 26 8" role="presentation">{line(kind, 0, 4, 26, 4, dash)}</svg>'
+
+
+def _point_key(place: int) -> str:
+    points = f'<g class="dots c{place % COLOURS}">{shape(place, 6, 6, 4.2)}</g>'
+    return f'<svg class="point" viewBox="0 0 12 12" role="presentation">{points}</svg>'
 
 
 def _bin_note(bins: Sequence[Bin], word: str) -> str:
@@ -436,6 +478,15 @@ def _height_rows(books: Books) -> list[tuple[str, ...]]:
     return [
         (str(h), *(f"{reached[h][i] / 1_000:.2f}" if i in reached[h] else "–" for i in indices))
         for h in heights[::step]
+    ]
+
+
+def _time_bands(record: RunRecord) -> list[Band]:
+    """The faults, in seconds."""
+    return [
+        Band(fault.begun_ms / 1_000, (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000, name)
+        for fault in record.faults
+        if fault.begun_ms is not None and (name := f"{fault.kind} {fault.target}")
     ]
 
 

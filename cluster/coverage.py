@@ -1,0 +1,97 @@
+"""The check of the checks: was every invariant evaluated as often as it must be, for that it held to say anything?
+
+Evaluations are counted where they are made: in the ledger, in the simulator's monitor, and in the checks that compare
+what validators served. How often is enough follows from what the scenario asks for (``success``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from cluster.books import Books
+from cluster.ledger import (
+    CHAIN_LINKS,
+    EXPIRED_GONE,
+    FIRE_FEES,
+    FIRE_TIMES,
+    LANE_LIMITS,
+    LEDGER_RULES,
+    PASSED_OVER,
+    TIMER_IDS,
+    TRANSACTION_FEES,
+    VALUES,
+)
+from cluster.verdict import Check, Evaluation, Outcome
+
+COVERAGE: Final = "coverage"
+"""The name of the check; it comes behind those that it looks at."""
+
+SAME_BLOCK: Final = "same block"
+COMPUTED_ROOTS: Final = "computed roots"
+TIMER_ANSWERS: Final = "answers about timers"
+SERVED_BALANCES: Final = "served balances"
+"""Rules that the checks count themselves; the others are the ledger's and the monitor's."""
+
+EVERY_HEIGHT: Final = frozenset({"agreement", "roots", "proved_final", "ancestry", "ledger"})
+"""Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
+
+COUNTED_BY_CHECKS: Final = {
+    "agreement": SAME_BLOCK,
+    "state_roots": COMPUTED_ROOTS,
+    "timers": TIMER_ANSWERS,
+    "conservation": SERVED_BALANCES,
+}
+
+EXAMPLES_SHOWN: Final = 3
+"""Rules named in the detail; the rest is counted."""
+
+
+def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation, ...]:
+    """How often each invariant was evaluated, counted where that is done, and how often it must be.
+
+    Of a check that failed nothing is asked: it has found something, and may have ended early.
+    """
+    record, ledger = books.record, books.ledger
+    success, judged = record.scenario.success, len(books.judged)
+    heights = success.heights_compared
+    needed = {
+        SAME_BLOCK: heights if judged > 1 else 0,
+        COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
+        TIMER_ANSWERS: 1 if ledger.timers else 0,
+        SERVED_BALANCES: judged,
+        CHAIN_LINKS: heights,
+        TRANSACTION_FEES: success.transactions,
+        VALUES: success.transactions,
+        FIRE_TIMES: success.fires,
+        FIRE_FEES: success.fires,
+        LANE_LIMITS: heights,
+        PASSED_OVER: heights,
+        EXPIRED_GONE: heights,
+        TIMER_IDS: 0,
+    }
+    times: dict[str, int] = {}
+    for check in checks:
+        rule = COUNTED_BY_CHECKS.get(check.name)
+        if rule is not None and check.verdict is not Outcome.FAIL:
+            times[rule] = check.evaluated.get(rule, 0)
+    times.update({rule: ledger.evaluated[rule] for rule in LEDGER_RULES})
+    found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
+    monitored = record.monitor.counts if record.monitor is not None else {}
+    found += [
+        Evaluation(f"safety: {rule}", count, heights if rule in EVERY_HEIGHT else 1)
+        for rule, count in monitored.items()
+    ]
+    return tuple(found)
+
+
+def check_coverage(evaluations: Sequence[Evaluation]) -> Check:
+    """Every invariant was evaluated as often as it must be; else that it held says nothing."""
+    short = [f"{e.rule} {e.times:,} times of {e.needed:,}" for e in evaluations if not e.is_enough]
+    if short:
+        shown = "; ".join(short[:EXAMPLES_SHOWN])
+        if len(short) > EXAMPLES_SHOWN:
+            shown += f"; and {len(short) - EXAMPLES_SHOWN} more"
+        return Check(COVERAGE, Outcome.INCONCLUSIVE, f"too seldom evaluated: {shown}")
+    total = sum(evaluation.times for evaluation in evaluations)
+    return Check(COVERAGE, Outcome.PASS, f"{len(evaluations)} invariants were evaluated {total:,} times in all")

@@ -1,0 +1,74 @@
+"""``stampede runs``: the index of the runs that were kept. ``stampede compare``: two of them, or two groups."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.errors import BadInput, ExitCode
+from cluster.history.compare_command import add_compare
+
+SHOWN: Final = 30
+"""Runs on the terminal, unless all are asked for."""
+PLAIN_WIDTH: Final = 180
+"""Columns of a table that goes to a file or another program."""
+WHY_SHOWN: Final = 60
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the console command's parser."""
+    from cluster.results import RUNS_FOLDER
+
+    runs = commands.add_parser("runs", help="list the runs that were kept, and write their index page anew")
+    runs.add_argument("folder", nargs="?", type=Path, default=RUNS_FOLDER, metavar="DIR", help="default: runs")
+    runs.add_argument("--all", action="store_true", help=f"list more than the {SHOWN} newest")
+    runs.add_argument("--json", type=Path, metavar="FILE", help="write the index there too")
+    runs.set_defaults(command=_runs)
+    add_compare(commands)
+
+
+def _runs(options: argparse.Namespace) -> int:
+    from cluster.history.index import INDEX_FILE, write_index
+    from cluster.results import write_for_user
+
+    try:
+        entries = write_index(options.folder)
+    except OSError as error:
+        raise BadInput(f"{error.filename or options.folder}: {error.strerror}") from None
+    console = terminal()
+    _print(console, entries if options.all else entries[:SHOWN])
+    if len(entries) > SHOWN and not options.all:
+        console.print(f"{len(entries) - SHOWN} older ones: --all")
+    console.print(f"index  {options.folder / INDEX_FILE}", soft_wrap=True, markup=False)
+    if options.json is not None:
+        write_for_user(options.json, json.dumps([entry.page() for entry in entries], indent=2) + "\n")
+    return ExitCode.PASS
+
+
+def terminal() -> Any:
+    """As wide as the terminal, or as a table where there is none."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def _print(console: Any, entries: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from cluster.terminal import SIGNS, STYLES
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("verdict", "run", "backend", "seed", "commit", "duration", "why"):
+        right = heading in ("seed", "duration")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=heading != "why")
+    for entry in entries:
+        known = entry.outcome
+        state = Text(entry.state if known is None else f"{SIGNS[known]} {known.value}", STYLES.get(known, "dim"))
+        duration = "" if entry.duration_s is None else f"{entry.duration_s:,.1f} s"
+        why = entry.note if len(entry.note) <= WHY_SHOWN else f"{entry.note[:WHY_SHOWN]}…"
+        table.add_row(state, Text(entry.name), entry.backend, entry.seed, entry.commit, duration, Text(why))
+    console.print(table)

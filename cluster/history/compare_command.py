@@ -1,0 +1,100 @@
+"""``stampede compare``: its options, and the table that it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import BadInput, ExitCode
+from cluster.history.comparison import Change, Comparison
+from cluster.options import parse_seed
+from cluster.report.charts import number
+
+
+def add_compare(commands: Any) -> None:
+    """Add the command to the console command's parser."""
+    command = commands.add_parser(
+        "compare",
+        help="put two runs, or two groups of runs, side by side and say what changed significantly",
+        description="stampede compare A B, or stampede compare --group A1 A2 … -- B1 B2 …; each a run's folder, a"
+        " sweep's, or a folder that holds such folders.",
+    )
+    command.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="A and B; with --group the runs of B")
+    command.add_argument("--group", nargs="+", type=Path, metavar="RUN", help="the runs of A, up to --")
+    command.add_argument("--all", action="store_true", help="also the figures that did not change")
+    command.add_argument("--seed", type=parse_seed, default=1, metavar="N", help="of the resampling (default 1)")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there too")
+    command.add_argument("--html", type=Path, metavar="FILE", help="write it there as a page")
+    command.set_defaults(command=_compare)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from cluster.history.commands import terminal
+    from cluster.history.comparison import compare
+    from cluster.history.groups import read_group
+    from cluster.history.page import render_comparison
+    from cluster.results import write_for_user
+
+    if options.group is None and len(options.runs) != 2:
+        raise BadInput(f"expected two runs, got {len(options.runs)}; for groups: stampede compare --group A… -- B…")
+    first, second = (options.group, options.runs) if options.group else (options.runs[:1], options.runs[1:])
+    found = compare(read_group(first), read_group(second), options.seed)
+    print_comparison(terminal(), found, options.all)
+    if options.json is not None:
+        write_for_user(options.json, json.dumps(found.page(), indent=2) + "\n")
+    if options.html is not None:
+        write_for_user(options.html, render_comparison(found))
+    return ExitCode.PASS
+
+
+def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> None:
+    """The table: what changed significantly, then the other figures that differ."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for letter, group in (("A", comparison.first), ("B", comparison.second)):
+        runs = f"{len(group.runs):,} run{'' if len(group.runs) == 1 else 's'}"
+        about = f"{runs}, {group.of('scenario')[0]}, commit {', '.join(group.of('commit')[:3]) or 'unknown'}"
+        console.print(Text(f"{letter}  {group.name}  ({about})"), soft_wrap=True)
+    for warning in comparison.warnings:
+        console.print(Text(f"note  {warning}", style="yellow"), soft_wrap=True)
+    shown = [change for change in comparison.changes if with_all or not change.difference.is_constant]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("figure", "A", "B", "change", "interval", "p", ""):
+        table.add_column(heading, justify="left" if heading in ("figure", "") else "right", no_wrap=True)
+    for change in shown:
+        style = {"better": "green", "worse": "red", "": "dim"}.get(change.word, "")
+        table.add_row(*cells(change), style=style)
+    console.print(table)
+    constant = len(comparison.changes) - len(shown)
+    if constant:
+        console.print(f"{constant} figures are the same in all runs (--all shows them)", soft_wrap=True)
+    names = ", ".join(f"{change.name} {change.word}" for change in comparison.significant)
+    console.print(Text(f"significant  {names or 'nothing'}"), soft_wrap=True)
+    console.print(Text(comparison.method, style="dim"))
+
+
+def cells(change: Change) -> tuple[str, ...]:
+    """A row's texts: name, both means, the change and its interval, the adjusted p-value, what it is in a word."""
+    difference, share, interval = change.difference, change.share, change.share_interval
+    tested = change.adjusted_p_value is not None
+    if share is not None and interval is not None:
+        words, between = percent(share), f"{percent(interval[0])} … {percent(interval[1])}"
+    else:
+        words = number(difference.change)
+        between = " … ".join(number(end) for end in difference.change_interval)
+    p_value = "" if change.adjusted_p_value is None else probability(change.adjusted_p_value)
+    means = [number(mean) for mean in difference.means]
+    return change.name, *means, words, between if tested else "", p_value, change.word
+
+
+def percent(share: float) -> str:
+    """A change in per cent, with its sign."""
+    text = f"{100 * share:+.1f} %" if abs(share) < 10 else f"{100 * share:+,.0f} %"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def probability(p_value: float) -> str:
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"

@@ -1,0 +1,185 @@
+"""Differences between two groups of numbers, how sure they are, and which of many count.
+
+- *Intervals* are percentile bootstrap intervals of means (Efron), at :data:`CONFIDENCE`.
+- *p-values* are those of two-sided permutation tests of the difference in means: of group labels where the groups are
+  independent, of signs where values are paired. All permutations are gone through where they are few, else so many are
+  drawn; they suppose nothing of how the numbers are distributed.
+- *Many figures* are tested at once: p-values are adjusted by Benjamini and Hochberg's procedure, so that of all that
+  are called significant at most a share of :data:`FALSE_DISCOVERY_RATE` is expected to be false.
+
+Everything is drawn from the generator that the caller gives: the same seed gives the same result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE: Final = 0.95
+FALSE_DISCOVERY_RATE: Final = 0.05
+MOST_RESAMPLES: Final = 10_000
+LEAST_RESAMPLES: Final = 1_000
+MAX_CELLS: Final = 20_000_000
+"""Numbers that are drawn for one figure at most, as long as :data:`LEAST_RESAMPLES` are."""
+CHUNK_CELLS: Final = 2_000_000
+TOLERANCE: Final = 1e-12
+"""Relative: differences that are equal but for rounding count as equal."""
+
+Numbers = NDArray[np.float64]
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two groups' means, and what can be said of their difference (second minus first)."""
+
+    counts: tuple[int, int]
+    means: tuple[float, float]
+    intervals: tuple[Interval, Interval]
+    """Of the means."""
+    change: float
+    change_interval: Interval
+    p_value: float
+    least_p_value: float
+    """The smallest that groups of these sizes can give."""
+
+    @property
+    def is_constant(self) -> bool:
+        """The same number throughout, so that there is nothing to test."""
+        low = min(interval[0] for interval in self.intervals)
+        return low == max(interval[1] for interval in self.intervals)
+
+
+def compare_independent(first: Sequence[float], second: Sequence[float], generator: np.random.Generator) -> Difference:
+    """Two groups whose members have nothing to do with each other; each has at least one."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    means_a, means_b = _bootstrap(a, generator), _bootstrap(b, generator)
+    size = min(len(means_a), len(means_b))
+    p_value, least = _permute_labels(a, b, generator)
+    return Difference(
+        counts=(len(a), len(b)),
+        means=(float(a.mean()), float(b.mean())),
+        intervals=(_interval(means_a), _interval(means_b)),
+        change=float(b.mean() - a.mean()),
+        change_interval=_interval(means_b[:size] - means_a[:size]),
+        p_value=p_value,
+        least_p_value=least,
+    )
+
+
+def compare_paired(first: Sequence[float], second: Sequence[float], generator: np.random.Generator) -> Difference:
+    """Two groups whose members belong together one by one, as those of one seed do; there is at least one pair."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    changes = b - a
+    p_value, least = _flip_signs(changes, generator)
+    return Difference(
+        counts=(len(a), len(b)),
+        means=(float(a.mean()), float(b.mean())),
+        intervals=(_interval(_bootstrap(a, generator)), _interval(_bootstrap(b, generator))),
+        change=float(changes.mean()),
+        change_interval=_interval(_bootstrap(changes, generator)),
+        p_value=p_value,
+        least_p_value=least,
+    )
+
+
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """The p-values adjusted for their number, by Benjamini and Hochberg's step-up procedure, in the same order."""
+    count = len(p_values)
+    found = [1.0] * count
+    least = 1.0
+    for rank, place in sorted(enumerate(sorted(range(count), key=lambda i: p_values[i]), start=1), reverse=True):
+        least = min(least, p_values[place] * count / rank)
+        found[place] = least
+    return found
+
+
+def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -> tuple[list[float], list[float]]:
+    """The means of so many consecutive stretches of two equally long series, place by place.
+
+    Neighbours in a series depend on each other, so they are no sample; means of long enough stretches nearly are.
+    """
+    edges = [round(i * len(first) / batches) for i in range(batches + 1)]
+    spans = [(start, end) for start, end in pairwise(edges) if end > start]
+    one, other = ([sum(values[start:end]) / (end - start) for start, end in spans] for values in (first, second))
+    return one, other
+
+
+# --- drawing --------------------------------------------------------------------------------------------------------
+
+
+def _resamples(size: int) -> int:
+    return max(LEAST_RESAMPLES, min(MOST_RESAMPLES, MAX_CELLS // max(1, size)))
+
+
+def _bootstrap(values: Numbers, generator: np.random.Generator) -> Numbers:
+    """Means of resamples."""
+    size, left, found = len(values), _resamples(len(values)), []
+    while left > 0:
+        rows = min(left, max(1, CHUNK_CELLS // size))
+        found.append(values[generator.integers(0, size, (rows, size))].mean(axis=1))
+        left -= rows
+    return np.concatenate(found)
+
+
+def _interval(means: Numbers) -> Interval:
+    rest = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(means, [rest, 1 - rest])
+    return float(low), float(high)
+
+
+def _permute_labels(a: Numbers, b: Numbers, generator: np.random.Generator) -> tuple[float, float]:
+    """The p-value, and the least one there can be."""
+    pooled, size = np.concatenate([a, b]), len(a)
+    count, total = len(pooled), float(np.concatenate([a, b]).sum())
+    ways = math.comb(count, size)
+    if ways <= MOST_RESAMPLES:
+        sums = np.array([pooled[list(chosen)].sum() for chosen in combinations(range(count), size)])
+    else:
+        sums = _drawn_sums(pooled, size, generator)
+    changes = (total - sums) / (count - size) - sums / size
+    is_symmetric = 2 if size == len(b) else 1
+    return _p_value(changes, float(b.mean() - a.mean()), ways, is_symmetric)
+
+
+def _drawn_sums(pooled: Numbers, size: int, generator: np.random.Generator) -> Numbers:
+    """Sums of random subsets."""
+    left, found = _resamples(len(pooled)), []
+    while left > 0:
+        rows = min(left, max(1, CHUNK_CELLS // len(pooled)))
+        order = np.argpartition(generator.random((rows, len(pooled))), size - 1, axis=1)[:, :size]
+        found.append(pooled[order].sum(axis=1))
+        left -= rows
+    return np.concatenate(found)
+
+
+def _flip_signs(changes: Numbers, generator: np.random.Generator) -> tuple[float, float]:
+    count = len(changes)
+    ways = 2**count
+    if ways <= MOST_RESAMPLES:
+        bits = (np.arange(ways)[:, None] >> np.arange(count)) & 1
+        means = ((1 - 2 * bits) * changes).mean(axis=1)
+    else:
+        left, found = _resamples(count), []
+        while left > 0:
+            rows = min(left, max(1, CHUNK_CELLS // count))
+            signs = 1 - 2 * generator.integers(0, 2, (rows, count))
+            found.append((signs * changes).mean(axis=1))
+            left -= rows
+        means = np.concatenate(found)
+    return _p_value(means, float(changes.mean()), ways, 2)
+
+
+def _p_value(changes: Numbers, observed: float, ways: int, extremes: int) -> tuple[float, float]:
+    """How often a change is at least as large as the observed one; ``extremes`` permutations always are."""
+    slack = TOLERANCE * max(1e-300, float(np.abs(changes).max(initial=0.0)))
+    as_large = int((np.abs(changes) >= abs(observed) - slack).sum())
+    if ways <= MOST_RESAMPLES:
+        return as_large / len(changes), extremes / ways
+    return (as_large + 1) / (len(changes) + 1), 1 / (len(changes) + 1)

@@ -1,0 +1,24 @@
+"""Quantiles by nearest rank: always a value that occurred."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least ``share`` of the values do not exceed (nearest rank); there is at least one."""
+    ordered = sorted(values)
+    rank = max(1, -(-int(share * 1_000_000) * len(ordered) // 1_000_000))
+    return ordered[min(rank, len(ordered)) - 1]
+
+
+def counted_quantile(counts: Counter[int], share: float) -> int:
+    """:func:`quantile` over values given with how often they occur."""
+    need = max(1, -(-int(share * 1_000_000) * counts.total() // 1_000_000))
+    reached = 0
+    for value in sorted(counts):
+        reached += counts[value]
+        if reached >= need:
+            return value
+    return max(counts)

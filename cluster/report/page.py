@@ -1,0 +1,97 @@
+"""The report of one run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from cluster.actor_classes import use_by_actor, use_by_class
+from cluster.books import Books
+from cluster.measures import metrics
+from cluster.report.charts import DASHES, MARK_DASHES, number
+from cluster.report.figures import figures, resource_figures
+from cluster.report.tables import class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
+from cluster.report.timeline import legend, timeline_data
+from cluster.verdict import Check, Outcome, Verdict
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+SCRIPT: Final = "page.js"
+STYLE: Final = "style.css"
+OUTCOME_WORDS: Final = {Outcome.PASS: "Pass", Outcome.FAIL: "Fail", Outcome.INCONCLUSIVE: "Inconclusive"}
+OUTCOME_SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
+
+
+def render_page(template: str, **content: Any) -> str:
+    """A page of ``templates/``, with the style and the script that all pages share."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = (TEMPLATES / SCRIPT).read_text(encoding="utf-8")
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template(template).render(
+        style=Markup((TEMPLATES / STYLE).read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_hash=hashed,
+        words=OUTCOME_WORDS,
+        signs=OUTCOME_SIGNS,
+        number=number,
+        **content,
+    )
+
+
+def render_report(books: Books, verdict: Verdict, command: str) -> str:
+    """The report as HTML. ``command`` is the one that reproduces the run."""
+    record = books.record
+    uses = use_by_actor(books)
+    classes = use_by_class(uses)
+    return render_page(
+        "report.html.j2",
+        scenario=record.scenario,
+        record=record,
+        outcome=verdict.outcome,
+        checks=verdict.checks,
+        counts=_counts(verdict),
+        evaluations=verdict.evaluations,
+        because=_first_bad(verdict),
+        tiles=tiles(books),
+        figures=figures(books, uses, classes),
+        resources=resource_figures(record),
+        classes=class_rows(classes),
+        timeline=timeline_data(books),
+        legend=legend(record),
+        validators=validator_rows(books),
+        divergences=divergence_rows(books),
+        faults=fault_rows(books),
+        facts=facts(books),
+        metrics=[(name, number(value), value) for name, value in metrics(books).items()],
+        mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],
+        byzantine=[
+            (validator.name, ", ".join(validator.byzantine)) for validator in record.validators if validator.byzantine
+        ],
+        command=command,
+        dashes=DASHES,
+        mark_dashes=MARK_DASHES,
+    )
+
+
+def _counts(verdict: Verdict) -> str:
+    """How many checks came to what, in words."""
+    found = [check.verdict for check in verdict.checks]
+    words = ((Outcome.FAIL, "failed"), (Outcome.INCONCLUSIVE, "inconclusive"), (Outcome.PASS, "passed"))
+    return ", ".join(f"{found.count(outcome)} {word}" for outcome, word in words if outcome in found)
+
+
+def _first_bad(verdict: Verdict) -> Check | None:
+    """The first check that made the verdict what it is, where that is no pass."""
+    if verdict.outcome is Outcome.PASS:
+        return None
+    return next((check for check in verdict.checks if check.verdict is verdict.outcome), None)

@@ -1,0 +1,180 @@
+"""The tables of a run's report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cluster.actor_classes import ClassUse
+from cluster.books import Books
+from cluster.divergence.words import Page
+from cluster.measures import metrics
+from cluster.report.charts import number
+
+ROOT_DIGITS: Final = 16
+PARTING_ROWS: Final = 40
+"""Fields of state keys that are shown of one divergence; ``result.json`` has all."""
+PARTING_TEXT: Final = 120
+"""Characters of a value that are shown there."""
+FINDINGS_SHOWN: Final = 20
+"""Of one divergence."""
+
+
+def tiles(books: Books) -> list[tuple[str, str, str]]:
+    """Name, value and unit of the figures that matter most."""
+    found = metrics(books)
+    wanted = (
+        ("heights", "final heights", ""),
+        ("blocks_per_second", "block rate", "/s"),
+        ("fires", "timer fires", ""),
+        ("fires_per_second", "fire rate", "/s"),
+        ("transactions", "transactions", ""),
+        ("finality_latency_p50_ms", "finality p50", "ms"),
+        ("finality_latency_p95_ms", "finality p95", "ms"),
+        ("backlog_max", "largest backlog", "timers"),
+        ("longest_stall_ms", "longest stall", "ms"),
+    )
+    return [(label, number(found[name]), unit) for name, label, unit in wanted if name in found]
+
+
+def validator_rows(books: Books) -> list[dict[str, Any]]:
+    """One row a validator: what it served and what befell it."""
+    rows = []
+    for validator in books.record.validators:
+        chain, status = books.seals[validator.name], validator.status or {}
+        last = chain.at(chain.tip)
+        diverged = next((told for told in books.divergences if told.validator == validator.name), None)
+        rows.append(
+            {
+                "name": validator.name,
+                "height": f"{chain.tip:,}",
+                "state_root": last.computed_root.hex()[:ROOT_DIGITS] if last else "",
+                "starts": status.get("starts", ""),
+                "faults": [fault.kind for fault in books.record.faults if validator.name in fault.targets],
+                "mutant": validator.mutant,
+                "byzantine": ", ".join(validator.byzantine),
+                "diverged": diverged.height if diverged is not None else None,
+                "snapshot": chain.first_height - 1,
+                "silent": not chain,
+            }
+        )
+    return rows
+
+
+def fault_rows(books: Books) -> list[dict[str, str]]:
+    """One row a fault: when it was, and what was seen of it."""
+    rows = []
+    for fault in books.record.faults:
+        begun, ended = (
+            "never" if at is None else f"{at / 1_000:.1f} s, height {height if height is not None else '?'}"
+            for at, height in (
+                (fault.begun_ms, fault.height_when_begun),
+                (fault.ended_ms, fault.height_when_ended),
+            )
+        )
+        rows.append(
+            {
+                "name": f"{fault.kind} {fault.target}",
+                "planned": fault.planned,
+                "begun": begun,
+                "ended": ended,
+                "bit": "yes" if fault.bit else "not seen",
+                "evidence": fault.evidence,
+            }
+        )
+    return rows
+
+
+def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
+    """One row a class of actors: what it asked for, what it got, and how soon."""
+    total = sum(group.fires for group in classes) or 1
+    return [
+        (
+            group.name,
+            f"{len(group.actors):,}",
+            f"{group.due:,}",
+            f"{group.fires:,}",
+            f"{100 * group.fires / total:.1f}",
+            f"{100 * group.fires / group.due:.1f}",
+            f"{group.weight:.2f}",
+            *(_blocks(group.lateness_blocks(share)) for share in (0.5, 0.95, 0.99)),
+        )
+        for group in classes
+    ]
+
+
+def _blocks(lateness: int | None) -> str:
+    return "–" if lateness is None else f"{lateness:,}"
+
+
+def divergence_rows(books: Books) -> list[dict[str, Any]]:
+    """Where a validator's own execution gave another result than the final block, with the step and the state keys in
+    which it parted from the right one as far as that is known (:mod:`cluster.divergence`)."""
+    parted = {(page["validator"], page["height"]): page for page in books.bisections}
+    return [
+        {
+            "validator": told.validator,
+            "height": told.height,
+            "reason": told.reason or "no reason given",
+            "expected": told.expected_root,
+            "computed": told.computed_root,
+            "findings": [
+                f"{finding.violation.check}: {finding.violation.what}"
+                for finding in books.findings
+                if finding.evidence and told.validator in finding.validators
+            ][:FINDINGS_SHOWN],
+            "parting": _parting(parted.get((told.validator, told.height))),
+        }
+        for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
+    ]
+
+
+def _parting(page: Page | None) -> dict[str, Any] | None:
+    """The step, and each field that differs with its three values."""
+    if page is None:
+        return None
+    step, right_step = page["step"], page["right_step"]
+    fields = [(key["words"], field) for key in page["keys"] for field in key["fields"]]
+    fields += [("its receipt", field) for field in page["receipts"]]
+    fields += [("the block's header", field) for field in page["figures"]]
+    rows = [
+        {
+            "what": what,
+            "field": field["name"],
+            **{name: _shortened(field.get(name, "")) for name in ("before", "theirs", "right")},
+        }
+        for what, field in fields[:PARTING_ROWS]
+    ]
+    return {
+        "step": None if step is None else step["words"],
+        "right_step": None if right_step is None else right_step["words"],
+        "spec_step": (step or right_step or {}).get("spec_step"),
+        "same_before": page["same_steps_before"],
+        "after": page["differing_steps_after"],
+        "theirs": page["theirs"],
+        "right": page["right"],
+        "rows": rows,
+        "left_out": len(fields) - len(rows),
+        "note": page["note"],
+    }
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= PARTING_TEXT else f"{text[:PARTING_TEXT]}…"
+
+
+def facts(books: Books) -> list[tuple[str, str]]:
+    """What the run was."""
+    record = books.record
+    found = [
+        ("Scenario", record.scenario.name),
+        ("Backend", "live testnet" if record.backend == "live" else "simulator, virtual time"),
+        ("Seed", str(record.seed)),
+        ("Commit", record.commit),
+        ("Duration", f"{record.duration_ms / 1_000:.1f} s" + (" (virtual)" if record.backend == "sim" else "")),
+        ("Validators", f"{record.scenario.validators.count} on {record.scenario.validators.host_count} hosts"),
+        ("Chain", record.genesis.chain_id),
+    ]
+    if record.digest is not None:
+        found.append(("Digest", record.digest))
+    return found

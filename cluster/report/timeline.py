@@ -1,0 +1,146 @@
+"""What the zoomable timeline draws: views and blocks of each validator, faults, messages of the recorded windows.
+
+Plain data for ``templates/page.js``, bounded: at most :data:`MAX_MOMENTS` views and as many blocks a validator, evenly
+thinned beyond. Times are milliseconds since the run began, those of messages whole microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cluster import trace
+from cluster.books import Books
+from cluster.record import FaultRecord, RunRecord, TracedMessage, TraceWindow
+
+MAX_MOMENTS: Final = 1_500
+US_A_MS: Final = 1_000
+BEGINNING_SHARE: Final = 0.02
+"""Of the time that is shown, what comes before the first thing that there is to see."""
+
+NOT_SEEN_ARRIVING: Final = -1
+"""In the place of a message's travel time: it was lost, or nobody saw it come."""
+NOT_SEEN_LEAVING: Final = -2
+"""Likewise: only its arrival was seen, and its moment is that."""
+
+COLOURS: Final = {
+    trace.PROPOSAL: ("c1", ""),
+    trace.NOTARIZE: ("c0", ""),
+    trace.FINALIZE: ("c2", ""),
+    trace.NULLIFY: ("c4", "5 3"),
+    trace.TIMEOUT: ("c5", "5 3"),
+    trace.CERTIFICATE: ("c3", "2 2"),
+    trace.REQUEST: ("c6", "6 2 2 2"),
+    trace.BLOCK: ("c7", ""),
+    trace.SNAPSHOT: ("c7", "2 2"),
+    trace.TRANSACTIONS: ("ink-3", "1 3"),
+    trace.OTHER: ("fail", "1 3"),
+}
+"""Colour (a variable of the style) and dashes of each kind of message."""
+
+
+def timeline_data(books: Books) -> dict[str, Any]:
+    """The timeline of a run."""
+    record = books.record
+    shown = record.trace.watched or tuple(range(min(record.scenario.validators.count, trace.MAX_WATCHED)))
+    places = {index: place for place, index in enumerate(shown)}
+    names = record.scenario.validators.names
+    lanes = [
+        {"name": names[index], "views": _views(record, index), "blocks": _blocks(record, index)} for index in shown
+    ]
+    return {
+        "begun": _rounded(_begun_ms(record)),
+        "duration": _rounded(max(record.duration_ms, 1.0)),
+        "unit": "virtual" if record.backend == "sim" else "",
+        "lanes": lanes,
+        "hidden": len(names) - len(shown),
+        "finalViews": sorted(set(books.views.values())),
+        "faults": [
+            entry for fault in record.faults if (entry := _fault(record, fault, shown, names, places)) is not None
+        ],
+        "kinds": [{"name": kind, "colour": COLOURS[kind][0], "dash": COLOURS[kind][1]} for kind in trace.KINDS],
+        "windows": [_window(window, places) for window in record.trace.windows],
+    }
+
+
+def _begun_ms(record: RunRecord) -> float:
+    """When there was something to see first: a live run's hosts take seconds to come up."""
+    moments = [seen.at_ms for seen in record.trace.views[:1]] + [seen.at_ms for seen in record.finalizations[:1]]
+    moments += [fault.begun_ms for fault in record.faults if fault.begun_ms is not None]
+    first_ms = min(moments, default=0.0)
+    return max(0.0, first_ms - BEGINNING_SHARE * (record.duration_ms - first_ms))
+
+
+def legend(record: RunRecord) -> list[tuple[str, str, str, int]]:
+    """Name, colour, dashes and number of each kind of message that was kept."""
+    kept = [message.kind for window in record.trace.windows for message in window.messages]
+    return [(kind, *COLOURS[kind], kept.count(kind)) for kind in trace.KINDS if kind in kept]
+
+
+def _views(record: RunRecord, validator: int) -> list[list[float]]:
+    entered = [(seen.at_ms, seen.view) for seen in record.trace.views if seen.validator == validator]
+    return [[_rounded(at), view] for at, view in _thinned(entered)]
+
+
+def _blocks(record: RunRecord, validator: int) -> list[list[float]]:
+    final = sorted((seen.at_ms, seen.height) for seen in record.finalizations if seen.validator == validator)
+    return [[_rounded(at), height] for at, height in _thinned(final)]
+
+
+def _thinned(moments: Sequence[tuple[float, int]]) -> Sequence[tuple[float, int]]:
+    step = max(1, -(-len(moments) // MAX_MOMENTS))
+    return moments[::step]
+
+
+def _fault(
+    record: RunRecord, fault: FaultRecord, shown: Sequence[int], names: Sequence[str], places: dict[int, int]
+) -> dict[str, Any] | None:
+    if fault.begun_ms is None:
+        return None
+    ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
+    hit = set(fault.targets or fault.impaired)
+    lanes = [places[index] for index in shown if names[index] in hit] if hit else list(places.values())
+    return {
+        "name": f"{fault.kind} {fault.target}".strip(),
+        "from": _rounded(fault.begun_ms),
+        "to": _rounded(ended_ms),
+        "lanes": lanes,
+    }
+
+
+def _window(window: TraceWindow, places: dict[int, int]) -> dict[str, Any]:
+    known = [message for message in window.messages if message.sender in places and message.receiver in places]
+    return {
+        "reason": window.reason,
+        "from": _rounded(window.begun_ms),
+        "to": _rounded(window.ended_ms),
+        "full": window.is_full,
+        "messages": [_message(message, places) for message in known],
+    }
+
+
+def _message(message: TracedMessage, places: dict[int, int]) -> list[int]:
+    """Kind, view, from, to, when in microseconds, how long it took, bytes."""
+    if message.sent_ms is None:
+        assert message.received_ms is not None
+        at_ms, took_us = message.received_ms, NOT_SEEN_LEAVING
+    else:
+        at_ms = message.sent_ms
+        took_us = (
+            NOT_SEEN_ARRIVING
+            if message.received_ms is None
+            else max(0, round((message.received_ms - message.sent_ms) * US_A_MS))
+        )
+    return [
+        trace.KINDS.index(message.kind),
+        message.view,
+        places[message.sender],
+        places[message.receiver],
+        round(at_ms * US_A_MS),
+        took_us,
+        message.size,
+    ]
+
+
+def _rounded(at_ms: float) -> float:
+    return round(at_ms, 2)

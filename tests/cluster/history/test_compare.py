@@ -1,0 +1,197 @@
+"""Comparing: what changed is found, what did not is not, what cannot be compared is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cluster.cli import main
+from cluster.errors import BadInput
+from cluster.history.comparison import SERIES_PREFIX, Comparison, compare
+from cluster.history.groups import read_group
+from cluster.history.page import render_comparison
+from tests.cluster.history.folders import METRICS, drawn, write_run, write_sweep
+
+SEEDS = range(20)
+
+
+def compared(first: Path, second: Path, seed: int = 1) -> Comparison:
+    return compare(read_group([first]), read_group([second]), seed)
+
+
+def sweeps(root: Path, factor: float = 1.2) -> tuple[Path, Path]:
+    """Two sweeps of different seeds, of which one figure differs."""
+    one = drawn(SEEDS, Random(1), finality_latency_p50_ms=60.0, fires_per_second=40.0, backlog_max=9.0)
+    later = range(100, 120)
+    two = drawn(later, Random(2), finality_latency_p50_ms=60.0 * factor, fires_per_second=40.0, backlog_max=9.0)
+    return write_sweep(root / "a", SEEDS, one), write_sweep(root / "b", later, two)
+
+
+def test_what_changed_is_found_and_nothing_else(tmp_path: Path) -> None:
+    found = compared(*sweeps(tmp_path))
+    assert [(change.name, change.word) for change in found.significant] == [("finality_latency_p50_ms", "worse")]
+    (change,) = found.significant
+    assert change.share_interval is not None
+    assert 0 < change.share_interval[0] < (change.share or 0) < change.share_interval[1]
+    assert "independent samples" in found.method
+    assert found.warnings == ()
+
+
+def test_where_nothing_changed_nothing_is_significant(tmp_path: Path) -> None:
+    assert compared(*sweeps(tmp_path, factor=1.0)).significant == []
+
+
+def test_the_same_seeds_are_paired(tmp_path: Path) -> None:
+    one = drawn(SEEDS, Random(1), finality_latency_p50_ms=60.0)
+    two = {
+        seed: {**figures, "finality_latency_p50_ms": figures["finality_latency_p50_ms"] + 1}
+        for seed, figures in one.items()
+    }
+    found = compared(write_sweep(tmp_path / "a", SEEDS, one), write_sweep(tmp_path / "b", SEEDS, two))
+    assert [change.name for change in found.significant] == ["finality_latency_p50_ms"]
+    assert found.method.startswith("Runs of the same seed")
+
+
+def test_the_same_seed_of_the_resampling_gives_the_same_comparison(tmp_path: Path) -> None:
+    first, second = sweeps(tmp_path)
+    assert compared(first, second, 5).page() == compared(first, second, 5).page()
+
+
+def test_too_few_runs_are_said_to_be_too_few(tmp_path: Path) -> None:
+    for name, seeds, latency in (("a", range(3), 60.0), ("b", range(10, 13), 600.0)):
+        write_sweep(tmp_path / name, seeds, drawn(seeds, Random(1), finality_latency_p50_ms=latency))
+    found = compared(tmp_path / "a", tmp_path / "b")
+    assert found.significant == []
+    assert any("too few" in warning for warning in found.warnings)
+
+
+# --- single runs ------------------------------------------------------------------------------------------------------
+
+
+def series(latency: float, heights: int = 60) -> dict[str, list[float | None]]:
+    random = Random(heights)
+    return {
+        "height": list(range(1, heights + 1)),
+        "finality_latency_ms": [None, *(random.gauss(latency, 3) for _ in range(heights - 1))],
+        "fires": [float(random.randrange(10)) for _ in range(heights)],
+    }
+
+
+def test_two_single_runs_are_compared_by_their_heights(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1, series(60)), write_run(tmp_path / "b", 2, series(70))
+    found = compared(one, two)
+    assert [change.name for change in found.significant] == [f"{SERIES_PREFIX}finality_latency_ms"]
+    plain = {
+        change.name: change.adjusted_p_value for change in found.changes if not change.name.startswith(SERIES_PREFIX)
+    }
+    assert plain == dict.fromkeys([*METRICS, "lateness_p95_blocks (flood)"])
+    assert "Two single runs" in found.method
+
+
+def test_runs_that_have_few_heights_in_common_are_not_tested(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1, series(60, 5)), write_run(tmp_path / "b", 2, series(70, 5))
+    found = compared(one, two)
+    assert found.significant == []
+    assert any("too few heights" in warning for warning in found.warnings)
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def test_what_differs_besides_is_told(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "a", backend="live", verdict="fail")
+    two = write_run(
+        tmp_path / "b", backend="live", commit="ba9876543210", scenario="other", machine={"processor": "another"}
+    )
+    told = "; ".join(compared(one, two).warnings)
+    for words in (
+        "scenarios differ: smoke in A, other in B",
+        "commits differ",
+        "machines differ",
+        "not all runs of A passed",
+    ):
+        assert words in told
+
+
+def test_scenarios_of_one_name_that_differ_are_told(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
+    assert compared(one, two).warnings[:1] != ("the scenarios have the same name, but are not the same",)
+    (two / "scenario.yaml").write_text("name: smoke\nseed: 4\n")
+    assert "the scenarios have the same name, but are not the same" in compared(one, two).warnings
+
+
+# --- what cannot be compared ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda root: (write_run(root / "a"), write_run(root / "b", backend="live")), "virtual time"),
+        (lambda root: (write_run(root / "a"), root / "a"), "is in both groups"),
+        (lambda root: (write_run(root / "a"), root / "missing"), "no such folder"),
+        (lambda root: (write_run(root / "a"), write_run(root / "b", metrics={"heights": 0})), "no final block"),
+        (lambda root: (write_run(root / "a"), write_run(root / "b", metrics=3)), "is no run's result"),
+        (lambda root: (write_run(root / "a"), write_run(root / "b", seed="x")), "is no run's result"),
+        (
+            lambda root: (write_sweep(root / "a", range(2)), write_sweep(root / "b", range(2), {0: {}, 1: {}})),
+            "older version",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, make, reason: str) -> None:  # type: ignore[no-untyped-def]
+    first, second = make(tmp_path)
+    with pytest.raises(BadInput, match=reason):
+        compared(first, second)
+
+
+def test_a_folder_without_runs_and_one_that_is_given_twice_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "a")
+    (tmp_path / "empty" / "below").mkdir(parents=True)
+    with pytest.raises(BadInput, match="holds no run"):
+        read_group([tmp_path / "empty"])
+    write_run(tmp_path / "b")
+    with pytest.raises(BadInput, match="is twice in one group"):
+        compare(read_group([tmp_path / "a", tmp_path / "a"]), read_group([tmp_path / "b"]), 1)
+
+
+def test_a_folder_of_folders_is_a_group(tmp_path: Path) -> None:
+    for seed in range(3):
+        write_run(tmp_path / "all" / f"run-{seed}", seed)
+    write_sweep(tmp_path / "all" / "sweep", range(10, 14))
+    (tmp_path / "all" / "other").mkdir()
+    assert read_group([tmp_path / "all"]).seeds == [0, 1, 2, 10, 11, 12, 13]
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = sweeps(tmp_path)
+    files = ["--json", str(tmp_path / "c.json"), "--html", str(tmp_path / "c.html")]
+    assert main(["compare", str(first), str(second), *files]) == 0
+    printed = capsys.readouterr().out
+    assert "significant  finality_latency_p50_ms worse" in printed
+    page = json.loads((tmp_path / "c.json").read_text())
+    assert page["significant"] == ["finality_latency_p50_ms"]
+    assert page["figures"]["heights"]["adjusted_p_value"] is None
+    assert "<strong>worse</strong>" in (tmp_path / "c.html").read_text()
+
+
+def test_groups_are_given_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [str(write_run(tmp_path / f"run-{seed}", seed)) for seed in range(5)]
+    assert main(["compare", "--group", *folders[:3], "--", *folders[3:]]) == 0
+    assert "(3 runs, smoke" in capsys.readouterr().out
+    for arguments in (folders[:1], folders[:3]):
+        assert main(["compare", *arguments]) == 2
+        assert "--group A… -- B…" in capsys.readouterr().err
+
+
+def test_the_page_escapes_and_needs_nothing_else(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1, scenario="<b>&"), write_run(tmp_path / "b", 2, scenario="<b>&")
+    text = render_comparison(compared(one, two))
+    assert "<b>&" not in text
+    assert "http:" not in text
+    assert "https:" not in text

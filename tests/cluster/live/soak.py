@@ -1,0 +1,158 @@
+"""A live testnet under load and rolling faults for an hour (``make soak-live``), and what must be so at its end.
+
+Every kind of fault that the live testnet knows comes round, on one validator after the other. At the end the run is
+judged like any other: the state roots agree at every height, every timer ended once. Besides, no validator's memory and
+open files grew from the run's second quarter to its last, and no process and no port of the run is left.
+
+    python -m tests.cluster.live.soak --minutes 60 --out runs/soak-live
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from cluster.live import processes
+from cluster.record import Resources, RunRecord
+from stampede import Scenario, up
+
+VALIDATORS: Final = 4
+FAULT_EVERY_MS: Final = 40_000
+FIRST_FAULT_MS: Final = 20_000
+LASTS_MS: Final = 6_000
+MILLISECONDS_A_MINUTE: Final = 60_000
+MAX_GROWTH: Final = 1.2
+"""Of a validator's memory, from the second quarter of the run to the last one."""
+ALLOWED_BYTES: Final = 32 * 1024 * 1024
+"""So much more is no growth, whatever the share."""
+ALLOWED_FILES: Final = 8
+CONNECT_TIMEOUT_S: Final = 2.0
+
+KINDS: Final[tuple[dict[str, Any], ...]] = (
+    {"kind": "kill", "down_ms": 2_000},
+    {"kind": "pause", "for_ms": LASTS_MS},
+    {"kind": "degrade", "latency_ms": 150.0, "loss": 0.1, "for_ms": LASTS_MS},
+    {"kind": "slow_disk", "sync_ms": 80, "for_ms": LASTS_MS},
+    {"kind": "one_way_partition", "for_ms": LASTS_MS},
+    {"kind": "disk_full", "down_ms": 2_000},
+    {"kind": "partition", "for_ms": LASTS_MS},
+    {"kind": "slow_execution", "job_ms": 40, "for_ms": LASTS_MS},
+    {"kind": "wipe", "down_ms": 2_000},
+    {"kind": "clock_skew", "factor": 0.5, "for_ms": LASTS_MS},
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the soak; 0 where all is as it must be."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--out", type=Path, default=None, metavar="DIR")
+    options = parser.parse_args(arguments)
+    scenario = soak_scenario(options.minutes)
+    with up(scenario, out=options.out) as testnet:
+        threading.Event().wait(options.minutes * 60)
+        ports = [testnet.url, *testnet.validators.values()]
+    assert testnet.outcome is not None
+    wrong = [line for line in (testnet.outcome.explain(),) if line]
+    wrong += grown(testnet.outcome.record)
+    wrong += left_behind(testnet.folder, ports)
+    figures = testnet.outcome.metrics
+    print(f"{figures['heights']:,.0f} heights, {figures['fires']:,.0f} fires, {len(scenario.faults)} faults")
+    for line in wrong:
+        print(line)
+    print("soak: " + ("failed" if wrong else f"passed, see {testnet.folder}"))
+    return 1 if wrong else 0
+
+
+def soak_scenario(minutes: float) -> Scenario:
+    """Load that a small machine keeps up with, and faults until a minute before the end."""
+    return Scenario.model_validate(
+        {
+            "name": "soak-live",
+            "validators": VALIDATORS,
+            "consensus": {"block_interval_ms": 500},
+            "load": {
+                "users": [
+                    {"workload": "heartbeat", "count": 8, "interval_ms": 2_000},
+                    {"workload": "flood", "count": 2, "interval_ms": 2_000, "options": {"timers": 20}},
+                ]
+            },
+            "faults": list(rolling_faults(minutes)),
+            "stop": {"height": 10_000, "timeout_s": int(minutes * 60) + 600},
+            "success": {"stall_ms": 60_000},
+        }
+    )
+
+
+def rolling_faults(minutes: float) -> Iterator[dict[str, Any]]:
+    """One fault after the other, each kind on each validator in turn."""
+    number, at_ms = 0, FIRST_FAULT_MS
+    while at_ms < (minutes - 1) * MILLISECONDS_A_MINUTE:
+        fault = dict(KINDS[number % len(KINDS)])
+        name = f"validator-{(number + number // len(KINDS)) % VALIDATORS}"
+        match fault["kind"]:
+            case "partition":
+                fault["groups"] = [[name]]
+            case "one_way_partition":
+                fault |= {"from": [name], "to": [f"validator-{index}" for index in range(VALIDATORS)]}
+                fault["to"].remove(name)
+            case "degrade":
+                pass
+            case _:
+                fault["target"] = name
+        yield {**fault, "at_ms": at_ms}
+        number, at_ms = number + 1, at_ms + FAULT_EVERY_MS
+
+
+def grown(record: RunRecord) -> list[str]:
+    """Validators whose memory or open files grew from the run's second quarter to its last one."""
+    found = []
+    for index, name in enumerate(record.scenario.validators.names):
+        looks = [each for each in record.resources if each.validator == index]
+        before, after = _quarter(looks, record.duration_ms, 1), _quarter(looks, record.duration_ms, 3)
+        memory = [_median(each.memory_bytes for each in part) for part in (before, after)]
+        files = [_median(each.open_files for each in part) for part in (before, after)]
+        if None in (*memory, *files):
+            found.append(f"{name}: too few looks at what it uses")
+            continue
+        (memory_before, memory_after), (files_before, files_after) = memory, files
+        assert memory_before and memory_after and files_before and files_after
+        if memory_after > max(memory_before * MAX_GROWTH, memory_before + ALLOWED_BYTES):
+            found.append(f"{name}: its memory grew from {memory_before / 1e6:.0f} to {memory_after / 1e6:.0f} MB")
+        if files_after > files_before + ALLOWED_FILES:
+            found.append(f"{name}: its open files grew from {files_before:.0f} to {files_after:.0f}")
+    return found
+
+
+def left_behind(folder: Path, urls: Sequence[str]) -> list[str]:
+    """Processes and ports of a run that should be gone."""
+    found = [f"process {each.pid} is left" for each in processes.using(folder)]
+    for url in urls:
+        parts = urlsplit(url)
+        assert parts.hostname and parts.port
+        try:
+            socket.create_connection((parts.hostname, parts.port), CONNECT_TIMEOUT_S).close()
+        except OSError:
+            continue
+        found.append(f"somebody still listens at {url}")
+    return found
+
+
+def _quarter(looks: Sequence[Resources], duration_ms: float, number: int) -> list[Resources]:
+    return [each for each in looks if number <= each.at_ms * 4 / duration_ms < number + 1]
+
+
+def _median(values: Iterator[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(median(known)) if known else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

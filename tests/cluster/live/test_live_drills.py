@@ -1,0 +1,84 @@
+"""Drills on the testnet itself: a divergence that is bisected over HTTP, and a restart of all.
+
+Two runs, each judged more than once. What else there is of drills is tested in the simulator.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cluster.archive import decode_traces
+from cluster.books import keep_books
+from cluster.checks import check_run
+from cluster.cli import main
+from cluster.drills.base import PREFIX
+from cluster.drills.divergence import Divergence
+from cluster.drills.expected import judge_replay, judge_timers_once
+from cluster.drills.restart_all import RestartAll
+from cluster.errors import ExitCode
+from cluster.live.driver import run_live
+from cluster.record import RunRecord
+from cluster.results import finish_run
+from cluster.verdict import Outcome
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+BUG = Divergence(bug="double-fire")
+RESTARTS = RestartAll(times=1, down_ms=100)
+
+
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
+    folder = tmp_path_factory.mktemp("diverged") / "run"
+    record = run_live(BUG.scenario(), 1, "test", folder)
+    record.drill = BUG
+    return record, folder
+
+
+def test_a_live_divergence_is_found_and_bisected(diverged: tuple[RunRecord, Path]) -> None:
+    record, _ = diverged
+    verdict = check_run(record)
+    drilled = [check for check in verdict.checks if check.name.startswith(PREFIX)]
+    assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
+    (page,) = verdict.divergences
+    assert (page["validator"], page["step"]["kind"]) == ("validator-1", "fire")
+    assert page["keys"], "what the step changed came over HTTP"
+
+
+def test_the_wrong_bug_is_told_apart(diverged: tuple[RunRecord, Path]) -> None:
+    record, _ = diverged
+    other = replace(record, drill=Divergence(bug="wrong-balance"))
+    assert check_run(other).check(f"{PREFIX}bisected").verdict is Outcome.FAIL
+    other = replace(record, drill=Divergence(culprit=2))
+    assert check_run(other).check(f"{PREFIX}found").verdict is Outcome.FAIL
+
+
+def test_the_folder_can_be_bisected_again(
+    diverged: tuple[RunRecord, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, _ = diverged
+    finish_run(record, tmp_path / "run")
+    (kept,) = decode_traces((tmp_path / "run" / "traces.bin").read_bytes())
+    assert kept.validator == "validator-1"
+    assert main(["bisect", str(tmp_path / "run"), "--json"]) == ExitCode.FAIL
+    assert json.loads(capsys.readouterr().out) == list(check_run(record).divergences)
+
+
+def test_a_planted_bug_turns_what_drills_share_red(diverged: tuple[RunRecord, Path]) -> None:
+    """What ``reorg``, ``outage``, ``storm``, ``partition``, ``restart-all`` and ``upgrade`` expect, on the same run."""
+    books = keep_books(diverged[0])
+    assert judge_replay(books)[0] is Outcome.FAIL
+    assert judge_timers_once(books)[0] is Outcome.FAIL
+
+
+def test_all_restart_live(tmp_path: Path) -> None:
+    record = run_live(RESTARTS.scenario(), 1, "test", tmp_path / "run")
+    record.drill = RESTARTS
+    drilled = [check for check in check_run(record).checks if check.name.startswith(PREFIX)]
+    assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
+    doubled = replace(record, finalizations=[*record.finalizations, record.finalizations[0]])
+    assert check_run(doubled).check(f"{PREFIX}durable").verdict is Outcome.FAIL

@@ -1,0 +1,255 @@
+"""One live run that goes through every kind of fault, and ends with a rolling upgrade to code of another folder.
+
+It is run once for all tests that look at it. Faults come one after the other where they take validators away, and at
+once where they do not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.checks import Outcome, check_run
+from cluster.faults import KIND_NAMES
+from cluster.live import processes, ray_session
+from cluster.live.driver import run_live
+from cluster.live.processes import Process
+from cluster.record import FaultRecord, RunRecord, Sample
+from cluster.scenario import Scenario
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("cluster", "consensus", "validator", "loadgen")
+
+
+def faults(code: Path) -> list[dict[str, Any]]:
+    lasting = {"at_height": 88, "for_ms": 2_000}
+    return [
+        {"kind": "kill", "target": "validator-1", "at_height": 5, "how": "process", "down_ms": 1_000},
+        {"kind": "partition", "groups": [["validator-3"]], "at_height": 14, "until_height": 20},
+        {"kind": "pause", "target": "validator-2", "at_height": 26, "until_height": 31},
+        {"kind": "wipe", "target": "validator-0", "at_height": 36, "down_ms": 300},
+        {"kind": "disk_full", "target": "validator-1", "at_height": 48, "down_ms": 300},
+        {"kind": "failed_sync", "target": "validator-2", "of": "state", "at_height": 60, "down_ms": 300},
+        {"kind": "bit_rot", "target": "random", "at_height": 72, "down_ms": 300},
+        {"kind": "degrade", "loss": 0.05, "duplication": 0.1, "reordering": 0.1, "latency_ms": 15, **lasting},
+        {"kind": "slow_disk", "target": "validator-3", "sync_ms": 20, **lasting},
+        {"kind": "slow_execution", "target": "leader", "job_ms": 20, **lasting},
+        {"kind": "clock_skew", "target": "f", "factor": 2.0, **lasting},
+        {"kind": "leader_delay", "delay_ms": 40, **lasting},
+        {"kind": "one_way_partition", "from": ["validator-0"], "at_height": 100, "until_height": 106},
+        {"kind": "pause", "target": "validator-1", "at_ms": 1_000_000, "for_ms": 10},
+        {"kind": "upgrade", "at_height": 112, "version": "next", "code": str(code), "down_ms": 0, "heights_between": 1},
+    ]
+
+
+NEVER = 13
+"""The fault whose time never comes."""
+UPGRADE = 14
+
+
+def scenario(code: Path) -> Scenario:
+    return Scenario.model_validate(
+        {
+            "name": "all-faults",
+            "validators": [None, None, None, {"sync_ms": 2, "job_ms": 1, "clock_factor": 1.05}],
+            "consensus": {
+                "block_interval_ms": 120,
+                "leader_timeout_ms": 800,
+                "advance_timeout_ms": 1_200,
+                "rebroadcast_ms": 500,
+            },
+            "links": {"latency_ms": 3, "jitter_ms": 1, "topology": "ring"},
+            "load": {
+                "users": [
+                    {"workload": "heartbeat", "count": 2, "interval_ms": 400},
+                    {"workload": "flood", "count": 1, "interval_ms": 400, "options": {"timers": 4, "spread_blocks": 3}},
+                ]
+            },
+            "faults": faults(code),
+            "stop": {"height": 120, "drain_blocks": 3, "timeout_s": 1_100},
+            "success": {"heights_compared": 15, "transactions": 3, "fires": 3},
+        }
+    )
+
+
+@dataclass
+class FaultyRun:
+    record: RunRecord
+    folder: Path
+    code: Path
+    temporary: Path
+    seen: set[Process] = field(default_factory=set)
+    """Every process that descended from this one at a sample."""
+    stopped: set[int] = field(default_factory=set)
+    """Those that were seen to stand still (state T)."""
+
+    def fault(self, kind: str) -> FaultRecord:
+        return next(fault for fault in self.record.faults if fault.kind == kind)
+
+    def status(self, index: int) -> dict[str, Any]:
+        status = self.record.validators[index].status
+        assert status is not None
+        return status
+
+    def log(self, host: int) -> str:
+        return (self.folder / "logs" / f"host-{host}.log").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def temporary() -> Iterator[Path]:
+    """A folder with a short path, in which Ray's own are made."""
+    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another checkout."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def faulty_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path, code: Path) -> FaultyRun:
+    folder = tmp_path_factory.mktemp("faults")
+    seen: set[Process] = set()
+    stopped: set[int] = set()
+
+    def on_sample(sample: Sample) -> None:
+        myself = processes.find(os.getpid())
+        assert myself is not None
+        family = processes.with_descendants([myself]) - {myself}
+        seen.update(family)
+        stopped.update(process.pid for process in family if processes.state(process.pid) == "T")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
+        record = run_live(scenario(code), 3, "test", folder, on_sample, print)
+    return FaultyRun(record, folder, code, temporary, seen, stopped)
+
+
+def test_every_kind_bites_and_the_network_goes_on(faulty_run: FaultyRun) -> None:
+    record = faulty_run.record
+    assert {fault.kind for fault in record.faults} == set(KIND_NAMES)
+    assert [fault.name for fault in record.faults if not fault.bit] == [record.faults[NEVER].name]
+    verdict = check_run(record)
+    wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+    assert [check.name for check in wrong] == ["faults"], wrong
+    assert wrong[0].verdict is Outcome.INCONCLUSIVE, wrong
+    assert record.problems == []
+
+
+def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: FaultyRun) -> None:
+    """And so does one that never bites; without them the same run passes."""
+    record = faulty_run.record
+    never = record.faults[NEVER]
+    assert check_run(record).check("faults").detail.startswith(f"{never.name}: never began")
+    record.faults.remove(never)
+    planned = [plan for number, plan in enumerate(record.scenario.faults) if number != NEVER]
+    whole, record.scenario = record.scenario, record.scenario.model_copy(update={"faults": planned})
+    try:
+        assert check_run(record).outcome is Outcome.PASS
+        faulty_run.fault("partition").bit = False
+        check = check_run(record).check("faults")
+        assert check.verdict is Outcome.INCONCLUSIVE
+        assert "was not seen to bite" in check.detail
+    finally:
+        faulty_run.fault("partition").bit = True
+        record.scenario = whole
+        record.faults.insert(NEVER, never)
+
+
+def test_each_says_by_what_it_bit(faulty_run: FaultyRun) -> None:
+    said = {
+        "kill": r"process \d+ gone, \d+ in its place, recovered height \[\d+\]",
+        "partition": r"\d+ messages dropped",
+        "pause": r"process \d+ stood still \(state T\) at \d+ looks within [\d,]+ ms: validator-2",
+        "wipe": r"joined by the snapshot of height \[\d+\]",
+        "disk_full": r"validator-1 stopped: \S+ offset \d+: (write|replace) failed: No space left on device",
+        "failed_sync": r"validator-2 stopped: state/log-000001: offset \d+: sync failed: Input/output error",
+        "bit_rot": r"a bit of (\S+) at offset \d+ of (\S+) flipped, \2 stopped: \1: ",
+        "degrade": r"\d+ messages, of them \d+ with another latency, \d+ dropped, \d+ doubled, \d+ held back",
+        "slow_disk": r"\d+ slow syncs of validator-3",
+        "slow_execution": r"\d+ slow jobs of validator-\d",
+        "clock_skew": r"\d+ timers at another speed of validator-\d",
+        "leader_delay": r"\d+ sends of leaders 40 ms later",
+        "one_way_partition": r"\d+ messages dropped",
+        "upgrade": r"4 of 4 validators run version next now",
+    }
+    assert set(said) == set(KIND_NAMES)
+    for kind, pattern in said.items():
+        assert re.search(pattern, faulty_run.fault(kind).evidence), (kind, faulty_run.fault(kind).evidence)
+
+
+def test_a_lasting_fault_lasts_as_long_as_it_was_to(faulty_run: FaultyRun) -> None:
+    for kind in ("degrade", "slow_disk", "slow_execution", "clock_skew", "leader_delay"):
+        fault = faulty_run.fault(kind)
+        assert fault.begun_ms is not None and fault.ended_ms is not None
+        assert fault.ended_ms - fault.begun_ms >= 2_000
+    for kind, until_height in (("partition", 20), ("pause", 31), ("one_way_partition", 106)):
+        fault = faulty_run.fault(kind)
+        assert fault.height_when_begun < until_height <= (fault.height_when_ended or 0)
+
+
+def test_who_was_cut_off_made_nothing_final_meanwhile(faulty_run: FaultyRun) -> None:
+    record, cut = faulty_run.record, faulty_run.fault("partition")
+    assert cut.begun_ms is not None and cut.ended_ms is not None
+    settled_ms = cut.begun_ms + 200  # what was under way arrived
+    during = [seen for seen in record.finalizations if settled_ms < seen.at_ms < cut.ended_ms]
+    assert during
+    assert {seen.validator for seen in during} <= {0, 1, 2}
+
+
+def test_a_paused_process_stood_still_and_goes_on(faulty_run: FaultyRun) -> None:
+    (pid,) = re.findall(r"process (\d+) stood still", faulty_run.fault("pause").evidence)
+    assert faulty_run.stopped <= {int(pid)}
+    pause = faulty_run.fault("pause")
+    assert pause.begun_ms is not None and pause.ended_ms is not None
+    moments = [seen.at_ms for seen in faulty_run.record.finalizations if seen.validator == 2]
+    assert not any(pause.begun_ms + 200 < at < pause.ended_ms for at in moments)
+    assert max(moments) > pause.ended_ms
+
+
+def test_the_upgraded_run_the_other_code(faulty_run: FaultyRun) -> None:
+    assert [faulty_run.status(index)["version"] for index in range(4)] == ["next"] * 4
+    upgrade = faulty_run.fault("upgrade")
+    assert upgrade.targets == tuple(f"validator-{index}" for index in range(4))
+    for host in range(4):
+        log = faulty_run.log(host)
+        versions = re.findall(r"version (\w+), hash seed \d+, code (.*)", log)
+        assert (versions[0], versions[-1]) == (("1", str(ROOT)), ("next", str(faulty_run.code)))
+        last_start = log.rindex("version next")
+        assert "stopped\n" in log[:last_start], "the old process ended in good order"
+
+
+def test_validators_were_started_as_often_as_they_were_down(faulty_run: FaultyRun) -> None:
+    downs = [1] * 4  # the upgrade
+    for kind in ("kill", "wipe", "disk_full", "failed_sync"):
+        downs[int(faulty_run.fault(kind).targets[0][-1])] += 1
+    downs[int(faulty_run.fault("bit_rot").targets[0][-1])] += 2
+    assert [faulty_run.status(index)["starts"] for index in range(4)] == [1 + down for down in downs]
+
+
+def test_what_was_lost_on_links_is_counted(faulty_run: FaultyRun) -> None:
+    counted = faulty_run.record.metrics["messages_dropped"]
+    assert counted > 0
+
+
+def test_nothing_is_left(faulty_run: FaultyRun) -> None:
+    assert len(faulty_run.seen) > 12
+    assert [process for process in faulty_run.seen if process.is_running] == []
+    assert list(faulty_run.temporary.iterdir()) == []
+    assert processes.with_argument(str(faulty_run.folder)) == set()

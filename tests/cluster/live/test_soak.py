@@ -1,0 +1,72 @@
+"""The soak of a live testnet: its faults come round, and what grows or is left behind is named."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+from cluster.record import Resources, RunRecord
+from tests.cluster.live.soak import ALLOWED_BYTES, FAULT_EVERY_MS, KINDS, grown, left_behind, soak_scenario
+from tests.cluster.records import make_record
+
+MEMORY = 100_000_000
+
+
+def test_every_kind_comes_round_on_every_validator() -> None:
+    scenario = soak_scenario(60)
+    faults = scenario.faults
+    assert Counter(fault.kind for fault in faults).keys() == {str(kind["kind"]) for kind in KINDS}
+    targets = {(fault.kind, fault.whom) for fault in faults if fault.kind == "kill"}
+    assert len(targets) == 4
+    times = [fault.at_ms or 0 for fault in faults]
+    assert {later - earlier for earlier, later in pairwise(times)} == {FAULT_EVERY_MS}
+    assert times[-1] < 59 * 60_000
+    assert scenario.live_problem is None
+
+
+def looks(record: RunRecord, memory_bytes: int | None, open_files: int | None, since: float = 0.0) -> None:
+    """Every validator was looked at a hundred times; from a share of the run on it used something else."""
+    record.resources = [
+        Resources(
+            at_ms=record.duration_ms * number / 100,
+            validator=validator,
+            disk_bytes=0,
+            messages_sent=0,
+            memory_bytes=memory_bytes if number >= since * 100 and validator == 2 else MEMORY,
+            open_files=open_files if number >= since * 100 and validator == 2 else 40,
+        )
+        for number in range(100)
+        for validator in range(4)
+    ]
+
+
+def test_what_grows_is_named() -> None:
+    record = make_record()
+    looks(record, MEMORY + ALLOWED_BYTES, 48, since=0.7)
+    assert grown(record) == []
+    looks(record, MEMORY + ALLOWED_BYTES + 1_000_000, 49, since=0.7)
+    assert grown(record) == [
+        "validator-2: its memory grew from 100 to 135 MB",
+        "validator-2: its open files grew from 40 to 49",
+    ]
+    looks(record, 2 * MEMORY, 40, since=0.1)
+    assert grown(record) == [], "what it took at the start is no growth"
+
+
+def test_who_was_not_looked_at_is_named() -> None:
+    record = make_record()
+    looks(record, None, None)
+    assert grown(record) == ["validator-2: too few looks at what it uses"]
+    record.resources = []
+    assert len(grown(record)) == 4
+
+
+def test_what_is_left_behind_is_named(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert left_behind(tmp_path, [url]) == []
+        listener.listen()
+        assert left_behind(tmp_path, [url]) == [f"somebody still listens at {url}"]

@@ -1,0 +1,214 @@
+"""The report in headless Chromium: no complaint, no request, light and dark, desk and phone; the timeline zooms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.books import keep_books
+from cluster.checks import check_run
+from cluster.record import RunRecord, TraceWindow
+from cluster.report.page import render_report
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
+from tests.cluster.records import make_genesis, make_record, make_scenario
+
+COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
+SCENARIO = Scenario.model_validate(
+    {
+        "name": "a-scenario-with-a-name-that-is-rather-long-for-a-phone",
+        "load": {"users": [{"workload": "flood", "count": 2, "options": {"timers": 5, "spread_blocks": 3}}]},
+        "faults": [{"kind": "kill", "target": "validator-2", "at_height": 4, "down_ms": 2_000}],
+        "stop": {"height": 12, "timeout_s": 60},
+    }
+)
+DIVERGING = SCENARIO.model_validate(
+    {
+        "name": "diverging",
+        "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 5}}]},
+        "validators": [None, {"mutant": "double-fire"}, None, None],
+        "stop": {"height": 12, "timeout_s": 60},
+    }
+)
+SIZES = {"desk": DESK, "phone": PHONE}
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+def write(record: RunRecord, path: Path) -> Path:
+    books = keep_books(record)
+    path.write_text(render_report(books, check_run(record, books), COMMAND), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(simulate(SCENARIO, 3), tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, simulated: Path) -> dict[str, Path]:
+    """Reports of every verdict."""
+    folder = tmp_path_factory.mktemp("pages")
+    empty = RunRecord(make_scenario(), "live", 1, "unknown", make_genesis(), interrupted=True)
+    failing = make_record()
+    failing.validators[1].mutant = "double-fire"
+    assert failing.validators[1].status is not None
+    failing.validators[1].status["diverged"] = {
+        "height": 6,
+        "reason": "state_root",
+        "expected_root": "ab" * 32,
+        "computed_root": "cd" * 32,
+    }
+    failing.trace.windows = [TraceWindow("a window without messages", 0.0, 100.0)]
+    return {
+        "simulated": simulated,
+        "empty": write(empty, folder / "empty.html"),
+        "failing": write(failing, folder / "failing.html"),
+        "diverged": write(simulate(DIVERGING, 1), folder / "diverged.html"),
+    }
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", ["desk", "phone"])
+@pytest.mark.parametrize("name", ["simulated", "empty", "failing", "diverged"])
+def test_it_opens_without_a_complaint_and_fits(
+    browser: Browser, pages: dict[str, Path], name: str, size: str, dark: bool
+) -> None:
+    browser.open(pages[name], size=SIZES[size], dark=dark)
+    assert browser.errors == []
+    assert [address for address in browser.requests if address != pages[name].as_uri()] in ([], ["data:,"])
+    width, inner = browser.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= inner == SIZES[size][0]
+    shown = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert shown == ("rgb(17, 17, 16)" if dark else "rgb(244, 244, 241)")
+
+
+def test_a_divergence_is_told_with_the_keys_in_which_it_parted(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["diverged"])
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('.parting tbody tr')].map((row) => [...row.children].map((c) => c.textContent))"
+    )
+    assert any("account 0x" in row[0] and row[0].startswith("balance") and row[2] != row[3] for row in rows)
+    assert "the fire of timer" in browser.evaluate("document.querySelector('.divergence').textContent")
+
+
+def test_the_theme_can_be_chosen_against_the_systems(browser: Browser, simulated: Path) -> None:
+    browser.open(simulated, dark=True)
+    colours = []
+    for _ in range(3):
+        browser.evaluate("document.getElementById('theme').click()")
+        colours.append(
+            browser.evaluate(
+                "[document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]"
+            )
+        )
+    assert colours == [["light", "rgb(244, 244, 241)"], ["dark", "rgb(17, 17, 16)"], [None, "rgb(17, 17, 16)"]]
+
+
+def test_the_command_is_copied(browser: Browser, simulated: Path) -> None:
+    browser.open(simulated)
+    browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    text = browser.evaluate(
+        "(async () => { const button = document.querySelector('[data-copy]'); button.click();"
+        " await new Promise((done) => new MutationObserver(done).observe(button, { childList: true }));"
+        " return button.textContent; })()"
+    )
+    assert text == "Copied"
+
+
+# --- the timeline -----------------------------------------------------------------------------------------------------
+
+
+def shown(browser: Browser) -> tuple[float, float, int]:
+    """From when, until when, and how many messages are drawn."""
+    start, end, messages = browser.evaluate(
+        "(({ from, to, messages }) => [+from, +to, +messages])(document.getElementById('timeline').dataset)"
+    )
+    return start, end, messages
+
+
+def test_it_zooms_by_buttons_keys_and_windows(browser: Browser, simulated: Path) -> None:
+    browser.open(simulated)
+    start, end, messages = shown(browser)
+    assert start == 0 < end
+    assert messages == 0
+    browser.evaluate("document.querySelector('[data-zoom=in]').click()")
+    nearer, closer, _ = shown(browser)
+    assert closer - nearer == pytest.approx(end / 2, abs=0.02)
+    browser.evaluate("document.querySelector('[data-zoom=whole]').click()")
+    assert shown(browser) == (start, end, messages)
+    browser.evaluate(
+        "(() => { const list = document.getElementById('windows'); list.value = '0';"
+        " list.dispatchEvent(new Event('change')); })()"
+    )
+    first, last, drawn = shown(browser)
+    assert first == 0
+    assert last < end
+    assert drawn > 50
+    browser.evaluate(
+        "document.getElementById('timeline').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }))"
+    )
+    assert shown(browser)[0] > first
+
+
+def test_a_link_to_a_moment_opens_there(browser: Browser, simulated: Path) -> None:
+    browser.open(simulated, "#t=200-700")
+    start, end, messages = shown(browser)
+    assert (start, end) == (200, 700)
+    assert messages > 0
+
+
+def test_kinds_of_messages_can_be_hidden(browser: Browser, simulated: Path) -> None:
+    browser.open(simulated, "#t=0-1900")
+    before = shown(browser)[2]
+    browser.evaluate("document.querySelector('[data-kind=notarize]').click()")
+    after = shown(browser)[2]
+    assert 0 < after < before
+    browser.evaluate("document.querySelector('[data-kind=notarize]').click()")
+    assert shown(browser)[2] == before
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_pointing_at_a_message_tells_of_it(browser: Browser, simulated: Path, size: str) -> None:
+    browser.open(simulated, "#t=200-700", size=SIZES[size])
+    told = browser.evaluate(
+        "(() => { const canvas = document.getElementById('timeline'), box = canvas.getBoundingClientRect(), found = [];"
+        " for (let across = 40; across < box.width; across += 3) for (let down = 50; down < box.height; down += 9) {"
+        "  const at = { clientX: box.left + across, clientY: box.top + down, pointerId: 1 };"
+        "  canvas.dispatchEvent(new PointerEvent('pointermove', at));"
+        "  found.push(document.getElementById('told').textContent); } return found; })()"
+    )
+    assert any(
+        re.search(r"proposal, view \d+: validator-\d → validator-\d · .* took [\d.]+ ms, [\d,]+ bytes", t) for t in told
+    )
+    assert any(re.search(r"validator-\d · height \d+ final", text) for text in told)
+    assert any(re.search(r"validator-\d · view \d+", text) for text in told)
+
+
+def test_dragging_and_the_wheel_move_and_zoom(browser: Browser, simulated: Path) -> None:
+    browser.open(simulated, "#t=1000-2000")
+    x, y = browser.evaluate(
+        "(() => { scrollTo(0, 0); document.getElementById('timeline-card').scrollIntoView();"
+        " const box = document.getElementById('timeline').getBoundingClientRect();"
+        " return [box.left + box.width / 2, box.top + box.height / 2]; })()"
+    )
+    for kind, at in (("mousePressed", x), ("mouseMoved", x - 100), ("mouseReleased", x - 100)):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=at, y=y, button="left", buttons=1, clickCount=1)
+    start, end, _ = shown(browser)
+    assert start > 1_050
+    assert end - start == pytest.approx(1_000, abs=1)
+    browser.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-300, modifiers=2)
+    browser.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    start, end, _ = shown(browser)
+    assert end - start < 700
