@@ -226,7 +226,9 @@ def _compiling(rounds: int) -> tuple[float, float]:
     for _ in range(rounds):
         _kept.clear()
         compiling = min(compiling, _seconds(lambda: compiled(source)))
-        loading = min(loading, _seconds(lambda: LoadedProgram(*compiled(source).load(), runtime)))
+    kept = compiled(source)
+    for _ in range(rounds):
+        loading = min(loading, _seconds(lambda: LoadedProgram(*kept.load(), runtime)))
     return compiling * 1e6 / len(source), loading * 1e6
 
 
