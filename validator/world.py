@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from validator.errors import Rejection
+from validator.pvm.cache import SizedCache
+from validator.pvm.limits import MAX_LOADED_CYCLES
 from validator.records import (
     GLOBALS,
     LONG_STORAGE,
@@ -50,8 +52,8 @@ class World:
         self._original: dict[bytes, Record | None] = {}
         self._current: dict[bytes, Record | None] = {}
         self._journal: list[tuple[bytes, Record | None]] = []
-        self.loaded_programs: set[str] = set()
-        """Codes of Python actors whose loading was paid for in this block; what is undone stays paid for."""
+        self.loaded_programs: SizedCache[int] = SizedCache(MAX_LOADED_CYCLES)
+        """Prices by the codes of Python actors whose loading this block has paid for; what is undone stays paid for."""
 
     # --- records ----------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ MAX_ELEMENTS: Final = 1 << 20
 MAX_COMPARED_DEPTH: Final = 64
 """Levels of values inside values that a comparison follows."""
 MAX_CALL_DEPTH: Final = 64
+MAX_LOADED_CYCLES: Final = 500_000
+"""Prices of loading, added up, of the programs that a block used last and need not pay for again."""
 MAX_TASKS: Final = 1_000
 """Tasks of one handler that have not ended."""
 

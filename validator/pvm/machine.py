@@ -19,18 +19,20 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 from validator.errors import OutOfCycles
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
+from validator.pvm.cache import SizedCache
 from validator.pvm.collector import YoungAlone
 from validator.pvm.compiler import FILE_NAME
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
-from validator.pvm.programs import ByteCache, CompiledProgram, Methods, compiled_as
+from validator.pvm.programs import CompiledProgram, Methods, compiled_as
 from validator.pvm.tasks import TaskQueue
 from validator.pvm.values import unpack
 from validator.pvm.weights import TASK_LEVEL
 from validator.types import PRICE_LIMIT
 
-MAX_LOADED_BYTES: Final = 16 << 20
-"""Of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much."""
+MAX_LOADED_BYTES: Final = 24 << 20
+"""Of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much. What a block
+need not pay for again (:data:`~validator.pvm.limits.MAX_LOADED_CYCLES`) fits: the densest have 30 bytes for a cycle."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
 """What Python raises for a program's mistakes, where its own code stands at the end of the traceback."""
@@ -51,7 +53,7 @@ class PythonVm:
 
     def __init__(self) -> None:
         self._runtime = Runtime()
-        self._loaded: ByteCache[LoadedProgram] = ByteCache(MAX_LOADED_BYTES)
+        self._loaded: SizedCache[LoadedProgram] = SizedCache(MAX_LOADED_BYTES)
 
     def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
         self._load(code, context).run_handler(handler, payload, context)
@@ -66,16 +68,17 @@ class PythonVm:
         if loaded is None:
             program = _compiled_in(code, context)
             loaded = LoadedProgram(*program.load(), self._runtime)
-            self._loaded.put(code, loaded, len(program.content))
+            self._loaded.put(code, loaded, program.size)
         return loaded
 
 
 def pay_for_loading(code: str, context: HandlerContext) -> None:
-    """Charge for a program where this block has not used it before, whether it has to be loaded or not."""
+    """Charge for a program that is not among those which this block used last, whether it has to be loaded or not."""
     paid = context.world.loaded_programs
-    if code not in paid:
-        context.meter.charge(_compiled_in(code, context).load_cycles)
-        paid.add(code)
+    if paid.get(code) is None:
+        price = _compiled_in(code, context).load_cycles
+        context.meter.charge(price)
+        paid.put(code, price, price)
 
 
 def _compiled_in(code: str, context: HandlerContext) -> CompiledProgram:

@@ -16,11 +16,11 @@ compiler; read back by any other it would be another chain's code, or crash the 
 from __future__ import annotations
 
 import marshal
-from collections import OrderedDict
 from collections.abc import Callable
 from types import CodeType
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+from validator.pvm.cache import SizedCache
 from validator.pvm.collector import YoungAlone
 from validator.pvm.compiler import compile_program
 from validator.pvm.source import count_tokens
@@ -37,49 +37,7 @@ from validator.records import python_code
 MAX_KEPT_BYTES: Final = 256 << 20
 """Of all compiled programs of a process; usual ones have 5 to 15 kB."""
 ENTRY_BYTES: Final = 1_000
-"""What an entry of a cache counts for besides its code."""
-
-Kept = TypeVar("Kept")
-
-
-class ByteCache(Generic[Kept]):
-    """Keeps what was used last, up to a number of bytes.
-
-    Validators of one process may share one from several threads: each statement here changes one thing, and the worst
-    that two threads do to each other is a miss.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        self.used_bytes = 0
-        self._entries: OrderedDict[str, tuple[int, Kept]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, name: str) -> Kept | None:
-        entry = self._entries.pop(name, None)
-        if entry is None:
-            return None
-        self._entries[name] = entry
-        return entry[1]
-
-    def put(self, name: str, value: Kept, size: int) -> None:
-        """Keep a value that counts for so many bytes, and drop what was not used for longest where there is no room."""
-        self._drop(self._entries.pop(name, None))
-        self._entries[name] = (ENTRY_BYTES + size, value)
-        self.used_bytes += ENTRY_BYTES + size
-        while self.used_bytes > self.most_bytes and len(self._entries) > 1:
-            self._drop(self._entries.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        while self._entries:
-            self._drop(self._entries.popitem()[1])
-
-    def _drop(self, entry: tuple[int, Kept] | None) -> None:
-        if entry is not None:
-            self.used_bytes -= entry[0]
-
+"""What a program counts for besides its code."""
 
 Methods = dict[str, tuple[bool, bool]]
 """Of each method by name: whether it is a handler, whether it is async."""
@@ -94,12 +52,17 @@ class CompiledProgram(NamedTuple):
     content: bytes
     """Its methods and its code, marshalled."""
 
+    @property
+    def size(self) -> int:
+        """Bytes that it counts for where it is kept."""
+        return ENTRY_BYTES + len(self.content)
+
     def load(self) -> tuple[Methods, CodeType]:
         methods, code = marshal.loads(self.content)
         return methods, code
 
 
-_kept: Final[ByteCache[CompiledProgram]] = ByteCache(MAX_KEPT_BYTES)
+_kept: Final[SizedCache[CompiledProgram]] = SizedCache(MAX_KEPT_BYTES)
 
 
 def compiled(source: str) -> CompiledProgram:
@@ -112,7 +75,7 @@ def compiled_as(code: str, source: Callable[[], str]) -> CompiledProgram:
     found = _kept.get(code)
     if found is None:
         found = _compile(source())
-        _kept.put(code, found, len(found.content))
+        _kept.put(code, found, found.size)
     return found
 
 
@@ -141,5 +104,5 @@ def token_cycles(source: str) -> int:
 
 
 def load_cycles(source: str) -> int:
-    """What loading it costs, once in each block in which it runs."""
+    """What loading it costs, in each block in which it runs."""
     return LOAD + (byte_cycles(source) + token_cycles(source)) // DEPLOY_CYCLES_A_LOAD

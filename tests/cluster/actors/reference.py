@@ -153,7 +153,7 @@ LIMITS = {
     "MAX_VALUE_BYTES": "bytes of a value that crosses the border",
     "MAX_ERROR_TEXT": "characters of an error's text in a receipt",
 }
-TABULATED = {"INTEGER_LIMIT", "DICT_KEY_LIMIT"}
+TABULATED = {"INTEGER_LIMIT", "DICT_KEY_LIMIT", "MAX_LOADED_CYCLES"}
 """Limits that the page has in words."""
 
 

@@ -215,7 +215,7 @@ def loading_nanoseconds(source: str, runs: int = RUNS) -> tuple[float, int]:
     Also how many cycles :data:`LOADINGS` of these cost.
     """
     vm, context, best = PythonVm(), new_context(), float("inf")
-    vm._loaded.most_bytes = 0
+    vm._loaded.most = 0
     codes = [
         stored(context, f"{source} def handle(self,payload):return {number}\n") for number in range(PROGRAMS_LOADED)
     ]

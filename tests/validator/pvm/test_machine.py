@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.validator.pvm.attacks import running_program
+from tests.validator.pvm.measure import DENSE, dense
 from tests.validator.pvm.running import Run, error_of, load, new_context, observe, packed, program, run, stored
 from validator.errors import HandlerFailure, OutOfCells, OutOfCycles, Rejection
 from validator.pvm import programs
+from validator.pvm.cache import SizedCache
 from validator.pvm.compiler import compile_program
-from validator.pvm.machine import LoadedProgram, PythonVm, Runtime
+from validator.pvm.limits import MAX_LOADED_CYCLES
+from validator.pvm.machine import MAX_LOADED_BYTES, LoadedProgram, PythonVm, Runtime
 from validator.pvm.operations import ValueMethods
-from validator.pvm.programs import ByteCache, CompiledProgram, load_cycles
+from validator.pvm.programs import CompiledProgram, load_cycles
 from validator.pvm.subset import ProgramError, parse
 from validator.pvm.weights import DEPLOY_CYCLES_A_LOAD, LOAD
 from validator.records import python_code
@@ -229,12 +232,12 @@ def called(vm: PythonVm, source: str, cycles: int = 10**9) -> Run:
 def test_programs_are_kept_by_their_text_and_are_each_others_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     vm, sources = PythonVm(), emitting(4)
     called(vm, sources[0])
-    vm._loaded.most_bytes = vm._loaded.used_bytes * 5 // 2
+    vm._loaded.most = vm._loaded.used * 5 // 2
     for turn in [0, 1, 0, 2, 3, 0, 1]:
         found = called(vm, sources[turn])
         assert found.effects.events[0].fields == (("data", str(turn)),)
         assert len(vm._loaded) <= 2
-    assert list(vm._loaded._entries) == [python_code(sources[0])[0], python_code(sources[1])[0]]
+    assert vm._loaded.names() == [python_code(sources[0])[0], python_code(sources[1])[0]]
 
 
 @pytest.fixture
@@ -242,7 +245,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every text that is compiled from now on, none being kept."""
     texts: list[str] = []
     monkeypatch.setattr(programs, "parse", lambda source: texts.append(source) or parse(source))
-    monkeypatch.setattr(programs, "_kept", ByteCache(programs.MAX_KEPT_BYTES))
+    monkeypatch.setattr(programs, "_kept", SizedCache(programs.MAX_KEPT_BYTES))
     return texts
 
 
@@ -256,7 +259,7 @@ def test_programs_are_compiled_once_by_their_hash(made: list[str]) -> None:
 
 def test_a_program_that_was_pushed_out_is_loaded_again_and_not_compiled(made: list[str]) -> None:
     vm, sources = PythonVm(), emitting(5)
-    vm._loaded.most_bytes = 1
+    vm._loaded.most = 1
     for source in sources * 3:
         called(vm, source)
         assert len(vm._loaded) == 1
@@ -266,17 +269,17 @@ def test_a_program_that_was_pushed_out_is_loaded_again_and_not_compiled(made: li
 def test_what_is_kept_is_bounded_by_bytes(made: list[str]) -> None:
     cache, sources = programs._kept, emitting(6)
     programs.compiled(sources[0])
-    cache.most_bytes = cache.used_bytes * 7 // 2
+    cache.most = cache.used * 7 // 2
     for source in sources:
         programs.compiled(source)
-        assert cache.used_bytes == sum(size for size, _ in cache._entries.values()) <= cache.most_bytes
+        assert cache.used == sum(size for size, _ in cache._entries.values()) <= cache.most
     assert len(cache) == 3
     programs.compiled(sources[-1])
     assert made == sources
     programs.compiled(sources[0])
     assert made == [*sources, sources[0]]
     cache.clear()
-    assert (len(cache), cache.used_bytes) == (0, 0)
+    assert (len(cache), cache.used) == (0, 0)
 
 
 def test_what_was_loaded_from_bytes_runs_like_what_was_compiled() -> None:
@@ -312,6 +315,27 @@ def test_a_block_pays_for_loading_a_program_once() -> None:
     )
 
 
+def test_a_block_pays_again_for_what_so_many_others_have_pushed_out() -> None:
+    """By prices, which are the same for everybody; a VM has room for all that need not be paid for again."""
+    vm, context, sources = PythonVm(), new_context(), emitting(4)
+    codes = [stored(context, source) for source in sources]
+    price = load_cycles(sources[0])
+    context.world.loaded_programs.most = 3 * price
+    paid = []
+    for turn in [0, 1, 2, 0, 3, 0, 2, 1]:
+        before = context.meter.cycles_used
+        observe(context, lambda given, turn=turn: vm.run(codes[turn], "handle", b"", given))
+        paid.append(context.meter.cycles_used - before > price)
+    assert paid == [True, True, True, False, True, False, False, True]
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_what_is_paid_for_fits_into_what_is_loaded(name: str) -> None:
+    for size in (200, 1_000, 4_000):
+        found = programs.compiled(dense(name, size))
+        assert found.size * MAX_LOADED_CYCLES < found.load_cycles * MAX_LOADED_BYTES
+
+
 def test_a_dense_program_costs_more_to_load() -> None:
     dense = "class A(Actor):\n def handle(self,payload):\n  a=1\n" + "  a=a+a+a+a+a+a\n" * 20
     assert load_cycles(dense) > LOAD + 300 * len(dense) // DEPLOY_CYCLES_A_LOAD + 100
@@ -324,7 +348,7 @@ def test_a_program_that_is_not_paid_for_is_not_loaded(monkeypatch: pytest.Monkey
     code = stored(context, COUNTER)
     found = observe(context, lambda given: vm.run(code, "handle", b"", given))
     assert (found.error, found.cycles, loaded) == ("OutOfCycles", load_cycles(COUNTER) - 1, [])
-    assert not context.world.loaded_programs, "who comes next pays"
+    assert not context.world.loaded_programs.names(), "who comes next pays"
 
 
 def test_who_fails_has_paid_for_the_whole_block() -> None:

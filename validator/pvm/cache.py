@@ -1,0 +1,52 @@
+"""A cache that is bounded by the sizes of what it holds, and drops what was not used for longest."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+Kept = TypeVar("Kept")
+
+
+class SizedCache(Generic[Kept]):
+    """Keeps what was used last, by name, as far as the sizes of all add up to no more than ``most``.
+
+    Validators of one process may share one from several threads: each statement here changes one thing, and the worst
+    that two threads do to each other is a miss.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.used = 0
+        self._entries: OrderedDict[str, tuple[int, Kept]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def names(self) -> list[str]:
+        """What is kept, in the order of its use."""
+        return list(self._entries)
+
+    def get(self, name: str) -> Kept | None:
+        """Use a value."""
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return None
+        self._entries[name] = entry
+        return entry[1]
+
+    def put(self, name: str, value: Kept, size: int) -> None:
+        """Keep a value, and drop others where there is no room. The newest one stays, however large it is."""
+        self._drop(self._entries.pop(name, None))
+        self._entries[name] = (size, value)
+        self.used += size
+        while self.used > self.most and len(self._entries) > 1:
+            self._drop(self._entries.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        while self._entries:
+            self._drop(self._entries.popitem()[1])
+
+    def _drop(self, entry: tuple[int, Kept] | None) -> None:
+        if entry is not None:
+            self.used -= entry[0]
