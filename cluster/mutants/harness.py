@@ -12,14 +12,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from cluster import checks
+from cluster import checks, fault_engine
 from cluster.books import Books
 from cluster.checks import Check, Outcome, Verdict
 from cluster.ledger import Ledger
 from cluster.mutants.base import Area, RunCounter
 from cluster.mutants.scenes import ALL, ONE, Hunt
 from cluster.record import RunRecord
-from cluster.simulation import faults
 from cluster.simulation.monitor import SafetyMonitor, broken
 
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
@@ -141,7 +140,7 @@ def _always_bites(counter: RunCounter) -> AbstractContextManager[None]:
         counter.ran()
         return True, "it was there"
 
-    return _replaced(faults, "_seen_on_links", seen)
+    return _replaced(fault_engine, "seen_on_links", seen)
 
 
 HARNESS_MUTANTS: dict[str, HarnessMutant] = {
