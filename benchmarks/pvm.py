@@ -32,7 +32,8 @@ from loadgen.workloads.shipped import NAMES, source_of
 from validator.host import HandlerContext
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.pvm.machine import LoadedProgram, _compiled, compiled
+from validator.pvm.machine import LoadedProgram
+from validator.pvm.programs import _kept, compiled
 from validator.pvm.values import encode_value
 from validator.scheduler.scheduling import SchedulingTerms
 from validator.transition import PreparedTransaction
@@ -147,7 +148,7 @@ def _kernel(body: str, rounds: int) -> tuple[float, float]:
     namespace: dict[str, Any] = {"Actor": object}
     exec(source, namespace)
     plain = namespace["Kernel"]()
-    program = LoadedProgram(*compiled(source))
+    program = LoadedProgram(*compiled(source).load())
     context = _context()
 
     def metered() -> None:
@@ -220,9 +221,9 @@ def _compiling(rounds: int) -> tuple[float, float]:
     source = max(map(source_of, NAMES), key=len)
     compiling = loading = float("inf")
     for _ in range(rounds):
-        _compiled.cache_clear()
-        compiling = min(compiling, _seconds(lambda: LoadedProgram(*compiled(source))))
-        loading = min(loading, _seconds(lambda: LoadedProgram(*compiled(source))))
+        _kept.clear()
+        compiling = min(compiling, _seconds(lambda: LoadedProgram(*compiled(source).load())))
+        loading = min(loading, _seconds(lambda: LoadedProgram(*compiled(source).load())))
     return compiling * 1e6 / len(source), loading * 1e6
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from validator.block import QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
-from validator.pvm.machine import compiled
+from validator.pvm.programs import compiled
 from validator.scheduler.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
 from validator.transactions import SCRIPT_CODE
 
@@ -23,7 +23,7 @@ OUTCOMES: Final = ("ok", "failed", UNPAID)
 
 def has_own_bid(code: str) -> bool:
     """Whether code is a program that bids for its own timers."""
-    return code != SCRIPT_CODE and compiled(code)[0].bids
+    return code != SCRIPT_CODE and compiled(code).bids
 
 
 class QueryAudit:

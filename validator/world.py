@@ -50,6 +50,8 @@ class World:
         self._original: dict[bytes, Record | None] = {}
         self._current: dict[bytes, Record | None] = {}
         self._journal: list[tuple[bytes, Record | None]] = []
+        self.loaded_programs: set[str] = set()
+        """Codes of Python actors whose loading was paid for in this block; what is undone stays paid for."""
 
     # --- records ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Three kinds of charges make up what a program uses, and each is noted where it i
 - *sizes*: what operators, builtins and methods charge by the size of their values, on the line that called them;
 - *host*: what a host call takes from the meter, what crosses the border included.
 
-What is charged before the first line runs, unpacking the payload, belongs to the handler's ``def``. Where cycles run
+What is charged before the first line runs, loading the program and unpacking the payload, belongs to the handler's ``def``. Where cycles run
 out, the charge that did not fit counts as far as there was something left, as the meter counts it. So the lines of a
 program add up to what its runs used, exactly.
 """
@@ -23,8 +23,9 @@ from typing import Any
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID
 from validator.pvm.compiler import FILE_NAME, compile_program, piece_lines
-from validator.pvm.machine import LoadedProgram
+from validator.pvm.machine import LoadedProgram, Runtime, pay_for_loading
 from validator.pvm.operations import Value
+from validator.pvm.programs import methods_of
 from validator.pvm.subset import Program, parse
 
 
@@ -53,43 +54,54 @@ class ProfilingVm:
     def __init__(self) -> None:
         self.profiles: dict[str, LineProfile] = {}
         """By source."""
-        self._loaded: dict[str, _ObservedProgram] = {}
+        self._loaded: dict[str, tuple[LoadedProgram, _ObservedRuntime]] = {}
 
     def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
-        self._load(code, context).run_handler(handler, payload, context)
+        self._load(code, context, handler).run_handler(handler, payload, context)
 
     def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        return self._load(code, context).bid(offered, context)
+        return self._load(code, context, GAS_BID).bid(offered, context)
 
-    def _load(self, code: str, context: HandlerContext) -> _ObservedProgram:
+    def _load(self, code: str, context: HandlerContext, method: str) -> LoadedProgram:
         if code not in self._loaded:
             source = context.world.source(code)
             self.profiles[source] = LineProfile()
-            self._loaded[code] = _ObservedProgram(parse(source), self.profiles[source])
-        return self._loaded[code]
+            self._loaded[code] = _observed(parse(source), self.profiles[source])
+        program, runtime = self._loaded[code]
+        runtime.enter_method(method)
+        runtime.pay_for_loading(code, context)
+        return program
 
 
-class _ObservedProgram(LoadedProgram):
+def _observed(program: Program, profile: LineProfile) -> tuple[LoadedProgram, _ObservedRuntime]:
     """A program whose charges are noted by line."""
+    runtime = _ObservedRuntime(program, profile)
+    return LoadedProgram(methods_of(program), compile_program(program, observed=True), runtime), runtime
+
+
+class _ObservedRuntime(Runtime):
+    """What one observed program runs on."""
 
     def __init__(self, program: Program, profile: LineProfile) -> None:
+        self._methods = program.methods
         self._profile = profile
         self._pieces = piece_lines(program)
         self._reached = [frozenset(line for line, _ in piece) for piece in self._pieces]
         self._first_line = 0
-        super().__init__(program, compile_program(program, observed=True))
+        super().__init__()
 
-    def run_handler(self, handler: str, payload: bytes, context: HandlerContext) -> None:
-        self._enter_method(handler)
-        super().run_handler(handler, payload, context)
-
-    def bid(self, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        self._enter_method(GAS_BID)
-        return super().bid(offered, context)
-
-    def _enter_method(self, name: str) -> None:
-        method = self.program.methods.get(name)
+    def enter_method(self, name: str) -> None:
+        """A method of this name is about to be run from outside."""
+        method = self._methods.get(name)
         self._first_line = 0 if method is None else method.node.lineno
+
+    def pay_for_loading(self, code: str, context: HandlerContext) -> None:
+        """Charge as a validator does, on the method's first line."""
+        before = context.meter.cycles_used
+        try:
+            pay_for_loading(code, context)
+        finally:
+            self._profile.host[self._first_line] += context.meter.cycles_used - before
 
     # --- what compiled code calls -------------------------------------------------------------------------------------
 

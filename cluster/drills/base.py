@@ -40,6 +40,8 @@ LOAD: Final[dict[str, Any]] = {
         {"workload": "transfer", "count": 2},
     ]
 }
+TIMEOUT_S: Final = 300
+"""After which a run is given up, its start included; a drill whose length follows from its options takes more."""
 STARTING_S: Final = 120
 """That live processes take to start again at most, on a machine that has other things to do: no merit of the chain. How
 fast it goes on once they are there is another bound."""
@@ -114,7 +116,7 @@ class Drill(ABC):
             "description": self.summary,
             "consensus": CONSENSUS,
             "load": LOAD,
-            "stop": {"height": 40, "drain_blocks": 5, "timeout_s": 180},
+            "stop": {"height": 40, "drain_blocks": 5, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 30, "fires": 50},
         }
         common["consensus"] = CONSENSUS | sections.pop("consensus", {})

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from cluster.books import Books
 from cluster.byzantine import BEHAVIOURS
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay
 from cluster.evidence import proofs
 from cluster.measures import longest_stall
@@ -52,7 +52,7 @@ class Byzantine(Drill):
         return self.build(
             validators={"count": self.validators, "nodes": nodes, "allow_more_faults": True},
             consensus={"protocol": self.protocol},
-            stop={"height": 40, "drain_blocks": 5, "timeout_s": 300},
+            stop={"height": 40, "drain_blocks": 5, "timeout_s": TIMEOUT_S},
             success={"heights_compared": 30, "transactions": 20, "fires": 40, "stall_ms": self.stall_ms},
         )
 

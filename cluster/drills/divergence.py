@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.evidence import proofs
 from cluster.record import Backend, ValidatorRecord
 from cluster.scenario import Scenario
@@ -69,7 +69,7 @@ class Divergence(Drill):
         return self.build(
             validators={"count": self.validators, "nodes": nodes},
             consensus={"protocol": self.protocol},
-            stop={"height": 20, "drain_blocks": 3, "timeout_s": 120},
+            stop={"height": 20, "drain_blocks": 3, "timeout_s": TIMEOUT_S},
             success={"heights_compared": 1, "transactions": 5, "fires": 5, "stall_ms": 20_000},
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import headers, straight_replay
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
@@ -39,7 +39,7 @@ class Join(Drill):
             validators={"count": self.validators, "nodes": nodes},
             consensus={"protocol": self.protocol},
             load=BUSY,
-            stop={"height": height, "drain_blocks": 5, "timeout_s": 120 + height},
+            stop={"height": height, "drain_blocks": 5, "timeout_s": TIMEOUT_S + height},
             success={"heights_compared": height - 10, "transactions": 30, "fires": 50, "stall_ms": 20_000},
         )
 

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import STARTING_S, Drill, Expectation, Judgement, kills, names_of, one_too_many, option
+from cluster.drills.base import (
+    STARTING_S,
+    TIMEOUT_S,
+    Drill,
+    Expectation,
+    Judgement,
+    kills,
+    names_of,
+    one_too_many,
+    option,
+)
 from cluster.drills.expected import first_fault_ms, last_fault_over_ms, rate, timers_once
 from cluster.ledger import BlockFigures
 from cluster.measures import first_finalizations
@@ -50,7 +60,7 @@ class Outage(Drill):
                 ]
             },
             faults=kills(down, AT_HEIGHT, self.down_s * 1_000),
-            stop={"height": 80, "drain_blocks": 10, "timeout_s": 180 + self.down_s + STARTING_S},
+            stop={"height": 80, "drain_blocks": 10, "timeout_s": TIMEOUT_S + self.down_s + STARTING_S},
             success={
                 "heights_compared": 60,
                 "transactions": 30,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import timers_once
 from cluster.measures import first_finalizations
 from cluster.record import Backend, FaultRecord
@@ -39,7 +39,7 @@ class Partition(Drill):
             validators={"count": self.validators},
             consensus={"protocol": self.protocol},
             faults=[{"kind": "partition", "groups": [cut], "at_height": AT_HEIGHT, "for_ms": self.for_s * 1_000}],
-            stop={"height": 60, "drain_blocks": 5, "timeout_s": 180 + 2 * self.for_s},
+            stop={"height": 60, "drain_blocks": 5, "timeout_s": TIMEOUT_S + 2 * self.for_s},
             success={
                 "heights_compared": 50,
                 "transactions": 30,

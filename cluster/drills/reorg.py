@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
@@ -49,7 +49,7 @@ class Reorg(Drill):
             validators={"count": count, "nodes": nodes},
             consensus=BRIEF_VIEWS,
             faults=[{**late, "at_height": height} for height in range(FIRST_HEIGHT, last + 1, FIRST_HEIGHT)],
-            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": 120 + 2 * self.times * self.for_s},
+            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": TIMEOUT_S + 2 * self.times * self.for_s},
             success={
                 "heights_compared": last + 15,
                 "transactions": 20,

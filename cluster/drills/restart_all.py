@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import STARTING_S, Drill, Expectation, Judgement, kills, names_of, option
+from cluster.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
@@ -37,7 +37,7 @@ class RestartAll(Drill):
             validators={"count": self.validators},
             consensus={"protocol": self.protocol},
             faults=[fault for at_once in every for fault in at_once],
-            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": 180 + self.times * (down_s + STARTING_S)},
+            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": TIMEOUT_S + self.times * (down_s + STARTING_S)},
             success={
                 "heights_compared": last + 10,
                 "transactions": 20,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
 from cluster.drills.expected import receipts_of, timers_once
 from cluster.measures import finality_latencies
 from cluster.quantiles import counted_quantile, quantile
@@ -56,7 +56,7 @@ class Storm(Drill):
         return self.build(
             chain={"preset": HARDENED} if self.preset == HARDENED else {},
             load={"users": [{"workload": "heartbeat", "count": HONEST_USERS}, storm]},
-            stop={"height": height, "drain_blocks": 15, "timeout_s": 120 + 10 * blocks},
+            stop={"height": height, "drain_blocks": 15, "timeout_s": TIMEOUT_S + 10 * blocks},
             success={"heights_compared": height, "transactions": 20, "fires": 50, "stall_ms": 30_000},
         )
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import Drill, Expectation, Judgement, names_of, option
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
 from cluster.measures import first_finalizations
 from cluster.scenario import Scenario
@@ -31,7 +31,7 @@ class Upgrade(Drill):
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
     validators: int = option(4, "how many there are", least=4, most=64)
     heights_between: int = option(3, "heights that one makes final with the new version before the next goes", most=100)
-    stall_ms: int = option(10_000, "longest time without a final block", least=100, most=600_000)
+    stall_ms: int = option(30_000, "longest time without a final block", least=100, most=600_000)
 
     def scenario(self) -> Scenario:
         fault: dict[str, Any] = {
@@ -45,7 +45,7 @@ class Upgrade(Drill):
             validators={"count": self.validators},
             consensus={"protocol": self.protocol},
             faults=[fault],
-            stop={"height": height, "drain_blocks": 5, "timeout_s": 120 + 10 * self.validators},
+            stop={"height": height, "drain_blocks": 5, "timeout_s": TIMEOUT_S + 10 * self.validators},
             success={"heights_compared": height - 5, "transactions": 20, "fires": 50, "stall_ms": self.stall_ms},
         )
 

@@ -120,30 +120,15 @@ def relocated_host(code: str) -> type:
             sys.path.insert(0, code)
             self._host = importlib.import_module("cluster.live.host").ValidatorHost(*arguments)
 
-        def start(self, *arguments: Any) -> Any:
-            return self._host.start(*arguments)
+    def passed_on(method: str) -> Any:
+        def call(self: RelocatedHost, *arguments: Any) -> Any:
+            return getattr(self._host, method)(*arguments)
 
-        def set_peers(self, *arguments: Any) -> Any:
-            return self._host.set_peers(*arguments)
+        return call
 
-        def inject(self, *arguments: Any) -> Any:
-            return self._host.inject(*arguments)
-
-        def wipe(self, *arguments: Any) -> Any:
-            return self._host.wipe(*arguments)
-
-        def flip(self, *arguments: Any) -> Any:
-            return self._host.flip(*arguments)
-
-        def observe(self) -> Any:
-            return self._host.observe()
-
-        def freeze(self) -> Any:
-            return self._host.freeze()
-
-        def stop(self) -> Any:
-            return self._host.stop()
-
+    for method in vars(ValidatorHost):
+        if not method.startswith("_"):
+            setattr(RelocatedHost, method, passed_on(method))
     return RelocatedHost
 
 

@@ -141,6 +141,10 @@ class WatchedMachine(Machine):
         self.say("machine", "is down")
         Machine.crash(self, random, scattered)
 
+    def shut_down(self) -> None:
+        self.say("machine", "stops in good order")
+        Machine.shut_down(self)
+
     def pause(self) -> None:
         self.say("machine", "stands still")
         Machine.pause(self)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from validator.pvm.api import CONSTANTS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
 from validator.pvm.charges import Comprehension, element_cost, pieces, statement_cost, turn_cost
-from validator.pvm.limits import INTEGER_BITS, INTEGER_LIMIT, MAX_CALL_DEPTH
+from validator.pvm.limits import INTEGER_BITS, INTEGER_LIMIT, MAX_CALL_DEPTH, MAX_KEY_TEXT
 from validator.pvm.subset import Function, Method, Program, stored_names
 from validator.pvm.weights import BYTES_A_CYCLE, OWN_CALL
 
@@ -69,7 +69,8 @@ _INTEGER_READS: Final = frozenset(name for name, (kind, _) in HOST_READS.items()
 
 
 def compile_program(program: Program, *, observed: bool = False, guards: int = MAX_GUARDS) -> CodeType:
-    """The program's code. Running it in a namespace of operations defines ``_make``, which gives what runs it.
+    """The code of a function that gives the program's methods by name. Its names are those of the operations, and its
+    one free variable holds the cycles that are left.
 
     With ``observed``, each piece also says by ``_observe(number)`` that it runs; for the profiler. How many ``guards``
     there are changes how fast the program is and nothing else.
@@ -77,7 +78,13 @@ def compile_program(program: Program, *, observed: bool = False, guards: int = M
     compiler = _Compiler(program, observed, guards)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Python thinks of a program must not depend on how it was started
-        return compile(compiler.module(), FILE_NAME, "exec", dont_inherit=True, optimize=0)
+        module = compile(compiler.module(), FILE_NAME, "exec", dont_inherit=True, optimize=0)
+    return _only_code_in(_only_code_in(module))
+
+
+def _only_code_in(code: CodeType) -> CodeType:
+    (inner,) = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return inner
 
 
 def piece_lines(program: Program) -> list[list[tuple[int, int]]]:
@@ -125,6 +132,11 @@ def _is_int(value: ast.expr) -> ast.Compare:
 def _is_simple(node: ast.expr) -> bool:
     """Whether evaluating it twice changes nothing and costs little."""
     return isinstance(node, ast.Name | ast.Constant)
+
+
+def _is_written_key(node: ast.expr) -> bool:
+    """Whether it is a text or bytes written out that may be a dict's key."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and len(node.value) <= MAX_KEY_TEXT
 
 
 def _place(tree: ast.AST) -> None:
@@ -242,16 +254,16 @@ class _Compiler:
         self.lines: list[list[tuple[int, int]]] = []
 
     def module(self) -> ast.Module:
-        """``_make()`` gives ``_charge``, ``_enter``, ``_remaining`` and the functions by method name."""
-        shell = ast.parse(_SHELL).body
-        (make,) = shell
+        """A function around ``_make()``, which gives the functions by method name."""
+        tree = ast.parse(_SHELL)
+        (shell,) = tree.body
+        assert isinstance(shell, ast.FunctionDef)
+        make = shell.body[-1]
         assert isinstance(make, ast.FunctionDef)
         functions = [_Function(self, method).definition() for method in self._program.methods.values()]
         names = [_constant(name) for name in self._program.methods]
         table = ast.Dict(list(names), [_name(FUNCTION + name) for name in self._program.methods])
-        given = ast.Tuple([_name("_charge"), _name("_enter"), _name("_remaining"), table], LOAD)
-        make.body += [*functions, ast.Return(given)]
-        tree = ast.Module([make], [])
+        make.body += [*functions, ast.Return(table)]
         _place(tree)
         return tree
 
@@ -276,18 +288,10 @@ class _Compiler:
 
 
 _SHELL: Final = f"""
-def _make():
+def _shell():
     {LEFT} = 0
-    def _charge(_cycles):
+    def _make():
         nonlocal {LEFT}
-        {LEFT} -= _cycles
-        if {LEFT} < 0:
-            _out()
-    def _enter(_cycles):
-        nonlocal {LEFT}
-        {LEFT} = _cycles
-    def _remaining():
-        return {LEFT}
 """
 
 
@@ -427,7 +431,8 @@ class _Function:
         return [*made, *more, *most, *self._set_item(container, index, stored)]
 
     def _set_item(self, container: ast.expr, index: ast.expr, value: ast.expr) -> list[ast.stmt]:
-        """Store at once into a list by an integer, and into a dict by a text; the operation does what else there is."""
+        """Store at once into a list by an integer, and into a dict by a text that may be a key; the operation does what
+        else there is."""
         stored: list[ast.stmt] = [ast.Assign([ast.Subscript(container, index, STORE)], value)]
         called: list[ast.stmt] = [ast.Expr(_call("_set_item", container, index, value))]
         if not self._compiler.may_guard():
@@ -435,9 +440,11 @@ class _Function:
         if is_integer(index, self._integers, {}):
             return [ast.If(_is_of(container, "list"), stored, called)]
         if isinstance(index, ast.Constant):
-            return [ast.If(_is_of(container, "dict"), stored, called)] if isinstance(index.value, str) else called
+            is_key = isinstance(index.value, str) and _is_written_key(index)
+            return [ast.If(_is_of(container, "dict"), stored, called)] if is_key else called
         into_list = _all_of([_is_of(container, "list"), _is_int(index)])
-        into_dict = _all_of([_is_of(container, "dict"), _is_of(index, "str")])
+        is_short = ast.Compare(_call("_len", index), [ast.LtE()], [_constant(MAX_KEY_TEXT)])
+        into_dict = _all_of([_is_of(container, "dict"), _is_of(index, "str"), is_short])
         return [ast.If(ast.BoolOp(ast.Or(), [into_list, into_dict]), stored, called)]
 
     def _hold(self, value: ast.expr, before_simple: bool = True) -> tuple[list[ast.stmt], ast.expr]:
@@ -673,7 +680,7 @@ class _Function:
     def _dict(self, node: ast.Dict) -> ast.expr:
         keys = [key for key in node.keys if key is not None]
         made = list(map(self._expression, node.values))
-        if all(isinstance(key, ast.Constant) and isinstance(key.value, str | bytes) for key in keys):
+        if all(map(_is_written_key, keys)):
             return ast.Dict(list(map(self._expression, keys)), made)
         pairs = zip(map(self._expression, keys), made, strict=True)
         return _call("_dict_of", *(part for pair in pairs for part in pair))
@@ -776,7 +783,7 @@ class _Function:
             passed = map(self._expression, started.args)
             return _call("_spawn", _call(FUNCTION + started.func.attr, _constant(0), *passed))
         if name == "pause":
-            return _call("_pause")
+            return _call("_pause", _name(DEPTH))
         assert name in HOST_CALLS
         keywords = [ast.keyword(keyword.arg, self._expression(keyword.value)) for keyword in node.keywords]
         return ast.Call(_name(f"_h_{name}"), arguments, keywords)
@@ -799,8 +806,12 @@ class _Function:
         match node.value:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name != "spawn":
                 is_direct = name == "pause" or self._compiler.has_method(name)
-                return ast.Await(made if is_direct else _call("_wait", made))
-        return ast.Await(_call("_wait", made))
+                return ast.Await(made if is_direct else self._waited(made))
+        return ast.Await(self._waited(made))
+
+    @staticmethod
+    def _waited(task: ast.expr) -> ast.expr:
+        return _call("_wait", _name(DEPTH), task)
 
 
 def _is_range(node: ast.expr) -> bool:

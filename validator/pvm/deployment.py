@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.pvm.machine import compiled
-from validator.pvm.source import count_tokens
+from validator.pvm import programs
+from validator.pvm.programs import compiled
 from validator.pvm.subset import ProgramError
-from validator.pvm.weights import DEPLOY_BYTES_A_TOKEN, DEPLOY_CYCLES_A_BYTE, DEPLOY_CYCLES_A_TOKEN
 from validator.records import PYTHON_AGENT, Actor, BiddingAgent, python_code
 from validator.transactions import SCRIPT_CODE, code_problem
 from validator.types import Address
@@ -23,14 +22,12 @@ class Deployment(NamedTuple):
 
 def byte_cycles(code: str) -> int:
     """What the code costs before anything about it is looked at."""
-    return 0 if code == SCRIPT_CODE else DEPLOY_CYCLES_A_BYTE * len(code)
+    return 0 if code == SCRIPT_CODE else programs.byte_cycles(code)
 
 
 def token_cycles(code: str) -> int:
     """What code costs besides where it is dense."""
-    if code == SCRIPT_CODE:
-        return 0
-    return DEPLOY_CYCLES_A_TOKEN * max(0, count_tokens(code) - len(code) // DEPLOY_BYTES_A_TOKEN)
+    return 0 if code == SCRIPT_CODE else programs.token_cycles(code)
 
 
 def deploy_cycles(code: str) -> int:
@@ -55,6 +52,5 @@ def deployment(code: str, deployer: Address) -> Deployment:
     if code == SCRIPT_CODE:
         return Deployment(Actor(code, deployer))
     name, key = python_code(code)
-    program, _ = compiled(code)
-    agent = BiddingAgent(PYTHON_AGENT, 0, 0) if program.bids else None
+    agent = BiddingAgent(PYTHON_AGENT, 0, 0) if compiled(code).bids else None
     return Deployment(Actor(name, deployer, agent=agent), key, code)

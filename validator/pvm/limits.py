@@ -31,6 +31,9 @@ INTEGER_LIMIT: Final = 2**INTEGER_BITS
 """Every integer lies strictly between this and its negative."""
 DICT_KEY_LIMIT: Final = 2**60
 """Integers that may be keys lie strictly between this and its negative: each of them hashes to itself."""
+MAX_KEY_TEXT: Final = 256
+"""Characters or bytes of a dict's key. A key that is looked up is compared with an equal one whole, for which nobody
+pays: so no dict holds a longer one, and a longer one that is looked up is equal to none."""
 MAX_TEXT: Final = 1 << 20
 """Characters or bytes of one value."""
 MAX_ELEMENTS: Final = 1 << 20

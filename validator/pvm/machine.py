@@ -12,33 +12,25 @@ the program's: it goes through, and stops the validator loudly.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
-from types import CodeType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from types import CellType, CodeType, FunctionType, TracebackType
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from validator.errors import OutOfCycles
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
 from validator.pvm.collector import YoungAlone
-from validator.pvm.compiler import FILE_NAME, compile_program
+from validator.pvm.compiler import FILE_NAME
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
-from validator.pvm.subset import Program, parse
+from validator.pvm.programs import ByteCache, CompiledProgram, Methods, compiled_as
 from validator.pvm.tasks import TaskQueue
 from validator.pvm.values import unpack
-from validator.records import python_code
+from validator.pvm.weights import TASK_LEVEL
 from validator.types import PRICE_LIMIT
 
-if TYPE_CHECKING:
-    from validator.world import World
-
-MAX_COMPILED: Final = 2_048
-"""Programs whose code a process keeps: some 20 to 60 kB each, 200 of the densest that a default lane can deploy. What
-is pushed out is compiled anew when it is called, for which nobody pays."""
-MAX_LOADED: Final = 1_024
-"""Programs that a VM keeps ready to run."""
+MAX_LOADED_BYTES: Final = 16 << 20
+"""Of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
 """What Python raises for a program's mistakes, where its own code stands at the end of the traceback."""
@@ -54,80 +46,96 @@ class Vm(Protocol):
         """Ask a program for its bid, per cycle: at most so much, and the tip. Raises as :meth:`run` does."""
 
 
-class _Named:
-    """A program's text, known by its hash alone."""
-
-    __slots__ = ("code", "source")
-
-    def __init__(self, code: str, source: str) -> None:
-        self.code = code
-        self.source = source
-
-    def __hash__(self) -> int:
-        return hash(self.code)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Named) and self.code == other.code
-
-
-@lru_cache(MAX_COMPILED)
-def _compiled(named: _Named) -> tuple[Program, CodeType]:
-    with YoungAlone():
-        program = parse(named.source)
-        code = compile_program(program)
-    program.forget_bodies()
-    return program, code
-
-
-def compiled(source: str) -> tuple[Program, CodeType]:
-    """A program, without its methods' bodies, and its code. Raises :class:`~validator.pvm.subset.ProgramError`."""
-    code, _ = python_code(source)
-    return _compiled(_Named(code, source))
-
-
 class PythonVm:
     """Programs of one validator, ready to run."""
 
     def __init__(self) -> None:
-        self._loaded: OrderedDict[str, LoadedProgram] = OrderedDict()
+        self._runtime = Runtime()
+        self._loaded: ByteCache[LoadedProgram] = ByteCache(MAX_LOADED_BYTES)
 
     def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
-        self._load(code, context.world).run_handler(handler, payload, context)
+        self._load(code, context).run_handler(handler, payload, context)
 
     def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        return self._load(code, context.world).bid(offered, context)
+        return self._load(code, context).bid(offered, context)
 
-    def _load(self, code: str, world: World) -> LoadedProgram:
+    def _load(self, code: str, context: HandlerContext) -> LoadedProgram:
+        """A program that is paid for in this block."""
+        pay_for_loading(code, context)
         loaded = self._loaded.get(code)
         if loaded is None:
-            loaded = self._loaded[code] = LoadedProgram(*_compiled(_Named(code, world.source(code))))
-            if len(self._loaded) > MAX_LOADED:
-                self._loaded.popitem(last=False)
-        else:
-            self._loaded.move_to_end(code)
+            program = _compiled_in(code, context)
+            loaded = LoadedProgram(*program.load(), self._runtime)
+            self._loaded.put(code, loaded, len(program.content))
         return loaded
 
 
-class LoadedProgram:
-    """One program with its meter, its operations and its host. It runs one handler at a time."""
+def pay_for_loading(code: str, context: HandlerContext) -> None:
+    """Charge for a program where this block has not used it before, whether it has to be loaded or not."""
+    paid = context.world.loaded_programs
+    if code not in paid:
+        context.meter.charge(_compiled_in(code, context).load_cycles)
+        paid.add(code)
+
+
+def _compiled_in(code: str, context: HandlerContext) -> CompiledProgram:
+    return compiled_as(code, lambda: context.world.source(code))
+
+
+class Meter(NamedTuple):
+    """The cycles that are left, which compiled code counts down by itself."""
+
+    charge: Callable[[int], None]
+    enter: Callable[[int], None]
+    """Say how many there are."""
+    remaining: Callable[[], int]
+    left: CellType
+    """The variable, for compiled code."""
+
+
+def new_meter() -> Meter:
+    left = 0
+
+    def charge(cycles: int) -> None:
+        nonlocal left
+        left -= cycles
+        if left < 0:
+            raise OutOfCycles
+
+    def enter(cycles: int) -> None:
+        nonlocal left
+        left = cycles
+
+    def remaining() -> int:
+        return left
+
+    assert charge.__closure__ is not None
+    (cell,) = charge.__closure__
+    return Meter(charge, enter, remaining, cell)
+
+
+class Runtime:
+    """What loaded programs run on: a meter, the operations and the host. It runs one handler at a time."""
 
     operations_class: type[ValueMethods] = ValueMethods
 
-    def __init__(self, program: Program, code: CodeType) -> None:
-        self.program = program
-        namespace: dict[str, Any] = {"__builtins__": {}}
-        exec(code, namespace)
-        make: Callable[[], tuple[Any, ...]] = namespace["_make"]
-        self._charge, self._enter, self._remaining, self._functions = make()
+    def __init__(self) -> None:
+        self._charge, self._enter, self._remaining, self._left = new_meter()
         self.operations = self.operations_class(self._charge)
         self._host = HostCalls()
-        self._tasks: TaskQueue | None = None
-        namespace.update(self._namespace())
+        self.tasks: TaskQueue | None = None
+        self._names = self._namespace()
+
+    def functions(self, code: CodeType) -> dict[str, Callable[..., Any]]:
+        """A compiled program's methods."""
+        made: dict[str, Callable[..., Any]] = FunctionType(code, self._names, closure=(self._left,))()
+        return made
 
     def _namespace(self) -> dict[str, Any]:
         """What compiled code calls."""
         operations = self.operations
         names: dict[str, Any] = {
+            "__builtins__": {},
             "_int": int,
             "_str": str,
             "_list": list,
@@ -149,29 +157,7 @@ class LoadedProgram:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def run_handler(self, handler: str, payload: bytes, context: HandlerContext) -> None:
-        """Run one handler to the end of its last task."""
-        method = self.program.methods.get(handler)
-        if method is None or not method.is_handler:
-            fault("UnknownHandler")
-
-        def body() -> None:
-            value = unpack(payload, self.operations.charge)
-            if method.is_async:
-                self._tasks = TaskQueue()
-                self._tasks.run(self._functions[handler](0, value))
-            else:
-                self._functions[handler](0, value)
-
-        self._metered(context, body)
-
-    def bid(self, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        """The program's bid for a timer."""
-        answer: list[Value] = []
-        self._metered(context, lambda: answer.append(self._functions[GAS_BID](0, dict(offered))))
-        return checked_bid(answer[0])
-
-    def _metered(self, context: HandlerContext, body: Callable[[], None]) -> None:
+    def metered(self, context: HandlerContext, body: Callable[[], None]) -> None:
         """Run something at the expense of a handler's meter."""
         assert self._host.context is None, "no handler runs inside another one"
         self._host.context = context
@@ -187,7 +173,7 @@ class LoadedProgram:
         finally:
             meter.cycles_used = min(meter.cycles_limit, meter.cycles_limit - self._remaining())
             self._host.context = None
-            self._tasks = None
+            self.tasks = None
 
     def _through_host(self, call: Callable[..., Value]) -> Callable[..., Value]:
         """A host call: the meter is the host's while it lasts."""
@@ -217,16 +203,55 @@ class LoadedProgram:
         return True
 
     def _spawn(self, work: Any) -> Value:
-        assert self._tasks is not None, "only async methods start tasks"
-        return self._tasks.start(work)
+        assert self.tasks is not None, "only async methods start tasks"
+        return self.tasks.start(work)
 
-    def _pause(self) -> Any:
-        assert self._tasks is not None, "only async methods pause"
-        return self._tasks.pause()
+    def _pause(self, depth: int) -> Any:
+        assert self.tasks is not None, "only async methods pause"
+        self._pay_for_levels(depth)
+        return self.tasks.pause()
 
-    def _wait(self, task: Value) -> Any:
-        assert self._tasks is not None, "only async methods wait"
-        return self._tasks.wait(task)
+    def _wait(self, depth: int, task: Value) -> Any:
+        assert self.tasks is not None, "only async methods wait"
+        self._pay_for_levels(depth)
+        return self.tasks.wait(task)
+
+    def _pay_for_levels(self, depth: int) -> None:
+        """For the async methods above the one that gives its task's turn away."""
+        if depth:
+            self.operations.charge(TASK_LEVEL * depth)
+
+
+class LoadedProgram:
+    """One program, ready to run."""
+
+    def __init__(self, methods: Methods, code: CodeType, runtime: Runtime | None = None) -> None:
+        self.runtime = Runtime() if runtime is None else runtime
+        self.functions = self.runtime.functions(code)
+        self._methods = methods
+
+    def run_handler(self, handler: str, payload: bytes, context: HandlerContext) -> None:
+        """Run one handler to the end of its last task."""
+        is_handler, is_async = self._methods.get(handler, (False, False))
+        if not is_handler:
+            fault("UnknownHandler")
+        runtime, function = self.runtime, self.functions[handler]
+
+        def body() -> None:
+            value = unpack(payload, runtime.operations.charge)
+            if is_async:
+                runtime.tasks = TaskQueue()
+                runtime.tasks.run(function(0, value))
+            else:
+                function(0, value)
+
+        runtime.metered(context, body)
+
+    def bid(self, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+        """The program's bid for a timer."""
+        answer: list[Value] = []
+        self.runtime.metered(context, lambda: answer.append(self.functions[GAS_BID](0, dict(offered))))
+        return checked_bid(answer[0])
 
 
 def checked_bid(answer: Value) -> tuple[int, int]:

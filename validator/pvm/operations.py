@@ -9,7 +9,12 @@ Unicode's properties, ``repr``, hashes, identity.
 **Keys.** What texts and bytes hash to is known to nobody, but an integer hashes to itself, so whoever chooses integers
 could choose ones that all meet. In a dict an integer (or truth value) therefore stands as a tuple of itself and a
 secret text, which programs never see: :meth:`Operations.key` makes it, :func:`shown_key` takes it off again, and every
-way in and out of a dict goes through these two. No other tuple can be a key.
+way in and out of a dict goes through these two. No other tuple can be a key. A text or bytes that is a key has at most
+:data:`~validator.pvm.limits.MAX_KEY_TEXT` characters, wherever the dict comes from.
+
+**Tables.** Python never makes a dict's table smaller when keys are removed, and going over a dict means going over its
+table, while programs pay by what is in it. Whatever removes a key therefore makes a table anew that is many times as
+large as what it holds (:func:`shrink`).
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from validator.pvm.limits import (
     MAX_ELEMENTS,
     MAX_ERROR_TEXT,
     MAX_INTEGER_DIGITS,
+    MAX_KEY_TEXT,
     MAX_TEXT,
 )
 from validator.pvm.weights import (
@@ -59,6 +65,10 @@ _CONTAINERS: Final = frozenset({list, tuple, dict})
 _ORDERED: Final = frozenset({int, bool, str, bytes, tuple, list})
 _HIDDEN: Final = "stampede"
 """Its hash is the process's secret."""
+_SMALL_TABLE: Final = 1_024
+_TABLE_A_KEY: Final = 192
+"""Bytes that a dict's table may have, and for each of its keys. One that has just grown has up to 120 a key, one that
+was just made anew up to 60: so a good part of the keys is removed before a table is made anew."""
 
 
 class ActorFault(HandlerFailure):
@@ -109,6 +119,14 @@ def shown_key(key: Value) -> Value:
 def shown_keys(values: dict[Value, Value]) -> list[Value]:
     """A dict's keys as programs see them."""
     return [key[1] if key.__class__ is tuple else key for key in values]
+
+
+def shrink(values: dict[Value, Value]) -> None:
+    """Make the table of a dict anew where it is far too large for its keys. How large one is, no charge depends on."""
+    if values.__sizeof__() > _SMALL_TABLE + _TABLE_A_KEY * len(values):
+        kept = values.copy()
+        values.clear()
+        values.update(kept)
 
 
 def is_narrow(text: Value) -> bool:
@@ -377,10 +395,12 @@ class Operations:
     def key(self, value: Value) -> Value:
         """A value that may be a key, as the dict holds it.
 
-        It says again what :meth:`lookup_key` does, since calling that would make displays a tenth slower.
+        It says again some of what :meth:`lookup_key` does, since calling that would make displays a tenth slower.
         """
         kind = value.__class__
         if kind is str or kind is bytes:
+            if len(value) > MAX_KEY_TEXT:
+                fault("KeyTooLarge")
             return value
         needs_number(value)
         self.charge(NUMBER_KEY)
@@ -389,7 +409,7 @@ class Operations:
         return hidden_key(value)
 
     def lookup_key(self, value: Value) -> Value:
-        """What to look up in a dict; an integer that may be no key is nowhere."""
+        """What to look up in a dict; an integer or a text that may be no key is nowhere."""
         kind = value.__class__
         if kind is str or kind is bytes:
             return value
@@ -431,6 +451,7 @@ class Operations:
             if key not in container:
                 fault("KeyError")
             del container[key]
+            shrink(container)
         elif container.__class__ is list:
             self.elements(len(container))
             del container[self.index_of(container, place)]
@@ -728,7 +749,9 @@ class ValueMethods(Builtins):
                 fault("TypeError")
             key = self.lookup_key(place)
             if key in values:
-                return values.pop(key)
+                found = values.pop(key)
+                shrink(values)
+                return found
             if default is _NOTHING:
                 fault("KeyError")
             return default

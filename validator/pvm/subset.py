@@ -128,11 +128,6 @@ class Program:
         """Whether it has a gas bidding agent of its own."""
         return GAS_BID in self.methods
 
-    def forget_bodies(self) -> None:
-        """Let go of what the methods hold: a tree is many times as large as the code that it becomes."""
-        for method in self.methods.values():
-            method.node.body.clear()
-
 
 Closest = Callable[[str, Iterable[str]], str | None]
 """Finds the name that another one was meant for, among some."""

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec.msgpack import Ext
 
-from validator.pvm.limits import DICT_KEY_LIMIT, MAX_VALUE_BYTES, MAX_VALUE_DEPTH
+from validator.pvm.limits import DICT_KEY_LIMIT, MAX_KEY_TEXT, MAX_VALUE_BYTES, MAX_VALUE_DEPTH
 from validator.pvm.operations import Value, fault, hidden_key, is_number, shown_key
 from validator.pvm.weights import BYTES_A_CYCLE, VALUE_NODE, WIDE_CODING
 
@@ -278,6 +278,8 @@ def _key(found: Value) -> Value:
         if not -DICT_KEY_LIMIT < found < DICT_KEY_LIMIT:
             _refuse()
         return hidden_key(found)
+    if len(found) > MAX_KEY_TEXT:
+        _refuse()
     return found
 
 

@@ -77,6 +77,9 @@ TASK: Final = 80
 """Of starting a task."""
 TASK_TURN: Final = 40
 """Of a task's giving its turn away, and of waiting for another task."""
+TASK_LEVEL: Final = 6
+"""Of each async method that is awaited above the one that gives its task's turn away or waits: all of them go on again
+when the task does."""
 
 OPERATION: Final = 16
 """Of an operation on texts, lists, tuples or dicts, and of arithmetic with a truth value, besides what sizes cost."""
@@ -116,9 +119,13 @@ BUILTIN: Final = 4
 """Of a builtin or method of a value, besides the call and what its size costs."""
 
 DEPLOY_CYCLES_A_BYTE: Final = 300
-"""Of checking and compiling a program that is deployed, by its source's bytes. Loading one later costs nothing: whether
-it is still in a cache is nobody's to notice."""
+"""Of checking and compiling a program that is deployed, by its source's bytes."""
 DEPLOY_BYTES_A_TOKEN: Final = 4
 """A token of the source for so many bytes is paid for with them; usual programs have no more."""
 DEPLOY_CYCLES_A_TOKEN: Final = 1_500
 """Of each token beyond these: a dense program takes several times as long to compile."""
+LOAD: Final = 200
+"""Of the first use of a program in a block, besides what its size costs; whether it is still loaded is nobody's to
+notice."""
+DEPLOY_CYCLES_A_LOAD: Final = 600
+"""Cycles of its deployment for each cycle that loading a program costs, once in each block that uses it."""

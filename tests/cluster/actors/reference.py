@@ -101,7 +101,8 @@ WEIGHTS = {
     "HOST_CALL": "a host call, besides its own price",
     "HOST_READ": "a reading on `self`, besides its own price",
     "TASK": "`self.spawn`",
-    "TASK_TURN": "`self.pause()`",
+    "TASK_TURN": "`self.pause()`, and waiting for a task",
+    "TASK_LEVEL": "each method that is awaited above one that pauses or waits, on top",
     "OPERATION": "an operation on texts, lists, tuples, dicts, or arithmetic with True and False, besides its size",
     "WIDE_TEXT": "a copied character of a text that is not ASCII counts for so many",
     "WIDE_CODING": "a character or byte counts for so many where such a text becomes bytes, or bytes become one",
@@ -121,10 +122,12 @@ WEIGHTS = {
     "BUILTIN": "a builtin or a value's method, besides the call",
     "DEPLOY_CYCLES_A_BYTE": "each byte of a program that is deployed",
     "DEPLOY_CYCLES_A_TOKEN": "each word, number, sign or string of it, comments apart, beyond those that its bytes pay for",
+    "LOAD": "a program's first run in a block, besides its size",
 }
 PER_CYCLE = {
     "BYTES_A_CYCLE": "bytes or characters copied, compared, searched, packed for one cycle",
     "DEPLOY_BYTES_A_TOKEN": "words, numbers, signs and strings that a program's bytes pay for",
+    "DEPLOY_CYCLES_A_LOAD": "cycles of a program's deployment, for its first run in a block",
     "KECCAK_BYTES_A_CYCLE": "bytes hashed for one cycle, on top",
 }
 LIMITS = {
@@ -140,6 +143,7 @@ LIMITS = {
     "MAX_PARAMETERS": "parameters of a method, besides `self`",
     "MAX_INTEGER_DIGITS": "digits of a number that `int(text)` reads",
     "INTEGER_BITS": "bits of an integer, sign apart",
+    "MAX_KEY_TEXT": "characters or bytes of a dict's key",
     "MAX_TEXT": "characters or bytes of a value",
     "MAX_ELEMENTS": "elements of a list, tuple or dict",
     "MAX_COMPARED_DEPTH": "levels of values inside values that a comparison follows",

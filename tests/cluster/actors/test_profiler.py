@@ -18,6 +18,7 @@ from cluster.cli import main
 from tests.cluster.actors.programs import BUSY, COUNTER, LIMITS, played
 from validator import costs
 from validator.pvm.machine import PythonVm
+from validator.pvm.programs import load_cycles
 from validator.pvm.weights import HOST_CALL, KECCAK, OPERATION, OWN_CALL, VALUE_NODE
 
 KINDS = {"deploy", "call", "bid", "fire", "message"}
@@ -120,7 +121,8 @@ class Lines(Actor):
     assert profile.host[line_of(source, "self.set(")] == costs.KV_SET_CYCLES + VALUE_NODE
     assert profile.pieces[line_of(source, "def helper")] == OWN_CALL
     assert profile.pieces[line_of(source, "self.set(")] > HOST_CALL
-    assert set(profile.host) == {line_of(source, "self.set(")}
+    assert profile.host[line_of(source, "def start")] == load_cycles(source)
+    assert set(profile.host) == {line_of(source, "def start"), line_of(source, "self.set(")}
 
 
 def test_a_loop_pays_for_its_turns_and_its_body_for_itself() -> None:

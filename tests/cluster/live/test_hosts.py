@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from cluster.live.host import HostView, ValidatorAddress, ValidatorHost, Validat
 from cluster.live.hosts import _NOT_READY, Host, Hosts, Phase
 from cluster.live.injection import Injection, LastWords
 from cluster.live.processes import Process
-from cluster.live.ray_session import Place
+from cluster.live.ray_session import Place, relocated_host
 from cluster.live.transport import PeerAddress
 from cluster.release import Release
 from cluster.scenario import Scenario
@@ -299,6 +300,21 @@ def test_a_host_with_other_code_is_another_actor(watched: Watched) -> None:
     successor.answers["observe"] = replace(successor.answers["observe"], version="2", code="/new")
     watched.look(3)
     assert (host.phase, host.pid, host.version, host.code) == (Phase.UP, 9, "2", "/new")
+
+
+def test_code_of_another_folder_comes_first_and_does_all_that_a_host_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relocated = relocated_host(str(tmp_path))
+    public = {name for name in vars(ValidatorHost) if not name.startswith("_")}
+    assert {name for name in vars(relocated) if not name.startswith("_")} == public >= {"start", "observe", "stop"}
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr(
+        host_module, "ValidatorHost", lambda *given: SimpleNamespace(observe=lambda *more: given + more)
+    )
+    host = relocated("folder", "scenario", 1)
+    assert sys.path[0] == str(tmp_path)
+    assert host.observe(True) == ("folder", "scenario", 1, True)
 
 
 @pytest.fixture

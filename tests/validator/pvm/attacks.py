@@ -194,9 +194,13 @@ HELPERS = (
     "async def breed(self):\n    self.spawn(self.breed())\n    self.spawn(self.breed())",
     "async def chain(self, n):\n    return await self.spawn(self.chain(n + 1))",
     "async def rest(self):\n    while True:\n        await self.pause()",
+    "async def deep(self, n):\n    if n:\n        return await self.deep(n - 1)\n    while True:\n        await self.pause()",
+    "async def deep_wait(self, n):\n    if n:\n        return await self.deep_wait(n - 1)\n    while True:\n"
+    "        await self.spawn(self.idle())",
 )
 
 OUT = "OutOfCycles"
+EMPTIED = "d = {i: 0 for i in range(9000)}\nfor i in range(9000):\n    d.pop(i)\n"
 RUNNING: dict[str, tuple[str, str]] = {
     # giants
     "endless loop": ("while True:\n    pass", OUT),
@@ -275,6 +279,58 @@ RUNNING: dict[str, tuple[str, str]] = {
     "none as a key": ("d = {}\nx = d[None]", "TypeError"),
     "dicts of dicts": ("d = {i: i for i in range(1000)}\nwhile True:\n    x = d.copy()", OUT),
     "dicts of pairs": ("d = [(i, i) for i in range(1000)]\nwhile True:\n    x = dict(d)", OUT),
+    "a long key": ("x = chr(70000) * 1000000\nd = {}\nd[x] = 1", "KeyTooLarge"),
+    "a long key of bytes": ("x = bytes(1000000)\nd = {}\nd[x] = 1", "KeyTooLarge"),
+    "a long key written out": (f"d = {{}}\nd['{'k' * 300}'] = 1", "KeyTooLarge"),
+    "a long key in a display": ("x = 'k' * 257\nd = {x: 1}", "KeyTooLarge"),
+    "a long key written out in a display": (f"d = {{'{'k' * 300}': 1, 'a': 2}}", "KeyTooLarge"),
+    "a long key in a comprehension": ("x = ['k' * 257]\nd = {y: 1 for y in x}", "KeyTooLarge"),
+    "a long key of dict()": ("x = 'k' * 257\nd = dict([(x, 1)])", "KeyTooLarge"),
+    "a long key by default": ("x = 'k' * 257\nd = {}\nd.setdefault(x, 1)", "KeyTooLarge"),
+    "a long key that counts": ("x = 'k' * 257\nd = {}\nd[x] += 1", "KeyError"),
+    "long look-ups": ("x = chr(70000) * 1000000\nd = {chr(70000) * 256: 1}\nwhile True:\n    y = x in d", OUT),
+    "long look-ups of new texts": (
+        "x = chr(70000) * 100000\nd = {chr(70000) * 256: 1}\nwhile True:\n    y = x[1:]\n    z = y in d", OUT,
+    ),
+    "long look-ups of new bytes": ("x = bytes(100000)\nd = {bytes(256): 1}\nwhile True:\n    y = d.get(x[1:])", OUT),
+    "long look-ups of zeros": ("d = {bytes(256): 1}\nwhile True:\n    x = bytes(100000)\n    y = d.get(x)", OUT),
+    "short look-ups of new texts": (
+        "x = chr(70000) * 257\nd = {chr(70000) * 256: 1}\nwhile True:\n    y = x[1:]\n    z = d[y]", OUT,
+    ),
+    "equal keys": ("x = chr(70000) * 256\ny = chr(70000) * 256\nd = {x: 1}\nwhile True:\n    z = d[y]", OUT),
+    "equal keys stored": ("x = chr(70000) * 256\ny = chr(70000) * 256\nd = {x: 1}\nwhile True:\n    d[y] = 2", OUT),
+    "equal keys of dicts": (
+        "x = [chr(70000 + i) * 256 for i in range(300)]\ny = [chr(70000 + i) * 256 for i in range(300)]\n"
+        "d = {a: 1 for a in x}\ne = {a: 1 for a in y}\nwhile True:\n    z = d == e", OUT,
+    ),
+    "equal keys updated": (
+        "x = [chr(70000 + i) * 256 for i in range(300)]\ny = [chr(70000 + i) * 256 for i in range(300)]\n"
+        "d = {a: 1 for a in x}\ne = {a: 1 for a in y}\nwhile True:\n    d.update(e)", OUT,
+    ),
+    "equal keys in pairs": (
+        "x = [(chr(70000) * 256, 1) for i in range(300)]\nwhile True:\n    z = dict(x)", OUT,
+    ),
+    # tables
+    "an emptied dict": (EMPTIED + "while True:\n    for k in d:\n        pass", OUT),
+    "an emptied dict's values": (EMPTIED + "while True:\n    x = d.values()", OUT),
+    "an emptied dict's pairs": (EMPTIED + "while True:\n    x = d.items()", OUT),
+    "an emptied dict compared": (EMPTIED + "e = {}\nwhile True:\n    x = d == e", OUT),
+    "an emptied dict copied": (EMPTIED + "while True:\n    x = d.copy()", OUT),
+    "an emptied dict taken in": (EMPTIED + "e = {}\nwhile True:\n    e.update(d)", OUT),
+    "an emptied dict stored": (EMPTIED + "while True:\n    self.set('k', d)", OUT),
+    "a dict emptied by del": (EMPTIED.replace("d.pop(i)", "del d[i]") + "while True:\n    x = d.keys()", OUT),
+    "a dict emptied but for one": (EMPTIED + "d[1] = 1\nwhile True:\n    x = d.keys()", OUT),
+    "a dict emptied for the most part": (
+        "d = {i: 0 for i in range(9000)}\nfor i in range(9000):\n    if i % 10:\n        d.pop(i)\n"
+        "while True:\n    x = d.values()", OUT,
+    ),
+    "emptied again and again": (
+        "x = {i: 0 for i in range(1000)}\nwhile True:\n    d = x.copy()\n    for i in x:\n        d.pop(i)", OUT,
+    ),
+    "emptied and filled": (
+        "d = {i: 0 for i in range(683)}\nwhile True:\n    for i in range(600):\n        d.pop(i)\n"
+        "    for i in range(600):\n        d[i] = 0", OUT,
+    ),
     "hidden keys unpacked": ("x, y = {1: 2, 3: 4}\nassert x + y == 4\nfor a, b in [{5: 1, 6: 1}]:\n    assert a + b == 11", ""),
     "hidden keys in a comprehension": ("x = [a + b for a, b in [{5: 1, 6: 1}]]\nassert x == [11]", ""),
     # recursion
@@ -308,6 +364,8 @@ RUNNING: dict[str, tuple[str, str]] = {
     # tasks
     "task flood": ("while True:\n    self.spawn(self.idle())", "TooManyTasks"),
     "task fork bomb": ("self.spawn(self.breed())", "TooManyTasks"),
+    "deep pauses": ("await self.deep(60)", OUT),
+    "deep waits": ("await self.deep_wait(60)", OUT),
     "endless pauses": ("self.spawn(self.rest())\nawait self.rest()", OUT),
     "waiting for oneself": (
         "x = []\nx.append(self.spawn(self.wait(x)))\nawait x[0]", "Deadlock",

@@ -49,6 +49,7 @@ from validator.errors import HandlerFailure  # noqa: E402
 from validator.pvm.compiler import compile_program  # noqa: E402
 from validator.pvm.machine import LoadedProgram  # noqa: E402
 from validator.pvm.operations import shown_key  # noqa: E402
+from validator.pvm.programs import methods_of  # noqa: E402
 from validator.pvm.subset import ProgramError, parse  # noqa: E402
 from validator.pvm.tasks import TaskQueue  # noqa: E402
 
@@ -71,21 +72,22 @@ def outcome(source: str, cycles: int) -> list[Any]:
         program = parse(source)
     except ProgramError as refused:
         return ["refused", [[problem.line, problem.column] for problem in refused.problems]]
-    loaded, context, found, error = LoadedProgram(program, compile_program(program)), Context(cycles), [], ""
+    loaded = LoadedProgram(methods_of(program), compile_program(program))
+    context, found, error = Context(cycles), [], ""
     name = program.handlers[0]
 
     async def first() -> None:
-        found.append(await loaded._functions[name](0, None))
+        found.append(await loaded.functions[name](0, None))
 
     def body() -> None:
         if program.methods[name].is_async:
-            loaded._tasks = TaskQueue()
-            loaded._tasks.run(first())
+            loaded.runtime.tasks = TaskQueue()
+            loaded.runtime.tasks.run(first())
         else:
-            found.append(loaded._functions[name](0, None))
+            found.append(loaded.functions[name](0, None))
 
     try:
-        loaded._metered(context, body)
+        loaded.runtime.metered(context, body)
     except HandlerFailure as failure:
         error = failure.name
     return [error, context.cycles_used, shape(found)]

@@ -32,6 +32,7 @@ from validator.pvm.limits import (
     MAX_ELEMENTS,
     MAX_ERROR_TEXT,
     MAX_INTEGER_DIGITS,
+    MAX_KEY_TEXT,
     MAX_TASKS,
     MAX_TEXT,
     MAX_VALUE_BYTES,
@@ -463,11 +464,13 @@ class Interpreter:
 
     def wait(self, node: ast.expr, names: Names, depth: int) -> Steps:
         if is_called(node, "pause"):
+            self.library.charge(w.TASK_LEVEL * depth)
             yield None
             return None
         if is_called(node, *self.methods):
             return (yield from self.value(node, names, depth))
         task = yield from self.value(node, names, depth)
+        self.library.charge(w.TASK_LEVEL * depth)
         if type(task) is not Task:
             fail("TypeError")
         if not task.ended:
@@ -693,7 +696,8 @@ class Library:
 
     def key(self, key: Value) -> Value:
         self.looked_up(key)
-        return fail("KeyTooLarge") if is_number(key) and abs(key) >= DICT_KEY_LIMIT else key
+        is_too_large = abs(key) >= DICT_KEY_LIMIT if is_number(key) else len(key) > MAX_KEY_TEXT
+        return fail("KeyTooLarge") if is_too_large else key
 
     def inside(self, values: Value, index: Value) -> int:
         if not is_number(index):

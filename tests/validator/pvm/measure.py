@@ -1,9 +1,10 @@
 """How many nanoseconds a cycle stands for: ``python -m tests.validator.pvm.measure [part of a name …]``.
 
 Process time, the best of several runs. Of each attack that lasts, of what ordinary programs do, twenty times in an
-endless loop, and of deploying the densest programs. Nothing here is a test: what a machine does in how much time is no
-property of the VM. What takes three times as long for a cycle as most is too cheap, and its weight belongs raised;
-``benchmarks/pvm.py`` holds all of it against the band that ``docs/actors.md`` states.
+endless loop, of deploying the densest programs, and of calling programs of which none is loaded any more. Nothing here
+is a test: what a machine does in how much time is no property of the VM. What takes three times as long for a cycle as
+most is too cheap, and its weight belongs raised; ``benchmarks/pvm.py`` holds all of it against the band that
+``docs/actors.md`` states.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.validator.pvm.attacks import RUNNING, running_program
-from tests.validator.pvm.running import load, new_context, observe, packed, program
+from tests.validator.pvm.running import load, new_context, observe, packed, program, stored
 from validator.pvm.deployment import deploy_cycles
-from validator.pvm.machine import _compiled, compiled
+from validator.pvm.limits import MAX_METHODS
+from validator.pvm.machine import PythonVm
+from validator.pvm.programs import _kept, compiled
 
 CYCLES = 300_000
 ATTACK_CYCLES = 4_000_000
@@ -130,12 +133,17 @@ DENSE: dict[str, str] = {
     "calls": "a=self.m(a,b)",
     "displays": "a=[a,b,a,b,a]",
     "nothing": "pass;pass;pass;pass",
+    "element of an element": "x=a" + "[a]" * 70,
+    "names": "a{0}='b{0}'",
 }
-"""Statements of programs that hold as much as a text can."""
+"""Statements of programs that hold as much as a text can; ``{0}`` is a number of its own."""
 DENSE_SIZES = (500, 2_000, 5_600, 16_000)
 """Characters; more than 5,600 fit into no block with the default parameters."""
+LOADED_SIZES = (500, 2_000)
 LINES = 60
 """Of a method."""
+PROGRAMS_LOADED = 10
+LOADINGS = 2_000
 
 
 class Figure(NamedTuple):
@@ -144,7 +152,7 @@ class Figure(NamedTuple):
     nanoseconds: float
     cycles: int
     kind: str
-    """``kernel``, ``attack`` or ``deployment``."""
+    """``kernel``, ``attack``, ``deployment`` or ``loading``."""
     name: str
 
 
@@ -168,10 +176,23 @@ def nanoseconds(source: str, cycles: int = CYCLES, runs: int = RUNS) -> tuple[fl
 
 def dense(name: str, size: int) -> str:
     """A program of methods that hold one statement over and over."""
-    text, line, number = "class A(Actor):\n def m(self,a,b):\n  pass\n", f"  {DENSE[name]}\n", 0
-    while len(text) + 20 + len(line) <= size:
+    text, statement, number = "class A(Actor):\n def m(self,a,b):\n  pass\n", DENSE[name], 0
+    while len(text) + 20 + len(f"  {statement}\n") <= size:
         text += f" def m{number}(self,a,b):\n"
-        text += line * min(LINES, (size - len(text)) // len(line))
+        for _ in range(LINES):
+            line = "  " + statement.replace("{0}", str(number)) + "\n"
+            number += 1
+            if len(text) + len(line) > size:
+                break
+            text += line
+    return text
+
+
+def many_methods(size: int) -> str:
+    """A program of methods that hold next to nothing."""
+    text, number = "class A(Actor):\n", 0
+    while len(text) + 20 <= size and number < MAX_METHODS - 1:
+        text += f" def m{number}(self):pass\n"
         number += 1
     return text
 
@@ -180,7 +201,7 @@ def deployment_nanoseconds(source: str, runs: int = RUNS) -> tuple[float, int]:
     """Of a cycle of checking and compiling, and how many cycles that costs."""
     best, cycles = float("inf"), deploy_cycles(source)
     for _ in range(runs):
-        _compiled.cache_clear()
+        _kept.clear()
         gc.collect()
         start = time.process_time_ns()
         compiled(source)
@@ -188,10 +209,37 @@ def deployment_nanoseconds(source: str, runs: int = RUNS) -> tuple[float, int]:
     return best / cycles, cycles
 
 
-def figures(wanted: Sequence[str] = (), attack_cycles: int = ATTACK_CYCLES, runs: int = RUNS) -> list[Figure]:
-    """All that is named so, the dearest first. What lasts for less than a kernel is left out: there it is a handler's
-    beginning and end that was measured."""
-    cases: list[tuple[str, str, Callable[[], tuple[float, int]]]] = [
+def loading_nanoseconds(source: str, runs: int = RUNS) -> tuple[float, int]:
+    """Of a cycle of first calls in a block, of programs that were all pushed out of the loaded ones.
+
+    Also how many cycles :data:`LOADINGS` of these cost.
+    """
+    vm, context, best = PythonVm(), new_context(), float("inf")
+    vm._loaded.most_bytes = 0
+    codes = [
+        stored(context, f"{source} def handle(self,payload):return {number}\n") for number in range(PROGRAMS_LOADED)
+    ]
+    for turn in range(1 + runs):  # the first one compiles
+        gc.collect()
+        context.meter.cycles_used = 0
+        start = time.process_time_ns()
+        for place in range(LOADINGS):
+            context.world.loaded_programs.clear()
+            vm.run(codes[place % PROGRAMS_LOADED], "handle", b"", context)
+        if turn:
+            best = min(best, time.process_time_ns() - start)
+    return best / context.meter.cycles_used, context.meter.cycles_used
+
+
+Case = tuple[str, str, Callable[[], tuple[float, int]]]
+
+
+def cases(attack_cycles: int = ATTACK_CYCLES, runs: int = RUNS) -> list[Case]:
+    """Kind, name and measurement of all that there is."""
+    loaded = {"nothing": "class A(Actor):\n"}
+    loaded |= {f"{name}, {size}": dense(name, size) for name in DENSE for size in LOADED_SIZES}
+    loaded |= {f"many methods, {size}": many_methods(size) for size in LOADED_SIZES}
+    return [
         *(("kernel", name, partial(nanoseconds, kernel(name), runs=runs)) for name in KERNELS),
         *(("attack", name, partial(nanoseconds, running_program(name), attack_cycles, runs)) for name in RUNNING),
         *(
@@ -199,10 +247,16 @@ def figures(wanted: Sequence[str] = (), attack_cycles: int = ATTACK_CYCLES, runs
             for name in DENSE
             for size in DENSE_SIZES
         ),
+        *(("loading", name, partial(loading_nanoseconds, source, runs)) for name, source in loaded.items()),
     ]
+
+
+def figures(wanted: Sequence[str] = (), attack_cycles: int = ATTACK_CYCLES, runs: int = RUNS) -> list[Figure]:
+    """All that is named so, the dearest first. What lasts for less than a kernel is left out: there it is a handler's
+    beginning and end that was measured."""
     found = [
         Figure(*measure(), kind, name)
-        for kind, name, measure in cases
+        for kind, name, measure in cases(attack_cycles, runs)
         if not wanted or any(part in name for part in wanted)
     ]
     return sorted((each for each in found if each.cycles >= CYCLES), reverse=True)

@@ -11,7 +11,8 @@ from tests.validator.chain import ACTOR, ALICE, Chain
 from validator.errors import HandlerFailure
 from validator.host import HandlerContext, run_handler
 from validator.meter import Meter
-from validator.pvm.machine import LoadedProgram, compiled
+from validator.pvm.machine import LoadedProgram
+from validator.pvm.programs import compiled
 from validator.pvm.values import pack
 from validator.records import python_code
 from validator.scheduler.scheduling import Allowance, SchedulingTerms
@@ -68,7 +69,7 @@ def stored(context: HandlerContext, source: str) -> str:
 
 
 def load(source: str) -> LoadedProgram:
-    return LoadedProgram(*compiled(source))
+    return LoadedProgram(*compiled(source).load())
 
 
 def run(source: str, payload: Any = None, handler: str = "handle", cycles: int = PLENTY, cells: int = PLENTY) -> Run:
@@ -94,9 +95,9 @@ def value_of(body: str, payload: Any = None) -> Any:
     loaded = load(program(body))
     context = new_context()
     found: list[Any] = []
-    function = loaded._functions["handle"]
+    function = loaded.functions["handle"]
     try:
-        loaded._metered(context, lambda: found.append(function(0, payload)))
+        loaded.runtime.metered(context, lambda: found.append(function(0, payload)))
     except HandlerFailure as failure:
         return failure.name
     return found[0]

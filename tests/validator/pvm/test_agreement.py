@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ast
 import traceback
+from inspect import iscoroutinefunction
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.validator.pvm.attacks import RUNNING, running_program
 from tests.validator.pvm.interpreter import Interpreter
 from tests.validator.pvm.interpreter import Task as OtherTask
 from tests.validator.pvm.programs import draw
@@ -22,6 +25,7 @@ from validator.host import HandlerContext
 from validator.pvm.compiler import FILE_NAME, compile_program
 from validator.pvm.machine import LoadedProgram
 from validator.pvm.operations import shown_key
+from validator.pvm.programs import methods_of
 from validator.pvm.subset import ProgramError, parse
 from validator.pvm.tasks import Task, TaskQueue
 
@@ -69,17 +73,17 @@ def result_of(context: HandlerContext, body: Any) -> tuple[tuple[Any, ...], int 
 
 def by_vm(loaded: LoadedProgram, payload: Any, cycles: int, cells: int) -> tuple[tuple[Any, ...], int | None]:
     context = new_context(cycles, cells)
-    function, found = loaded._functions["handle"], []
+    function, found = loaded.functions["handle"], []
 
     def body() -> None:
-        if loaded.program.methods["handle"].is_async:
-            loaded._tasks = TaskQueue()
-            loaded._tasks.run(first(function, payload, found))
+        if iscoroutinefunction(function):
+            loaded.runtime.tasks = TaskQueue()
+            loaded.runtime.tasks.run(first(function, payload, found))
         else:
             found.append(function(0, payload))
 
     def run() -> Any:
-        loaded._metered(context, body)
+        loaded.runtime.metered(context, body)
         return found[0]
 
     return result_of(context, run)
@@ -124,8 +128,8 @@ def compared(source: str, payload: Any, random: Random, limits: int) -> tuple[st
     except ProgramError as refused:
         is_meant = all(problem.what.removeprefix("a key of ").startswith("more than") for problem in refused.problems)
         return (None if is_meant else f"refused: {refused}"), None
-    loaded = LoadedProgram(checked, compile_program(checked))
-    slow = LoadedProgram(checked, compile_program(checked, guards=0)) if limits else loaded
+    loaded = LoadedProgram(methods_of(checked), compile_program(checked))
+    slow = LoadedProgram(methods_of(checked), compile_program(checked, guards=0)) if limits else loaded
     cycles, failed_at = MOST_CYCLES, None
     for turn in range(1 + limits):
         one, line = by_vm(slow if turn == 1 else loaded, again(payload), cycles, MOST_CELLS)
@@ -173,3 +177,16 @@ def again(payload: Any) -> Any:
 @given(st.integers(0, 2**40))
 def test_agrees(seed: int) -> None:
     assert difference(seed) is None
+
+
+SLOW_HERE = 150_000
+"""Cycles of an attack that the interpreter goes along with."""
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_attacks_do_the_same_for_the_same_cycles(name: str) -> None:
+    source = running_program(name)
+    checked = parse(source)
+    loaded = LoadedProgram(methods_of(checked), compile_program(checked))
+    one, _ = by_vm(loaded, None, SLOW_HERE, MOST_CELLS)
+    assert one == by_interpreter(source, None, SLOW_HERE, MOST_CELLS)

@@ -10,7 +10,7 @@ import pytest
 from tests.validator.pvm.running import load, new_context, observe, program
 from validator.host import HandlerContext
 from validator.pvm.collector import YOUNG_ALONE, YoungAlone
-from validator.pvm.machine import compiled
+from validator.pvm.programs import compiled
 
 OUTSIDE = (1_000, 10, 10)
 HOLD_THEMSELVES = program("x = []\nfor i in range(15000):\n    y = []\n    y.append(y)\n    x.append(y)")
@@ -44,7 +44,7 @@ def test_a_handler_has_the_young_alone_collected_and_leaves_no_trace(
 
 def test_compiling_does_so_too_even_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr("validator.pvm.machine.parse", lambda _source: seen.append(gc.get_threshold()) or 1 // 0)
+    monkeypatch.setattr("validator.pvm.programs.parse", lambda _source: seen.append(gc.get_threshold()) or 1 // 0)
     with pytest.raises(ZeroDivisionError):
         compiled("no program that anybody has")
     assert seen == [YOUNG_ALONE]

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from tests.validator.pvm.attacks import running_program
 from tests.validator.pvm.running import Run, error_of, load, new_context, observe, packed, program, run, stored
 from validator.errors import HandlerFailure, OutOfCells, OutOfCycles, Rejection
-from validator.pvm import machine
+from validator.pvm import programs
 from validator.pvm.compiler import compile_program
-from validator.pvm.machine import LoadedProgram, PythonVm
+from validator.pvm.machine import LoadedProgram, PythonVm, Runtime
 from validator.pvm.operations import ValueMethods
+from validator.pvm.programs import ByteCache, CompiledProgram, load_cycles
 from validator.pvm.subset import ProgramError, parse
+from validator.pvm.weights import DEPLOY_CYCLES_A_LOAD, LOAD
 from validator.records import python_code
 from validator.types import PRICE_LIMIT
 
@@ -105,7 +107,7 @@ class Broken(ValueMethods):
         return self.nothing
 
 
-class BrokenProgram(LoadedProgram):
+class BrokenRuntime(Runtime):
     operations_class = Broken
 
 
@@ -114,7 +116,7 @@ class BrokenProgram(LoadedProgram):
 )
 def test_a_bug_of_ours_is_no_error_of_the_program(body: str, kind: type[Exception]) -> None:
     checked = parse(program(f"x = {body}"))
-    broken = BrokenProgram(checked, compile_program(checked))
+    broken = LoadedProgram(programs.methods_of(checked), compile_program(checked), BrokenRuntime())
     with pytest.raises(kind):
         observe(new_context(), lambda context: broken.run_handler("handle", b"", context))
 
@@ -213,43 +215,138 @@ def test_a_failure_inside_a_host_call_ends_the_handler(failure: HandlerFailure) 
 # --- caches -----------------------------------------------------------------------------------------------------------
 
 
+def emitting(count: int) -> list[str]:
+    return [program(f"self.emit('e', {i})") for i in range(count)]
+
+
+def called(vm: PythonVm, source: str, cycles: int = 10**9) -> Run:
+    """A program's run in a block of its own."""
+    context = new_context(cycles)
+    code = stored(context, source)
+    return observe(context, lambda given: vm.run(code, "handle", b"", given))
+
+
 def test_programs_are_kept_by_their_text_and_are_each_others_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MAX_LOADED", 2)
-    vm = PythonVm()
-    sources = [program(f"self.emit('e', {i})") for i in range(4)]
+    vm, sources = PythonVm(), emitting(4)
+    called(vm, sources[0])
+    vm._loaded.most_bytes = vm._loaded.used_bytes * 5 // 2
     for turn in [0, 1, 0, 2, 3, 0, 1]:
-        context = new_context()
-        vm.run(stored(context, sources[turn]), "handle", b"", context)
-        assert context.events[0].fields == (("data", str(turn)),)
+        found = called(vm, sources[turn])
+        assert found.effects.events[0].fields == (("data", str(turn)),)
         assert len(vm._loaded) <= 2
-    assert list(vm._loaded) == [python_code(sources[0])[0], python_code(sources[1])[0]]
+    assert list(vm._loaded._entries) == [python_code(sources[0])[0], python_code(sources[1])[0]]
 
 
-def test_programs_are_compiled_once_by_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    monkeypatch.setattr(machine, "parse", lambda source: made.append(source) or parse(source))
-    sources = [program(f"self.emit('once', {i})") for i in range(3)]
-    machine._compiled.cache_clear()
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every text that is compiled from now on, none being kept."""
+    texts: list[str] = []
+    monkeypatch.setattr(programs, "parse", lambda source: texts.append(source) or parse(source))
+    monkeypatch.setattr(programs, "_kept", ByteCache(programs.MAX_KEPT_BYTES))
+    return texts
+
+
+def test_programs_are_compiled_once_by_their_hash(made: list[str]) -> None:
+    sources = emitting(3)
     for source in [*sources, *sources]:
-        assert machine.compiled(source)[0].handlers == ["handle"]
-        context = new_context()
-        PythonVm().run(stored(context, source), "handle", b"", context)
+        assert not programs.compiled(source).bids
+        called(PythonVm(), source)
     assert made == sources
-    assert machine._compiled.cache_info().maxsize == machine.MAX_COMPILED
 
 
-def test_what_is_kept_of_a_program_is_not_its_tree() -> None:
-    kept, _ = machine.compiled(program("self.emit('tree', 1)"))
-    assert [method.node.body for method in kept.methods.values()] == [[]]
+def test_a_program_that_was_pushed_out_is_loaded_again_and_not_compiled(made: list[str]) -> None:
+    vm, sources = PythonVm(), emitting(5)
+    vm._loaded.most_bytes = 1
+    for source in sources * 3:
+        called(vm, source)
+        assert len(vm._loaded) == 1
+    assert made == sources
+
+
+def test_what_is_kept_is_bounded_by_bytes(made: list[str]) -> None:
+    cache, sources = programs._kept, emitting(6)
+    programs.compiled(sources[0])
+    cache.most_bytes = cache.used_bytes * 7 // 2
+    for source in sources:
+        programs.compiled(source)
+        assert cache.used_bytes == sum(size for size, _ in cache._entries.values()) <= cache.most_bytes
+    assert len(cache) == 3
+    programs.compiled(sources[-1])
+    assert made == sources
+    programs.compiled(sources[0])
+    assert made == [*sources, sources[0]]
+    cache.clear()
+    assert (len(cache), cache.used_bytes) == (0, 0)
+
+
+def test_what_was_loaded_from_bytes_runs_like_what_was_compiled() -> None:
+    checked = parse(COUNTER)
+    fresh = LoadedProgram(programs.methods_of(checked), compile_program(checked))
+    assert observe(new_context(), lambda context: fresh.run_handler("handle", b"", context)) == run(COUNTER)
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
 
 
 def test_being_in_the_cache_costs_nothing_and_saves_nothing() -> None:
-    vm, costs = PythonVm(), []
-    for _ in range(3):
-        context = new_context()
-        vm.run(stored(context, COUNTER), "handle", b"", context)
-        costs.append(context.meter.cycles_used)
-    assert len(set(costs)) == 1
+    vm = PythonVm()
+    costs = {called(vm, COUNTER).cycles for _ in range(3)}
+    vm._loaded.clear()
+    costs.add(called(vm, COUNTER).cycles)
+    programs._kept.clear()
+    assert costs == {called(PythonVm(), COUNTER).cycles}
+    assert costs == {run(COUNTER).cycles + load_cycles(COUNTER)}
+
+
+def test_a_block_pays_for_loading_a_program_once() -> None:
+    vm, context, source = PythonVm(), new_context(), program("self.set('n', 1)")
+    code, other = stored(context, source), stored(context, program("pass"))
+    used = []
+    for each in [code, other, code, other, code]:
+        before = context.meter.cycles_used
+        observe(context, lambda given, each=each: vm.run(each, "handle", b"", given))
+        used.append(context.meter.cycles_used - before)
+    assert used[0] - used[2] == load_cycles(source) and used[2] == used[4]
+    assert (
+        used[1] - used[3] == load_cycles(program("pass")) == LOAD + 300 * len(program("pass")) // DEPLOY_CYCLES_A_LOAD
+    )
+
+
+def test_a_dense_program_costs_more_to_load() -> None:
+    dense = "class A(Actor):\n def handle(self,payload):\n  a=1\n" + "  a=a+a+a+a+a+a\n" * 20
+    assert load_cycles(dense) > LOAD + 300 * len(dense) // DEPLOY_CYCLES_A_LOAD + 100
+
+
+def test_a_program_that_is_not_paid_for_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(CompiledProgram, "load", lambda _program: loaded.append("") or 1 // 0)
+    vm, context = PythonVm(), new_context(load_cycles(COUNTER) - 1)
+    code = stored(context, COUNTER)
+    found = observe(context, lambda given: vm.run(code, "handle", b"", given))
+    assert (found.error, found.cycles, loaded) == ("OutOfCycles", load_cycles(COUNTER) - 1, [])
+    assert not context.world.loaded_programs, "who comes next pays"
+
+
+def test_who_fails_has_paid_for_the_whole_block() -> None:
+    vm, context = PythonVm(), new_context()
+    code = stored(context, COUNTER)
+    first = observe(context, lambda given: vm.run(code, "no such handler", b"", given))
+    assert (first.error, first.cycles) == ("UnknownHandler", load_cycles(COUNTER))
+    second = observe(context, lambda given: vm.run(code, "handle", b"", given))
+    assert second.cycles - first.cycles == run(COUNTER).cycles
+
+
+def test_a_bid_pays_for_loading_too() -> None:
+    context = new_context()
+    source = "class A(Actor):\n    def get_gas_bid(self, context):\n        return {}\n"
+    code = stored(context, source)
+    with pytest.raises(HandlerFailure, match="BidInvalid"):
+        PythonVm().bid(code, {}, context)
+    assert context.meter.cycles_used > load_cycles(source)
+    context = new_context(load_cycles(source) - 1)
+    code = stored(context, source)
+    with pytest.raises(OutOfCycles):
+        PythonVm().bid(code, {}, context)
 
 
 def test_a_text_that_is_no_program_is_refused_before_it_runs() -> None:

@@ -1,0 +1,53 @@
+"""The band that the benchmark checks is of everything: no attack, kernel or dense program is left out of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.validator.pvm import measure
+from tests.validator.pvm.attacks import RUNNING
+from tests.validator.pvm.measure import CYCLES, DENSE, DENSE_SIZES, KERNELS, LOADED_SIZES, cases, dense, figures
+from validator.pvm.deployment import deploy_cycles
+from validator.pvm.subset import parse
+
+
+def names(kind: str) -> list[str]:
+    return [name for each, name, _ in cases() if each == kind]
+
+
+def test_every_kernel_and_attack_is_measured() -> None:
+    assert names("kernel") == list(KERNELS)
+    assert names("attack") == list(RUNNING)
+    assert {name.split(",")[0] for name in names("deployment")} == set(DENSE)
+    assert {name.split(",")[0] for name in names("loading")} == {"nothing", "many methods", *DENSE}
+    assert max(Counter((kind, name) for kind, name, _ in cases()).values()) == 1
+
+
+def test_a_case_that_is_added_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RUNNING, "one more", ("while True:\n    pass", "OutOfCycles"))
+    monkeypatch.setitem(KERNELS, "one more", ("", "x = 1"))
+    found = figures(["one more"], attack_cycles=CYCLES, runs=1)
+    assert sorted((each.kind, each.name) for each in found) == [("attack", "one more"), ("kernel", "one more")]
+    assert all(each.cycles >= CYCLES and each.nanoseconds > 0 for each in found)
+
+
+def test_what_costs_less_than_a_kernel_is_left_out() -> None:
+    assert RUNNING["giant power"][1] != "OutOfCycles"
+    assert figures(["giant power"], runs=1) == []
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_programs_are_programs_and_no_longer_than_they_say(name: str) -> None:
+    for size in {*DENSE_SIZES, *LOADED_SIZES}:
+        source = dense(name, size)
+        assert len(source) <= size
+        assert len(parse(source).methods) > 1
+    assert deploy_cycles(dense(name, max(DENSE_SIZES))) >= CYCLES
+
+
+def test_loading_is_measured_where_nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "LOADINGS", 30)
+    nanoseconds, cycles = measure.loading_nanoseconds(measure.many_methods(200), runs=1)
+    assert nanoseconds > 0 and cycles > 30 * 200

@@ -1,0 +1,145 @@
+"""Compiled programs, kept as bytes: no program is compiled twice while the process lives and has room for it.
+
+Compiling takes a thousand times as long as loading what it made, and only who deploys a program pays for it. So the
+code stays, marshalled, by the program's hash, and whoever calls the program loads it from there: for that there is a
+price (:func:`load_cycles`), the same whether the code was still loaded or not.
+
+There is room for :data:`MAX_KEPT_BYTES`. Among the programs that a text can hold the densest take a byte for some 15
+cycles of their deployment: to push others out takes more than four thousand million cycles, some 800 blocks that hold
+nothing but deployments, each at a higher basefee than the last. What was pushed out is compiled anew when it is next
+called, as everything is once after a restart, and for that nobody pays.
+
+Nothing of it is written to disk. What Python marshals is good for one version of Python and for one version of the
+compiler; read back by any other it would be another chain's code, or crash the process.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections import OrderedDict
+from collections.abc import Callable
+from types import CodeType
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from validator.pvm.collector import YoungAlone
+from validator.pvm.compiler import compile_program
+from validator.pvm.source import count_tokens
+from validator.pvm.subset import Program, parse
+from validator.pvm.weights import (
+    DEPLOY_BYTES_A_TOKEN,
+    DEPLOY_CYCLES_A_BYTE,
+    DEPLOY_CYCLES_A_LOAD,
+    DEPLOY_CYCLES_A_TOKEN,
+    LOAD,
+)
+from validator.records import python_code
+
+MAX_KEPT_BYTES: Final = 256 << 20
+"""Of all compiled programs of a process; usual ones have 5 to 15 kB."""
+ENTRY_BYTES: Final = 1_000
+"""What an entry of a cache counts for besides its code."""
+
+Kept = TypeVar("Kept")
+
+
+class ByteCache(Generic[Kept]):
+    """Keeps what was used last, up to a number of bytes.
+
+    Validators of one process may share one from several threads: each statement here changes one thing, and the worst
+    that two threads do to each other is a miss.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.used_bytes = 0
+        self._entries: OrderedDict[str, tuple[int, Kept]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, name: str) -> Kept | None:
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return None
+        self._entries[name] = entry
+        return entry[1]
+
+    def put(self, name: str, value: Kept, size: int) -> None:
+        """Keep a value that counts for so many bytes, and drop what was not used for longest where there is no room."""
+        self._drop(self._entries.pop(name, None))
+        self._entries[name] = (ENTRY_BYTES + size, value)
+        self.used_bytes += ENTRY_BYTES + size
+        while self.used_bytes > self.most_bytes and len(self._entries) > 1:
+            self._drop(self._entries.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        while self._entries:
+            self._drop(self._entries.popitem()[1])
+
+    def _drop(self, entry: tuple[int, Kept] | None) -> None:
+        if entry is not None:
+            self.used_bytes -= entry[0]
+
+
+Methods = dict[str, tuple[bool, bool]]
+"""Of each method by name: whether it is a handler, whether it is async."""
+
+
+class CompiledProgram(NamedTuple):
+    """A checked program, ready to be loaded."""
+
+    load_cycles: int
+    bids: bool
+    """Whether it has a gas bidding agent of its own."""
+    content: bytes
+    """Its methods and its code, marshalled."""
+
+    def load(self) -> tuple[Methods, CodeType]:
+        methods, code = marshal.loads(self.content)
+        return methods, code
+
+
+_kept: Final[ByteCache[CompiledProgram]] = ByteCache(MAX_KEPT_BYTES)
+
+
+def compiled(source: str) -> CompiledProgram:
+    """A text's program. Raises :class:`~validator.pvm.subset.ProgramError` where it is none."""
+    return compiled_as(python_code(source)[0], lambda: source)
+
+
+def compiled_as(code: str, source: Callable[[], str]) -> CompiledProgram:
+    """A program by its hash; where it is not kept, compiled from what its text is found to be."""
+    found = _kept.get(code)
+    if found is None:
+        found = _compile(source())
+        _kept.put(code, found, len(found.content))
+    return found
+
+
+def _compile(source: str) -> CompiledProgram:
+    with YoungAlone():
+        program = parse(source)
+        content = marshal.dumps((methods_of(program), compile_program(program)))
+    return CompiledProgram(load_cycles(source), program.bids, content)
+
+
+def methods_of(program: Program) -> Methods:
+    return {name: (method.is_handler, method.is_async) for name, method in program.methods.items()}
+
+
+# --- prices -----------------------------------------------------------------------------------------------------------
+
+
+def byte_cycles(source: str) -> int:
+    """What deploying a program costs before anything about it is looked at."""
+    return DEPLOY_CYCLES_A_BYTE * len(source)
+
+
+def token_cycles(source: str) -> int:
+    """What deploying it costs besides where it is dense."""
+    return DEPLOY_CYCLES_A_TOKEN * max(0, count_tokens(source) - len(source) // DEPLOY_BYTES_A_TOKEN)
+
+
+def load_cycles(source: str) -> int:
+    """What loading it costs, once in each block in which it runs."""
+    return LOAD + (byte_cycles(source) + token_cycles(source)) // DEPLOY_CYCLES_A_LOAD
