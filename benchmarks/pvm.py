@@ -7,12 +7,12 @@ adds and stores, state commit with fsync and index included; ``script_calls_per_
 
 - ``metering_slowdown_median``, ``metering_slowdown_worst``: metered time over plain time, over the kernels.
 - ``ns_per_cycle_least``, ``ns_per_cycle_most``: what a cycle takes, over the kernels.
-- ``band_median_ns``: what a cycle takes, the median over every attack that lasts, every operation in a loop and the
-  deployment of the densest programs (``tests/validator/pvm/measure.py`` says which); ``band_nine_tenths``,
-  ``band_most``: nine tenths of them, and all, by this median: the band that ``docs/actors.md`` states. The dearest are
-  named on standard error.
-- ``compile_us_per_byte``: check, compile and load of the longest example, by its source's bytes; ``load_us``: getting
-  a program ready whose code is in the cache.
+- ``band_median_ns``, ``band_nine_tenths_ns``, ``band_most_ns``: what a cycle takes, over every attack that lasts, every
+  operation in a loop, and deploying and loading the densest programs (``tests/validator/pvm/measure.py`` says which);
+  ``band_nine_tenths``, ``band_most``: the same by the median, which is the band that ``docs/actors.md`` states. The
+  dearest are named on standard error.
+- ``compile_us_per_byte``: checking and compiling the longest example, by its source's bytes; ``load_us``: getting
+  it ready to run from the bytes that are kept of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from loadgen.workloads.shipped import NAMES, source_of
 from validator.host import HandlerContext
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.pvm.machine import LoadedProgram
+from validator.pvm.machine import LoadedProgram, Runtime
 from validator.pvm.programs import _kept, compiled
 from validator.pvm.values import encode_value
 from validator.scheduler.scheduling import SchedulingTerms
@@ -172,10 +172,12 @@ def _band(size: Size) -> list[Metric]:
     for nanoseconds, _, kind, name in found[:DEAREST_SHOWN]:
         print(f"{nanoseconds:6.1f} ns  {kind}  {name}", file=sys.stderr)
     a_cycle = [nanoseconds for nanoseconds, *_ in reversed(found)]
-    usual = median(a_cycle)
+    usual, nine_tenths = median(a_cycle), a_cycle[len(a_cycle) * 9 // 10]
     return [
         Metric("band_median_ns", usual, "ns"),
-        Metric("band_nine_tenths", a_cycle[len(a_cycle) * 9 // 10] / usual, "× median", goal=2.5, at_least=False),
+        Metric("band_nine_tenths_ns", nine_tenths, "ns"),
+        Metric("band_most_ns", a_cycle[-1], "ns"),
+        Metric("band_nine_tenths", nine_tenths / usual, "× median", goal=2.5, at_least=False),
         Metric("band_most", a_cycle[-1] / usual, "× median", goal=4, at_least=False),
     ]
 
@@ -220,10 +222,13 @@ def _compiling(rounds: int) -> tuple[float, float]:
     """Microseconds a byte to check and compile, and to load what is compiled."""
     source = max(map(source_of, NAMES), key=len)
     compiling = loading = float("inf")
+    runtime = Runtime()
     for _ in range(rounds):
         _kept.clear()
-        compiling = min(compiling, _seconds(lambda: LoadedProgram(*compiled(source).load())))
-        loading = min(loading, _seconds(lambda: LoadedProgram(*compiled(source).load())))
+        compiling = min(compiling, _seconds(lambda: compiled(source)))
+    kept = compiled(source)
+    for _ in range(rounds):
+        loading = min(loading, _seconds(lambda: LoadedProgram(*kept.load(), runtime)))
     return compiling * 1e6 / len(source), loading * 1e6
 
 

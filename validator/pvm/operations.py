@@ -818,7 +818,7 @@ class ValueMethods(Builtins):
         return self._dict(values).setdefault(self.key(key), default)
 
     def m_update(self, values: Value, others: Value) -> None:
-        self.elements(len(self._dict(others)))
+        self.elements(4 * len(self._dict(others)))
         self._dict(values).update(others)
 
     def m_keys(self, values: Value) -> list[Value]:

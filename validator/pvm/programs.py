@@ -4,10 +4,10 @@ Compiling takes a thousand times as long as loading what it made, and only who d
 code stays, marshalled, by the program's hash, and whoever calls the program loads it from there: for that there is a
 price (:func:`load_cycles`), the same whether the code was still loaded or not.
 
-There is room for :data:`MAX_KEPT_BYTES`. Among the programs that a text can hold the densest take a byte for some 15
-cycles of their deployment: to push others out takes more than four thousand million cycles, some 800 blocks that hold
-nothing but deployments, each at a higher basefee than the last. What was pushed out is compiled anew when it is next
-called, as everything is once after a restart, and for that nobody pays.
+There is room for :data:`MAX_KEPT_BYTES`. The programs that take most of it for their price take a byte for some 13
+cycles of their deployment: to push all others out takes more than three thousand million cycles, some 650 blocks that
+hold nothing but deployments, with the default parameters and at a basefee that rises from each to the next. What was
+pushed out is compiled anew when it is next called, as everything is once after a restart, and for that nobody pays.
 
 Nothing of it is written to disk. What Python marshals is good for one version of Python and for one version of the
 compiler; read back by any other it would be another chain's code, or crash the process.

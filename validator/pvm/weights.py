@@ -127,5 +127,5 @@ DEPLOY_CYCLES_A_TOKEN: Final = 1_500
 LOAD: Final = 200
 """Of the first use of a program in a block, besides what its size costs; whether it is still loaded is nobody's to
 notice."""
-DEPLOY_CYCLES_A_LOAD: Final = 600
+DEPLOY_CYCLES_A_LOAD: Final = 500
 """Cycles of its deployment for each cycle that loading a program costs, once in each block that uses it."""

@@ -1012,7 +1012,7 @@ class Library:
         return self.needs(values, dict).setdefault(self.key(key), default)
 
     def method_update(self, values: Value, others: Value) -> None:
-        self.copied(len(self.needs(others, dict)))
+        self.copied(4 * len(self.needs(others, dict)))
         self.needs(values, dict).update(others)
 
     def method_keys(self, values: Value) -> list[Value]:
