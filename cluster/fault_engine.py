@@ -625,7 +625,8 @@ class FaultEngine:
         active.deaths_before.update({index: stage.deaths(index) for index in group if stage.is_running(index)})
         self._hold_down(group)
         stage.replace(group, plan.release)
-        stage.notice(f"height {stage.height}: {', '.join(self._names[index] for index in group)} get {plan.version}")
+        names = ", ".join(self._names[index] for index in group)
+        stage.notice(f"height {stage.height}: version {plan.version} goes to {names}")
         stage.later(plan.down_ms, f"upgrade {active.number}", lambda: self._start_upgraded(active, group))
 
     def _start_upgraded(self, active: _Active, group: Sequence[int]) -> None:

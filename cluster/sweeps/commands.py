@@ -79,6 +79,7 @@ def run_task(task: Any, name: str, options: Any) -> int:
     """Sweep as the options say, and return the exit code."""
     from rich.console import Console
 
+    from cluster.history.index import refresh_index
     from cluster.results import new_run_folder, write_for_user
     from cluster.sweeps.fanout import default_workers
     from cluster.sweeps.runner import sweep, sweep_xml
@@ -87,6 +88,10 @@ def run_task(task: Any, name: str, options: Any) -> int:
     workers = options.workers or default_workers()
     console = Console(file=sys.stdout, highlight=False)
     summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console)
+    try:
+        refresh_index(folder)
+    except OSError as error:
+        console.print(f"the index of runs is not up to date: {error.strerror}", soft_wrap=True, markup=False)
     if options.json is not None:
         write_for_user(options.json, json.dumps(summary.page(), indent=2) + "\n")
     if options.junit is not None:

@@ -39,8 +39,7 @@ class Unseeded(Links):
 
 class WithUnseededLinks(Simulation):
     def _make_links(self) -> Links:
-        names = self.scenario.validators.names
-        return Unseeded(self.scenario.links, names, self.random)
+        return Unseeded(self.scenario.network, self.random)
 
 
 def lines(simulation: Simulation) -> list[str]:

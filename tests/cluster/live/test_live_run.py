@@ -570,7 +570,7 @@ def test_two_runs_in_one_process_leave_no_folder(folder: Path, temporary: Path) 
 def test_what_ray_does_about_a_signal_while_it_starts_is_an_interrupt(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ends_the_process(ray: Any, cpus: int) -> None:
+    def ends_the_process(*_: Any) -> None:
         raise SystemExit(1)
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

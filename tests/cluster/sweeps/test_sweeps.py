@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -224,3 +225,14 @@ def test_the_summary_names_what_to_repeat() -> None:
     assert "2 of 3 seeds, 1 passed, 1 failed, 0 undecided" in out.getvalue()
     assert "again  stampede run a.yaml --backend sim --seed 8" in out.getvalue()
     assert "seed 7" not in out.getvalue()
+
+
+def test_a_sweep_writes_junit_and_stands_in_the_index_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("name: tiny\nstop: {height: 4, drain_blocks: 0}\n")
+    arguments = ["sweep", "s.yaml", "--seeds", "0:2", "--workers", "1", "--out", "runs/tiny", "--junit", "j.xml"]
+    assert cli.main(arguments) == ExitCode.INCONCLUSIVE, "so little proves nothing"
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
+    assert [case.get("name") for case in suite.iter("testcase")] == ["seed 0", "seed 1"]
+    assert suite.get("errors") == "2"
+    assert "2 seeds" in (tmp_path / "runs" / "index.html").read_text()
