@@ -32,7 +32,7 @@ SEED = 1
 COMMIT = "benchmark"
 FLOOD_USERS: list[dict[str, Any]] = [
     {"workload": "heartbeat", "count": 8, "interval_ms": 500},
-    {"workload": "flood", "count": 6, "interval_ms": 250, "options": {"timers": 40, "spread_blocks": 8, "burn": 4000}},
+    {"workload": "flood", "count": 10, "interval_ms": 250, "options": {"timers": 40, "spread_blocks": 8, "burn": 4000}},
 ]
 """More timers than a lane of this length can fire."""
 NO_LINKS = {"latency_ms": 0.0, "jitter_ms": 0.0}
@@ -55,7 +55,7 @@ def measure(size: Size) -> list[Metric]:
 
 def _four(size: Size) -> list[Metric]:
     idle = _live(_scenario("idle", 300 if size.quick else 2_000, interval_ms=0, users=[]))
-    flood = _scenario("flood", 60 if size.quick else 240, interval_ms=0, users=FLOOD_USERS)
+    flood = _scenario("flood", 100 if size.quick else 300, interval_ms=100, users=FLOOD_USERS)
     loaded = _live(flood)
     began = time.perf_counter()
     simulated_record = simulate(flood, SEED, COMMIT)
