@@ -13,7 +13,7 @@ import argparse
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -56,13 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=None, metavar="DIR")
     options = parser.parse_args(arguments)
     scenario = soak_scenario(options.minutes)
+    # Who started this one may name the folder too.
+    starters = set() if options.out is None else processes.with_argument(str(options.out))
     with up(scenario, out=options.out) as testnet:
         threading.Event().wait(options.minutes * 60)
         ports = [testnet.url, *testnet.validators.values()]
     assert testnet.outcome is not None
     wrong = [line for line in (testnet.outcome.explain(),) if line]
     wrong += grown(testnet.outcome.record)
-    wrong += left_behind(testnet.folder, ports)
+    wrong += left_behind(testnet.folder, ports, starters)
     figures = testnet.outcome.metrics
     print(f"{figures['heights']:,.0f} heights, {figures['fires']:,.0f} fires, {len(scenario.faults)} faults")
     for line in wrong:
@@ -131,9 +133,10 @@ def grown(record: RunRecord) -> list[str]:
     return found
 
 
-def left_behind(folder: Path, urls: Sequence[str]) -> list[str]:
-    """Processes and ports of a run that should be gone."""
-    found = [f"process {each.pid} is left" for each in processes.using(folder)]
+def left_behind(folder: Path, urls: Sequence[str], starters: Set[processes.Process] = frozenset()) -> list[str]:
+    """Processes and ports of a run that should be gone; ``starters`` were there before it."""
+    left = processes.using(folder) - starters
+    found = [f"process {each.pid} is left: {processes.command(each)}" for each in left]
     for url in urls:
         parts = urlsplit(url)
         assert parts.hostname and parts.port

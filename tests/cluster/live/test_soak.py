@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+from cluster.live import processes
 from cluster.record import Resources, RunRecord
 from tests.cluster.live.soak import ALLOWED_BYTES, FAULT_EVERY_MS, KINDS, grown, left_behind, soak_scenario
 from tests.cluster.records import make_record
@@ -70,3 +72,10 @@ def test_what_is_left_behind_is_named(tmp_path: Path) -> None:
         assert left_behind(tmp_path, [url]) == []
         listener.listen()
         assert left_behind(tmp_path, [url]) == [f"somebody still listens at {url}"]
+    with subprocess.Popen(["tail", "-f", "/dev/null", str(tmp_path)], stderr=subprocess.DEVNULL) as left:
+        try:
+            starters = processes.with_argument(str(tmp_path))
+            assert left_behind(tmp_path, []) == [f"process {left.pid} is left: tail"]
+            assert left_behind(tmp_path, [], starters) == []
+        finally:
+            left.kill()
