@@ -90,12 +90,12 @@ def simulate(
     The run's folder is written where ``out`` names one. ``settings`` are changes as ``--set`` takes them, such as
     ``"links.loss=0.1"``. Raises :class:`BadInput`.
     """
-    chosen = _scenario(scenario, settings)
+    chosen, seed = _scenario(scenario, seed, settings)
     folder = None if out is None else claim_run_folder(Path(out))
-    record = _simulate(chosen, chosen.seed if seed is None else seed, checkout_commit())
-    if folder is not None:
-        finish_run(record, folder)
-    return _judged(record, folder)
+    record = _simulate(chosen, seed, checkout_commit())
+    books = keep_books(record)
+    verdict = check_run(record, books) if folder is None else finish_run(record, folder, books=books)
+    return Outcome(record, books, verdict, folder)
 
 
 def run(
@@ -111,14 +111,12 @@ def run(
     """
     from cluster.live.driver import run_live
 
-    chosen = _scenario(scenario, settings)
+    chosen, seed = _scenario(scenario, seed, settings)
     folder = _folder(chosen, out)
     with Interrupts() as interrupts:
-        record = run_live(
-            chosen, chosen.seed if seed is None else seed, checkout_commit(), folder, interrupts=interrupts
-        )
-        finish(record, folder, interrupts)
-    return _judged(record, folder)
+        record = run_live(chosen, seed, checkout_commit(), folder, interrupts=interrupts)
+        books = keep_books(record)
+        return Outcome(record, books, finish(record, folder, interrupts, books=books), folder)
 
 
 @dataclass(slots=True)
@@ -148,11 +146,11 @@ def up(
     The scenario's load and faults are performed, its stop height and time are not used. Raises :class:`BadInput`, and
     :class:`HarnessError` where the testnet does not come up or broke down.
     """
-    chosen = _scenario(scenario, settings)
+    chosen, seed = _scenario(scenario, seed, settings)
     folder = _folder(chosen, out)
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
         has_block = threading.Event()
-        ending = thread.submit(_run_until_told, chosen, chosen.seed if seed is None else seed, folder, has_block)
+        ending = thread.submit(_run_until_told, chosen, seed, folder, has_block)
         ending.add_done_callback(lambda _: has_block.set())
         has_block.wait()
         if ending.done():
@@ -178,23 +176,20 @@ def _run_until_told(scenario: Scenario, seed: int, folder: Path, has_block: thre
             has_block.set()
 
     with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=True) as record:
-        finish_run(record, folder)
-        return _judged(record, folder)
-
-
-def _judged(record: RunRecord, folder: Path | None) -> Outcome:
-    books = keep_books(record)
-    return Outcome(record, books, check_run(record, books), folder)
+        books = keep_books(record)
+        return Outcome(record, books, finish_run(record, folder, books=books), folder)
 
 
 def _folder(scenario: Scenario, out: Path | str | None) -> Path:
     return new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(Path(out))
 
 
-def _scenario(given: Scenario | Path | str, settings: Sequence[str]) -> Scenario:
+def _scenario(given: Scenario | Path | str, seed: int | None, settings: Sequence[str]) -> tuple[Scenario, int]:
+    """The scenario that runs, and the run's seed."""
     scenario = given if isinstance(given, Scenario) else load_scenario(Path(given))
     try:
         changes = [parse_setting(text) for text in settings]
     except SettingError as error:
         raise BadInput(f"settings: {error}") from None
-    return change_scenario(scenario, changes, f"{scenario.name} with settings")
+    changed = change_scenario(scenario, changes, f"{scenario.name} with settings")
+    return changed, changed.seed if seed is None else seed

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cluster.release import Release
 from cluster.sections import Count, Milliseconds, Section
@@ -33,6 +33,18 @@ LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
 BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
 ClockFactor = Annotated[float, Field(ge=0.01, le=100)]
 REGION_PREFIX: Final = "region:"
+
+
+def _known_mutant(name: str) -> str:
+    from cluster.mutants import MUTANTS
+
+    if name not in MUTANTS:
+        raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
+    return name
+
+
+MutantName = Annotated[str, AfterValidator(_known_mutant)]
+"""A planted bug, by its name in ``cluster.mutants``."""
 Member = Annotated[str, Field(pattern=r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$")]
 """A validator's name; ``region:NAME`` stands for all validators of a region."""
 Names = Annotated[list[Member], Field(min_length=1)]
@@ -311,21 +323,12 @@ class UpgradeFault(_Fault):
     """What the new code is called."""
     code: str | None = None
     """On the live testnet, the folder to take it from: another checkout. ``None`` is the same code under a new name."""
-    mutant: str | None = None
+    mutant: MutantName | None = None
     """A bug that is planted in it, by its name in ``cluster.mutants``."""
     down_ms: Milliseconds = 500
     """How long each host stays down at least."""
     heights_between: Count = 3
     """So many heights a host's validators make final with the new code before the next host goes."""
-
-    @field_validator("mutant")
-    @classmethod
-    def _mutant_is_known(cls, name: str | None) -> str | None:
-        from cluster.mutants import MUTANTS
-
-        if name is not None and name not in MUTANTS:
-            raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
-        return name
 
     @model_validator(mode="after")
     def _target_fits(self) -> UpgradeFault:

@@ -80,15 +80,17 @@ class ArchivedRun:
     """Of the validators that diverged."""
 
 
-def finish_run(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> Verdict:
+def finish_run(
+    record: RunRecord, folder: Path, scenario_path: Path | None = None, books: Books | None = None
+) -> Verdict:
     """Check a run and write everything about it into ``folder``, which is created where it does not exist.
 
     ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, where it
-    inherits nothing, and named in the command that reproduces the run. Raises :class:`OSError` where the folder cannot
-    be written.
+    inherits nothing, and named in the command that reproduces the run. ``books`` are the record's, where they exist
+    already. Raises :class:`OSError` where the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    books = keep_books(record)
+    books = books if books is not None else keep_books(record)
     verdict = check_run(record, books)
     write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))

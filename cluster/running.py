@@ -16,6 +16,7 @@ from typing import TextIO, cast
 
 from rich.console import Console
 
+from cluster.books import Books, keep_books
 from cluster.checks import Outcome, Verdict
 from cluster.errors import BadInput, HarnessError
 from cluster.history.index import refresh_index
@@ -160,14 +161,22 @@ def drive(
     )
 
 
-def finish(record: RunRecord, folder: Path, interrupts: Interrupts, scenario_path: Path | None = None) -> Verdict:
+def finish(
+    record: RunRecord,
+    folder: Path,
+    interrupts: Interrupts,
+    scenario_path: Path | None = None,
+    books: Books | None = None,
+) -> Verdict:
     """Judge and write a run. Where a signal came, and be it meanwhile, the run counts as interrupted.
 
-    In the latter case everything is written once more, so that the files say what the exit code does.
+    In the latter case everything is written once more, so that the files say what the exit code does. ``books`` are the
+    record's, where they exist already.
     """
+    books = books if books is not None else keep_books(record)
     while True:
         record.interrupted = record.interrupted or interrupts.seen
-        verdict = finish_run(record, folder, scenario_path)
+        verdict = finish_run(record, folder, scenario_path, books)
         if record.interrupted or not interrupts.seen:
             return verdict
 
