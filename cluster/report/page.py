@@ -7,11 +7,11 @@ import hashlib
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cluster.actor_classes import use_by_actor, use_by_class
 from cluster.books import Books
+from cluster.html import template_environment
 from cluster.measures import metrics
 from cluster.report.charts import DASHES, MARK_DASHES, number
 from cluster.report.figures import figures, resource_figures
@@ -28,23 +28,20 @@ OUTCOME_SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONC
 
 def render_page(template: str, **content: Any) -> str:
     """A page of ``templates/``, with the style and the script that all pages share."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     script = (TEMPLATES / SCRIPT).read_text(encoding="utf-8")
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template(template).render(
-        style=Markup((TEMPLATES / STYLE).read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_hash=hashed,
-        words=OUTCOME_WORDS,
-        signs=OUTCOME_SIGNS,
-        number=number,
-        **content,
+    return (
+        template_environment(TEMPLATES)
+        .get_template(template)
+        .render(
+            style=Markup((TEMPLATES / STYLE).read_text(encoding="utf-8")),
+            script=Markup(script),
+            script_hash=hashed,
+            words=OUTCOME_WORDS,
+            signs=OUTCOME_SIGNS,
+            number=number,
+            **content,
+        )
     )
 
 
