@@ -21,9 +21,10 @@ from validator.archive import ArchivedBlock, BlockArchive
 from validator.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
 from validator.codec import decode, encode, pack_uint
 from validator.disk import Disk
+from validator.finality import find_proof
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_batch, genesis_header
-from validator.messages import MAX_LINKS, ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
+from validator.messages import ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
 from validator.pages import StatePages
 from validator.pvm.machine import PythonVm
 from validator.receipt_bound import require_receipts_fit
@@ -414,24 +415,22 @@ class Executor:
     def _read_blocks(self, job: ReadBlocks) -> BlocksRead:
         """As many blocks as asked for, there are and fit into a message, and what proves them final."""
         bodies: list[bytes] = []
-        links: list[Header] = []
         size, certified, certificate = 0, 0, b""
         if job.first <= self._archive.first_height:
             return BlocksRead(job.peer, (), (), b"")
-        for height in range(job.first, min(job.first + job.most + MAX_LINKS, self._archive.height + 1)):
+        for height in range(job.first, min(job.first + job.most, self._archive.height + 1)):
             archived = self._archive.get(height)
             assert archived is not None, "the archive has no gaps"
             size += len(archived.block)
-            if len(bodies) == job.most or links or (bodies and size > MAX_BLOCK_BYTES):
-                if certified == len(bodies):
-                    break
-                links.append(decode(archived.block, Block).header)
-                if archived.certificate:
-                    return BlocksRead(job.peer, tuple(bodies), tuple(links), archived.certificate)
-                continue
+            if bodies and size > MAX_BLOCK_BYTES:
+                break
             bodies.append(archived.block)
             if archived.certificate:
                 certified, certificate = len(bodies), archived.certificate
+        if certified < len(bodies):
+            proof = find_proof(self._archive, job.first + len(bodies) - 1)
+            if proof is not None:
+                return BlocksRead(job.peer, tuple(bodies), *proof)
         return BlocksRead(job.peer, tuple(bodies[:certified]), (), certificate)
 
     # --- the tree of executed blocks --------------------------------------------------------------------------------

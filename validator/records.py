@@ -8,6 +8,7 @@ key                                        record
 ``s`` ‖ address[20] ‖ key                  a storage value; keys over 256 bytes go by ``S`` ‖ address ‖ hash, and the
                                            record then holds the key too
 ``t`` ‖ timer id[32]                       :class:`Timer`
+``T`` ‖ timer id[32]                       its payload, where that is long
 ``b`` ‖ address[20]                        :class:`BidMemory` of an actor with a gas bidding agent
 ``P`` ‖ hash[32]                           a Python program's source, once for all actors that run it
 ``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
@@ -45,6 +46,7 @@ ACTOR: Final = b"c"
 STORAGE: Final = b"s"
 LONG_STORAGE: Final = b"S"
 TIMER: Final = b"t"
+TIMER_PAYLOAD: Final = b"T"
 BID_MEMORY: Final = b"b"
 CODE: Final = b"P"
 MESSAGE: Final = b"m"
@@ -62,6 +64,9 @@ RUNNER: Final = b"w"
 GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
+LONGEST_INLINE_PAYLOAD: Final = 1_024
+"""Bytes of a timer's payload in its own record. That is read and written again whenever something about the timer
+changes, at one price whatever its length; a longer payload has a record of its own."""
 PYTHON_CODE: Final = "python:"
 PYTHON_AGENT: Final = "python"
 DEFAULT_HANDLER: Final = "handle_timer"
@@ -127,7 +132,8 @@ class Timer(NamedTuple):
     trigger_height: int
     sequence: int
     handler: str
-    payload: bytes
+    payload: bytes | None
+    """``None`` where it is long, and so has a record of its own."""
     fee_payer: Address
     gas_limit: int | None
     expires_at: int
@@ -268,6 +274,10 @@ def long_storage_entry(stored: bytes) -> tuple[bytes, bytes]:
 
 def timer_key(timer_id: bytes) -> bytes:
     return TIMER + timer_id
+
+
+def timer_payload_key(timer_id: bytes) -> bytes:
+    return TIMER_PAYLOAD + timer_id
 
 
 def bid_memory_key(address: bytes) -> bytes:
@@ -463,6 +473,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     STORAGE: (_identity, _identity),
     LONG_STORAGE: (_identity, _identity),
     TIMER: (_encode_timer, _decode_timer),
+    TIMER_PAYLOAD: (_identity, _identity),
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
     CODE: (_encode_text, _decode_text),
     MESSAGE: (encode, _decode_message),

@@ -16,6 +16,7 @@ from validator.pvm.limits import MAX_LOADED_CYCLES
 from validator.records import (
     GLOBALS,
     LONG_STORAGE,
+    LONGEST_INLINE_PAYLOAD,
     PYTHON_CODE,
     Account,
     Actor,
@@ -30,8 +31,10 @@ from validator.records import (
     long_storage_value,
     storage_key,
     timer_key,
+    timer_payload_key,
 )
 from validator.state import View
+from validator.types import HASH_BYTES
 
 Record = Any
 
@@ -174,14 +177,26 @@ class World:
     # --- timers -----------------------------------------------------------------------------------------------------
 
     def timer(self, timer_id: bytes) -> Timer | None:
-        """The live timer with this id."""
-        timer: Timer | None = self.get(timer_key(timer_id))
+        """The live timer with this id; of bytes that can be none, nothing is asked of the state."""
+        timer: Timer | None = self.get(timer_key(timer_id)) if len(timer_id) == HASH_BYTES else None
         return timer
 
-    def add_timer(self, timer: Timer) -> None:
-        """Store a new timer and count it for its actor and the chain."""
+    def add_timer(self, timer: Timer, payload: bytes) -> None:
+        """Store a new timer with its payload, and count it for its actor and the chain."""
+        if len(payload) > LONGEST_INLINE_PAYLOAD:
+            self.put(timer_payload_key(timer.timer_id), payload)
+        else:
+            timer = timer._replace(payload=payload)
         self.put(timer.key, timer)
         self._count_live(timer.actor, +1)
+
+    def payload_of(self, timer: Timer) -> bytes:
+        """What a live timer brings along."""
+        if timer.payload is not None:
+            return timer.payload
+        payload: bytes | None = self.get(timer_payload_key(timer.timer_id))
+        assert payload is not None, "a long payload lives as long as its timer"
+        return payload
 
     def update_timer(self, timer: Timer) -> None:
         self.put(timer.key, timer)
@@ -194,6 +209,8 @@ class World:
         by_actor: dict[bytes, int] = {}
         for timer in timers:
             self.put(timer.key, None)
+            if timer.payload is None:
+                self.put(timer_payload_key(timer.timer_id), None)
             by_actor[timer.actor] = by_actor.get(timer.actor, 0) + 1
         for actor, number in by_actor.items():
             self._count_live(actor, -number)

@@ -1,4 +1,4 @@
-"""What a program may do, and its author hardly means: handlers that nobody could ever call.
+"""What a program may do, and its author hardly means: handlers that nobody could ever call, bids that leave no cycles.
 
 A name that stands in the text is looked at, or one of the class's constants; what is computed is not. The chain learns of
 a wrong one when a timer fires, and then the run is paid for and the timer gone.
@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cluster.actors.programs import closest
+from validator.params import DEFAULTS
 from validator.pvm.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS
+from validator.pvm.programs import load_cycles
 from validator.pvm.source import Problem
 from validator.pvm.subset import SELF, Program
 from validator.records import DEFAULT_HANDLER
@@ -37,6 +39,11 @@ def advice(program: Program, source: str) -> list[Problem]:
         shell = next(node for node in tree.body if isinstance(node, ast.ClassDef))
         remedy = f"a handler is a method whose one parameter is {HANDLER_PARAMETER}"
         found.append(Problem(shell.lineno, shell.col_offset + 1, "an actor without a handler, which nobody can call", remedy))
+    price = load_cycles(source)
+    if program.bids and price > DEFAULTS.gba_max_cycles // 2:
+        bid = program.methods[GAS_BID].node
+        what = f"{GAS_BID} has {DEFAULTS.gba_max_cycles:,} cycles, of which loading the program takes {price:,}"
+        found.append(Problem(bid.lineno, bid.col_offset + 1, what, "make the program shorter, or let the default agent bid"))
     return sorted(found)
 
 

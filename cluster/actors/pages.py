@@ -40,7 +40,7 @@ def session_page(session: Session) -> Page:
                 "timer_id": timer.timer_id.hex(),
                 "actor": session.names[timer.actor],
                 "handler": timer.handler,
-                "payload": _value(timer.payload),
+                "payload": _value(chain.world.payload_of(timer)),
                 "trigger_height": timer.trigger_height,
                 "expires_at": timer.expires_at,
             }

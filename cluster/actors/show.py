@@ -15,7 +15,8 @@ from rich.text import Text
 from cluster.actors.local_chain import DEVELOPER, Execution, PlayedBlock
 from cluster.actors.profiler import LineProfile
 from cluster.actors.session import Actor, HandlerUse, Session, handler_uses
-from cluster.actors.values import printable, show
+from cluster.actors.values import show
+from cluster.printable import printable
 from validator.block import Cancelled, Event
 from validator.errors import HandlerFailure
 from validator.pvm.values import decode_value
@@ -176,7 +177,7 @@ def _print_state(console: Console, session: Session) -> None:
         print_lines(console, _aligned(stored or [["", "nothing stored"]]))
     for timer in chain.timers():
         owner = f"{names.get(timer.actor, '?')}.{printable(timer.handler)}"
-        payload = _decoded(timer.payload, names, PAYLOAD_CHARACTERS)
+        payload = _decoded(chain.world.payload_of(timer), names, PAYLOAD_CHARACTERS)
         line = f"timer {_short(timer.timer_id)}: {owner}({payload}) for block {timer.trigger_height}"
         console.print(Text(line), soft_wrap=True)
     totals = chain.globals

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cluster import json_input
 from cluster.json_input import Wrong, field
+from cluster.printable import printable
 from validator.errors import HandlerFailure
 from validator.pvm.limits import INTEGER_BITS, INTEGER_LIMIT
 from validator.pvm.operations import Value
@@ -77,11 +78,6 @@ def value_to_json(value: Value) -> Any:
 
 
 # --- to the terminal --------------------------------------------------------------------------------------------------
-
-
-def printable(text: str) -> str:
-    """A text without anything that a terminal would obey."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def show(value: Value, names: Mapping[bytes, str], most: int = SHOWN_CHARACTERS) -> str:

@@ -13,10 +13,11 @@ from validator.transition import Transition
 def _parts(counter: RunCounter) -> Parts:
     class DoubleFirePhase(TimerPhase):
         def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+            payload = self.world.payload_of(timer)
             TimerPhase.fire(self, timer, candidate, max_cost)
             if len(self.fires) == 1 and self.world.balance(timer.fee_payer) >= max_cost:
                 counter.ran()
-                self.world.add_timer(timer)
+                self.world.add_timer(timer, payload)
                 TimerPhase.fire(self, timer, candidate, max_cost)
 
     class DoubleFire(Transition):

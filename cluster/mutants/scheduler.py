@@ -53,11 +53,12 @@ def _fires_again_after_restart(counter: RunCounter) -> Parts:
                 def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
                     """Whatever fired before the restart is not marked in memory any more."""
                     nonlocal has_restarted
+                    payload = self.world.payload_of(timer)
                     TimerPhase.fire(self, timer, candidate, max_cost)
                     if has_restarted and self.world.balance(timer.fee_payer) >= max_cost:
                         has_restarted = False
                         counter.ran()
-                        self.world.add_timer(timer)
+                        self.world.add_timer(timer, payload)
                         TimerPhase.fire(self, timer, candidate, max_cost)
 
             class Again(transition):  # type: ignore[misc,valid-type]

@@ -112,6 +112,10 @@ class Chain:
     def parameters(self) -> Parameters:
         return self.genesis.parameters
 
+    def payload_of(self, timer: Timer) -> bytes:
+        """What a live timer brings along."""
+        return World(self.view).payload_of(timer)
+
     def block(self, *transactions: Transaction) -> Outcome:
         """Apply the next block; it counts only where nothing is raised."""
         context = BlockContext(Height(self.height + 1), PROPOSER, self.genesis, explains=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.validator.chain import ACTOR, Chain, script
 from validator.pvm.dispatch import resolve_handler
+from validator.types import is_name
 
 DEFAULT = "handle_timer"
 
@@ -63,6 +66,9 @@ LEFT = {
     "deep": '{"_handler":"h","_payload":' + "[" * 100_000,
     "form feed before": "\f" + envelope(),
     "byte order mark": "\ufeff" + envelope(),
+    "a bare control character": '{"_handler":"h\n","_payload":"QUJD"}',
+    "an escape that is none": '{"_handler":"\\x68","_payload":"QUJD"}',
+    "a quote too many": '{"_handler":"h"","_payload":"QUJD"}',
 }
 
 
@@ -94,6 +100,67 @@ def test_whatever_was_wrapped_comes_out(handler: str, payload: bytes) -> None:
 @given(st.binary(max_size=30).map(lambda tail: b"{" + tail))
 def test_whatever_comes_is_resolved_or_left(payload: bytes) -> None:
     assert resolve_handler(DEFAULT, payload) == (DEFAULT, payload)
+
+
+def by_reading_all_of_it(handler: str, payload: bytes) -> tuple[str, bytes]:
+    """The same rule, by a parser of JSON and a pattern for base64."""
+    try:
+        pairs = json.loads(payload.decode(), object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return handler, payload
+    if payload.lstrip()[:1] != b"{" or len(pairs) != 2 or {key for key, _ in pairs} != {"_handler", "_payload"}:
+        return handler, payload
+    name, encoded = dict(pairs)["_handler"], dict(pairs)["_payload"]
+    if not isinstance(name, str) or not is_name(name) or not isinstance(encoded, str):
+        return handler, payload
+    if not re.fullmatch(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", encoded):
+        return handler, payload
+    return name, base64.b64decode(encoded)
+
+
+PIECES = (
+    *('"_handler"', '"_payload"', '"\\u005fhandler"', '"h"', '"QUJD"', '"QQ=="', '"Q==="', '"é"', '""', '"\\""', '"\\'),
+    *("{", "}", ":", ",", " ", "\n", "\f", "1", "null", "[]", "{}", '"', "\\", '"a\\\\"'),
+)
+
+
+@settings(max_examples=600, deadline=None, derandomize=True)
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=14)
+    | st.permutations(['"_handler"', ":", '"h"', ",", '"_payload"', ":", '"QUJD"'])
+    | st.tuples(*[st.sampled_from(PIECES)] * 4).map(lambda t: ["{", t[0], ":", t[1], ",", t[2], ":", t[3], "}"])
+    | st.tuples(st.sampled_from(PIECES), st.sampled_from(PIECES)).map(
+        lambda t: ["{", '"_handler"', ":", t[0], ",", '"_payload"', ":", t[1], "}"]
+    )
+)
+def test_passing_over_finds_what_reading_finds(pieces: list[str]) -> None:
+    payload = "".join(pieces).encode()
+    assert resolve_handler(DEFAULT, payload) == by_reading_all_of_it(DEFAULT, payload)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"a":[' + b"{}," * 300_000 + b"{}]}",
+        b'{"a":"' + b"\\" * 500_000 + b'","b":1}',
+        b'{"_handler":"h","_payload":"' + b"A" * 1_000_000 + b'"}x',
+        b'{"' + b'\\"' * 500_000,
+    ],
+)
+def test_what_is_passed_over_takes_no_longer_than_its_bytes(payload: bytes) -> None:
+    """Nothing pays for it: no more than some steps a byte, by the interpreter's own count of what it does."""
+    calls = 0
+
+    def count(_frame: object, _event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        assert resolve_handler(DEFAULT, payload) == (DEFAULT, payload)
+    finally:
+        sys.setprofile(None)
+    assert calls < 50, "one pass of a pattern, and no parser"
 
 
 def test_a_wrapped_script_runs_at_the_fire() -> None:

@@ -294,7 +294,7 @@ def test_a_range_is_bounded_in_bytes_and_still_proved(monkeypatch: pytest.Monkey
     monkeypatch.setattr("validator.executor.MAX_BLOCK_BYTES", 1)
     assert read(executor, 1, 9) == ([1], [2, 3], b"certificate 3")
     assert read(executor, 4, 9) == ([4], [], b"certificate 4")
-    monkeypatch.setattr("validator.executor.MAX_LINKS", 1)
+    monkeypatch.setattr("validator.finality.MAX_LINKS", 1)
     assert read(executor, 1, 1) == ([], [], b"")
 
 

@@ -12,7 +12,7 @@ from Crypto.Hash import keccak
 
 from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, Chain, make_genesis, schedule
 from validator.errors import Rejection
-from validator.records import Timer
+from validator.records import LONGEST_INLINE_PAYLOAD, TIMER_PAYLOAD, Timer, timer_key, timer_payload_key
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
 from validator.types import SYSTEM_PARAMETERS_ADDRESS, Address
@@ -291,3 +291,35 @@ def test_an_ignored_bid_is_reported_even_where_a_later_check_refuses_and_goes_wi
     assert chain.run(schedule(9, bid=7), ["fail", ""]).effects.events == ()
     chain.empty(1)
     assert chain.run(schedule(9, bid=7)).error == "TimerArgDeprecated"
+
+
+# --- long payloads ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [0, LONGEST_INLINE_PAYLOAD, LONGEST_INLINE_PAYLOAD + 1])
+def test_a_long_payload_has_a_record_of_its_own_which_goes_with_its_timer(length: int) -> None:
+    chain = Chain()
+    text = '"' + " " * (length - 2) + '"' if length else ""
+    for _ in range(2):
+        chain.run(["schedule", {"in": 2, "payload": text, "save_as": "t"}])
+    first, second = chain.timers()
+    apart = [chain.view.get(timer_payload_key(timer.timer_id)) for timer in (first, second)]
+    assert apart == ([text.encode()] * 2 if length > LONGEST_INLINE_PAYLOAD else [None] * 2)
+    assert {timer.payload for timer in (first, second)} == {None if length > LONGEST_INLINE_PAYLOAD else text.encode()}
+    chain.run(["cancel", {"saved": "t"}])
+    assert chain.outcome is not None
+    (fire,) = chain.outcome.receipts.fires
+    assert (fire.timer_id, fire.error) == (first.timer_id, "BadScript"), "it was read where it fired"
+    assert not list(chain.view.scan(TIMER_PAYLOAD)), "fired or cancelled"
+
+
+def test_what_changes_about_a_timer_writes_its_long_payload_no_more() -> None:
+    chain = Chain()
+    chain.run(["schedule", {"in": 9, "payload": '"' + " " * 5_000 + '"', "save_as": "t", "expires_at": 20}])
+    key = timer_payload_key(chain.timers()[0].timer_id)
+    chain.run(["extend", {"saved": "t", "expires_at": 30}])
+    assert chain.timers()[0].expires_at == 30
+    assert chain.outcome is not None
+    changed = {change.key: change.after for change in chain.outcome.changes}
+    assert timer_key(chain.timers()[0].timer_id) in changed
+    assert key not in changed

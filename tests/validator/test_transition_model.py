@@ -243,7 +243,7 @@ def compare_state(chain: Chain, model: NaiveChain) -> None:
 
 def in_models_words(chain: Chain, timer: Timer) -> tuple[Any, ...]:
     fees = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap, chain.supplied(timer))
-    when = (timer.trigger_height, timer.sequence, json.loads(timer.payload), timer.fee_payer)
+    when = (timer.trigger_height, timer.sequence, json.loads(chain.payload_of(timer)), timer.fee_payer)
     return (timer.timer_id.hex(), timer.actor, *when, timer.gas_limit, timer.expires_at, *fees)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from validator.costs import READ_CONTEXT_CYCLES
 from validator.pvm.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
+from validator.pvm.subset import Function
 from validator.pvm.weights import (
     BUILTIN,
     DISPLAY_ELEMENT,
@@ -20,8 +21,11 @@ from validator.pvm.weights import (
     HOST_READ,
     ITERATION,
     MADE_KEY,
+    METHOD_PARTS_A_CYCLE,
+    METHOD_PARTS_INCLUDED,
     NODES,
     OPERATORS,
+    OWN_CALL,
     TASK,
     TASK_TURN,
 )
@@ -68,6 +72,12 @@ def statement_cost(statement: ast.stmt) -> int:
             return own + cost(value)
         case _:
             return own
+
+
+def entry_cost(method: Function) -> int:
+    """What entering a method costs, besides its first piece."""
+    parts = sum(isinstance(node, ast.expr) for statement in method.body for node in ast.walk(statement))
+    return OWN_CALL + max(0, parts - METHOD_PARTS_INCLUDED) // METHOD_PARTS_A_CYCLE
 
 
 def turn_cost(loop: ast.While | ast.For) -> int:
@@ -122,6 +132,8 @@ def cost(node: ast.expr) -> int:
             return own + (READ_CONTEXT_CYCLES + HOST_READ if name in HOST_READS else 0)
         case ast.Slice(lower=lower, upper=upper):
             return own + sum(cost(part) for part in (lower, upper) if part is not None)
+        case ast.BoolOp(values=parts):
+            return own * len(parts) + sum(map(cost, parts))
         case ast.Compare(left=left, ops=operators, comparators=others):
             return sum(own + _extra(operator) for operator in operators) + cost(left) + sum(map(cost, others))
         case ast.BinOp(left=left, op=operator, right=right):

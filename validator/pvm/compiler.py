@@ -19,10 +19,10 @@ from types import CodeType
 from typing import Any, Final
 
 from validator.pvm.api import CONSTANTS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
-from validator.pvm.charges import Comprehension, element_cost, pieces, statement_cost, turn_cost
+from validator.pvm.charges import Comprehension, element_cost, entry_cost, pieces, statement_cost, turn_cost
 from validator.pvm.limits import INTEGER_BITS, INTEGER_LIMIT, MAX_CALL_DEPTH, MAX_KEY_TEXT
 from validator.pvm.subset import Function, Method, Program, stored_names
-from validator.pvm.weights import BYTES_A_CYCLE, OWN_CALL
+from validator.pvm.weights import BYTES_A_CYCLE
 
 FILE_NAME: Final = "<actor>"
 """Of compiled programs, as tracebacks show it."""
@@ -327,7 +327,7 @@ class _Function:
         body: list[ast.stmt] = [ast.Nonlocal([LEFT])]
         deep = ast.Compare(_name(DEPTH), [ast.Gt()], [_constant(MAX_CALL_DEPTH)])
         body.append(ast.If(deep, [ast.Expr(_call("_too_deep"))], []))
-        body += self._block(method.node.body, OWN_CALL, method.node.lineno)
+        body += self._block(method.node.body, entry_cost(method.node), method.node.lineno)
         kind = ast.AsyncFunctionDef if method.is_async else ast.FunctionDef
         parameters = ast.arguments([], arguments, None, [], [], None, [])
         made = kind(FUNCTION + method.name, parameters, body, [])

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from validator import costs
 from validator.host import HandlerContext
-from validator.pvm.operations import Value, fault, is_number
+from validator.pvm.limits import MAX_STORAGE_KEY
+from validator.pvm.operations import Value, fault, is_number, text_size
 from validator.pvm.values import pack, unpack
-from validator.pvm.weights import BYTES_A_CYCLE, WIDE_CODING
+from validator.pvm.weights import BYTES_A_CYCLE, KECCAK_BYTES_A_CYCLE, KEY_BYTES_A_CYCLE, WIDE_CODING
 from validator.records import DEFAULT_HANDLER
 from validator.scheduler.scheduling import TIERS, ScheduleRequest
 from validator.types import ADDRESS_BYTES, Address
-
-MAX_KEY_CHARACTERS = 1_024
-"""Of a storage key. Longer texts are not looked at for names either, whose own bound is the host's."""
 
 
 class HostCalls:
@@ -42,9 +40,15 @@ class HostCalls:
     def _text(self, value: Value) -> str:
         if value.__class__ is not str:
             fault("TypeError")
-        if len(value) > MAX_KEY_CHARACTERS:
+        if len(value) > MAX_STORAGE_KEY:
             fault("ValueTooLarge")
         return str(value)
+
+    def _key(self, value: Value) -> str:
+        """A storage key, which is paid for by its size before it is coded."""
+        key = self._text(value)
+        self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_A_CYCLE)
+        return key
 
     def _name(self, value: Value) -> str:
         """A handler's or an event's name, which goes into receipts or state and is paid for by its bytes."""
@@ -79,16 +83,16 @@ class HostCalls:
 
     def get(self, key: Value, default: Value = None) -> Value:
         self._host.prepay(costs.KV_GET_CYCLES)
-        stored = self._host.kv_get(self._text(key))
+        stored = self._host.kv_get(self._key(key))
         return default if stored is None else unpack(stored, self._charge)
 
     def set(self, key: Value, value: Value) -> None:
         self._host.prepay(costs.KV_SET_CYCLES)
-        self._host.kv_set(self._text(key), pack(value, self._charge))
+        self._host.kv_set(self._key(key), pack(value, self._charge))
 
     def delete(self, key: Value) -> None:
         self._host.prepay(costs.KV_DELETE_CYCLES)
-        self._host.kv_delete(self._text(key))
+        self._host.kv_delete(self._key(key))
 
     # --- timers -------------------------------------------------------------------------------------------------------
 
@@ -108,9 +112,11 @@ class HostCalls:
         self._host.prepay(costs.SCHEDULE_TIMER_CYCLES)
         if tier is not None and self._text(tier) not in TIERS:
             fault("ValueError")
+        at, packed = self._number(height), self._payload(payload)
+        self._charge(max(0, len(packed) - costs.NAME_BYTES_INCLUDED) // KECCAK_BYTES_A_CYCLE)  # the id is a hash of it
         request = ScheduleRequest(
-            height=self._number(height),
-            payload=self._payload(payload),
+            height=at,
+            payload=packed,
             handler=self._name(handler),
             fee_payer=None if fee_payer is None else self._address(fee_payer),
             gas_limit=self._optional(gas_limit),

@@ -50,5 +50,7 @@ MAX_TASKS: Final = 1_000
 
 MAX_VALUE_DEPTH: Final = 32
 MAX_VALUE_BYTES: Final = 1 << 20
+MAX_STORAGE_KEY: Final = 1_024
+"""Characters of a storage key. Longer texts are not looked at for names either, whose own bound is the host's."""
 MAX_ERROR_TEXT: Final = 100
 """Characters of an error's text that a receipt shows."""

@@ -20,7 +20,7 @@ from validator.errors import OutOfCycles
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
 from validator.pvm.cache import SizedCache
-from validator.pvm.collector import YoungAlone
+from validator.pvm.collector import YoungAlone, note_cycles
 from validator.pvm.compiler import FILE_NAME
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
@@ -165,7 +165,8 @@ class Runtime:
         assert self._host.context is None, "no handler runs inside another one"
         self._host.context = context
         meter = context.meter
-        self._enter(meter.cycles_limit - meter.cycles_used)
+        before = meter.cycles_used
+        self._enter(meter.cycles_limit - before)
         try:
             with YoungAlone():
                 body()
@@ -175,6 +176,7 @@ class Runtime:
             raise ActorFault(_name_of(error)) from None
         finally:
             meter.cycles_used = min(meter.cycles_limit, meter.cycles_limit - self._remaining())
+            note_cycles(meter.cycles_used - before)
             self._host.context = None
             self.tasks = None
 

@@ -40,6 +40,8 @@ from validator.pvm.weights import (
     ELEMENT,
     KECCAK,
     KECCAK_BYTES_A_CYCLE,
+    MADE_ELEMENT,
+    MADE_PAIR,
     NODE_COMPARED,
     NUMBER_KEY,
     NUMBER_TEXT,
@@ -49,6 +51,7 @@ from validator.pvm.weights import (
     SEARCHED_PART,
     SORT,
     SORTED_ELEMENT,
+    SORTED_PART,
     STRIPPED_CHARACTER,
     SUMMED_ELEMENT,
     WIDE_CODING,
@@ -139,6 +142,11 @@ def text_size(text: Value) -> int:
     return len(text) if is_narrow(text) else len(text) * WIDE_TEXT
 
 
+def taken(values: Value) -> int:
+    """What each element counts for that is taken out; a character that is not ASCII becomes a text of its own."""
+    return WIDE_TEXT if values.__class__ is str and not values.isascii() else ELEMENT
+
+
 class Operations:
     """The operations of one program, which charge one meter."""
 
@@ -165,11 +173,11 @@ class Operations:
         """Charge for looking for a part: the slowest search that any version of Python knows, in its worst case."""
         self.charge(OPERATION + len(text) * (4 + min(len(part), SEARCHED_PART)) // BYTES_A_CYCLE)
 
-    def elements(self, count: int) -> None:
+    def elements(self, count: int, each: int = ELEMENT) -> None:
         """Charge for so many elements, where one value may hold so many."""
         if count > MAX_ELEMENTS:
             fault("ValueTooLarge")
-        self.charge(OPERATION + count * ELEMENT)
+        self.charge(OPERATION + count * each)
 
     def numbers(self, left: Value, right: Value) -> None:
         """Two numbers, of which one that is a truth value makes it slower."""
@@ -204,6 +212,7 @@ class Operations:
         if left.__class__ is list:
             added = self.iterable(right)
             self.elements(len(left) + len(added))
+            self.charge(len(added) * (taken(added) - ELEMENT))
             left += added
             return left
         return self.add(left, right)
@@ -499,12 +508,12 @@ class Builtins(Operations):
 
     def b_all(self, values: Value) -> bool:
         values = self.iterable(values)
-        self.elements(len(values))
+        self.elements(len(values), taken(values))
         return all(values)
 
     def b_any(self, values: Value) -> bool:
         values = self.iterable(values)
-        self.elements(len(values))
+        self.elements(len(values), taken(values))
         return any(values)
 
     def b_bool(self, value: Value) -> bool:
@@ -521,7 +530,7 @@ class Builtins(Operations):
             return bytes(value)
         if value.__class__ not in _SEQUENCES:
             fault("TypeError")
-        self.elements(4 * len(value))
+        self.elements(len(value), MADE_ELEMENT)
         for part in value:
             needs_number(part)
             if not 0 <= part < 256:
@@ -537,8 +546,7 @@ class Builtins(Operations):
     def b_dict(self, value: Value = ()) -> dict[Value, Value]:
         """A copy of a dict, or a dict of pairs."""
         if value.__class__ is dict:
-            self.elements(len(value))
-            return dict(value)
+            return self._copy_of(value)
         pairs = self.iterable(value)
         self.elements(len(pairs))
         made: dict[Value, Value] = {}
@@ -549,10 +557,17 @@ class Builtins(Operations):
             made[self.key(pair[0])] = pair[1]
         return made
 
+    def _copy_of(self, values: dict[Value, Value]) -> dict[Value, Value]:
+        """The same pairs in a table that is no larger than they need."""
+        self.elements(len(values), MADE_ELEMENT)
+        made: dict[Value, Value] = {}
+        made.update(values)
+        return made
+
     def b_enumerate(self, values: Value, start: Value = 0) -> list[Value]:
         needs_number(start)
         values = self.iterable(values)
-        self.elements(4 * len(values))
+        self.elements(len(values), MADE_PAIR + taken(values) - ELEMENT)
         checked(start + len(values))
         return list(enumerate(values, start))
 
@@ -576,17 +591,13 @@ class Builtins(Operations):
 
     def b_list(self, values: Value = ()) -> list[Value]:
         values = self.iterable(values)
-        self.elements(self._copied(values))
+        self.elements(len(values), taken(values))
         return list(values)
 
     def b_tuple(self, values: Value = ()) -> tuple[Value, ...]:
         values = self.iterable(values)
-        self.elements(self._copied(values))
+        self.elements(len(values), taken(values))
         return tuple(values)
-
-    def _copied(self, values: Value) -> int:
-        """What copying each element counts for; a character that is not ASCII becomes a text of its own."""
-        return text_size(values) if values.__class__ is str else len(values)
 
     def b_max(self, *values: Value) -> Value:
         return self._extreme(values, 1)
@@ -621,12 +632,12 @@ class Builtins(Operations):
             fault("ValueError")
         numbers = range(*bounds)
         count = max(0, -((numbers.start - numbers.stop) // numbers.step))
-        self.elements(2 * count)
+        self.elements(count, MADE_ELEMENT)
         return list(numbers)
 
     def b_reversed(self, values: Value) -> list[Value]:
         values = self.iterable(values)
-        self.elements(self._copied(values))
+        self.elements(len(values), taken(values))
         return list(values[::-1])
 
     def b_sorted(self, values: Value, descending: Value = False) -> list[Value]:
@@ -637,11 +648,13 @@ class Builtins(Operations):
     def sort(self, values: list[Value]) -> None:
         """Sort numbers, texts, bytes, or tuples of these, all of one kind; charged by their number and width."""
         self.elements(len(values))
+        comparisons = SORTED_ELEMENT * len(values) * max(1, len(values).bit_length())
+        self.charge(SORT + comparisons)
         width = max((self._sort_width(value) for value in values), default=1)
+        self.charge(comparisons * (width - 1))
         kinds = {self._sort_kind(value) for value in values}
         if len(kinds) > 1:
             fault("TypeError")
-        self.charge(SORT + SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
         values.sort()
 
     def _sort_kind(self, value: Value) -> Value:
@@ -660,7 +673,7 @@ class Builtins(Operations):
     def _sort_width(self, value: Value) -> int:
         """How much a comparison may have to look at, in units of a number."""
         if value.__class__ is tuple:
-            self.elements(len(value))
+            self.elements(len(value), SORTED_PART)
             return 1 + sum(self._sort_width(part) for part in value if part.__class__ is not tuple)
         return 1 + len(value) // BYTES_A_CYCLE if value.__class__ in _TEXTS else 1
 
@@ -674,7 +687,7 @@ class Builtins(Operations):
 
     def b_sum(self, values: Value) -> int:
         values = self.iterable(values)
-        self.elements(SUMMED_ELEMENT * len(values))
+        self.elements(len(values), SUMMED_ELEMENT)
         total = 0
         for value in values:
             needs_number(value)
@@ -683,7 +696,7 @@ class Builtins(Operations):
 
     def b_zip(self, *values: Value) -> list[Value]:
         sequences = [self.iterable(each) for each in values]
-        self.elements((2 + len(sequences)) * min(len(each) for each in sequences))
+        self.elements(min(map(len, sequences)), 2 * ELEMENT + sum(map(taken, sequences)))
         return list(zip(*sequences, strict=False))
 
     def s_bytes_fromhex(self, text: Value) -> bytes:
@@ -785,9 +798,9 @@ class ValueMethods(Builtins):
         values.clear()
 
     def m_copy(self, values: Value) -> Value:
-        if values.__class__ is not dict:
-            self._list(values)
-        self.elements(len(values))
+        if values.__class__ is dict:
+            return self._copy_of(values)
+        self.elements(len(self._list(values)))
         return values.copy()
 
     def m_index(self, values: Value, value: Value) -> int:
@@ -818,7 +831,7 @@ class ValueMethods(Builtins):
         return self._dict(values).setdefault(self.key(key), default)
 
     def m_update(self, values: Value, others: Value) -> None:
-        self.elements(4 * len(self._dict(others)))
+        self.elements(len(self._dict(others)), MADE_ELEMENT)
         self._dict(values).update(others)
 
     def m_keys(self, values: Value) -> list[Value]:
@@ -830,7 +843,7 @@ class ValueMethods(Builtins):
         return list(values.values())
 
     def m_items(self, values: Value) -> list[Value]:
-        self.elements(4 * len(self._dict(values)))
+        self.elements(len(self._dict(values)), MADE_PAIR)
         return [(shown_key(key), value) for key, value in values.items()]
 
     # --- texts and bytes ----------------------------------------------------------------------------------------------
@@ -840,7 +853,7 @@ class ValueMethods(Builtins):
         if kind not in _TEXTS:
             fault("TypeError")
         parts = self.iterable(parts)
-        self.elements(4 * len(parts))
+        self.elements(len(parts), MADE_ELEMENT + taken(parts) - ELEMENT)
         for part in parts:
             if part.__class__ is not kind:
                 fault("TypeError")
@@ -854,7 +867,7 @@ class ValueMethods(Builtins):
             fault("ValueError")
         self.search_work(text, separator)
         self.text_work(text_size(text))
-        self.elements(4 * text.count(separator))
+        self.elements(text.count(separator) + 1, MADE_ELEMENT)
         return list(text.split(separator))
 
     def m_startswith(self, text: Value, prefix: Value) -> bool:
@@ -878,7 +891,7 @@ class ValueMethods(Builtins):
             fault("ValueError")
         self.search_work(text, old)
         found = text.count(old)
-        self.elements(4 * found)
+        self.elements(found, MADE_ELEMENT)
         self.new_text(len(text) + found * (len(new) - len(old)), is_narrow(text) and is_narrow(new))
         return text.replace(old, new)
 
@@ -908,8 +921,11 @@ class ValueMethods(Builtins):
     def m_encode(self, text: Value) -> bytes:
         if text.__class__ is not str:
             fault("TypeError")
-        self.changed_text(4 * len(text), len(text) if text.isascii() else WIDE_CODING * len(text))
-        return text.encode()
+        self.text_work(len(text) if text.isascii() else WIDE_CODING * len(text))
+        made = text.encode()
+        if len(made) > MAX_TEXT:
+            fault("ValueTooLarge")
+        return made
 
     def m_decode(self, data: Value) -> str:
         if data.__class__ is not bytes:

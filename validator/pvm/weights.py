@@ -19,7 +19,7 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.Constant: 0,
     ast.BinOp: 4,
     ast.UnaryOp: 2,
-    ast.BoolOp: 2,
+    ast.BoolOp: 1,
     ast.Compare: 4,
     ast.IfExp: 2,
     ast.Subscript: 4,
@@ -48,7 +48,7 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.Assert: 3,
     ast.Delete: 8,
 }
-"""Of each node once, without what hangs below it."""
+"""Of each node, without what hangs below it; of comparisons for each sign, of ``and`` and ``or`` for each value."""
 
 OPERATORS: Final[dict[type[ast.AST], int]] = {
     ast.LShift: 20,
@@ -69,6 +69,10 @@ MADE_KEY: Final = 10
 """Of each key of a dict display or comprehension that is not a text or bytes written out."""
 OWN_CALL: Final = 20
 """Of entering a method of the actor's own."""
+METHOD_PARTS_INCLUDED: Final = 250
+METHOD_PARTS_A_CYCLE: Final = 2
+"""Names, numbers and operations of a method beyond those included, for one cycle of entering it: each may have a place
+of its own in the frame."""
 HOST_CALL: Final = 60
 """Of a host call, besides its own cost: values cross the border."""
 HOST_READ: Final = 12
@@ -85,6 +89,9 @@ OPERATION: Final = 16
 """Of an operation on texts, lists, tuples or dicts, and of arithmetic with a truth value, besides what sizes cost."""
 BYTES_A_CYCLE: Final = 32
 """Bytes and characters that are copied or compared for one cycle."""
+KEY_BYTES_A_CYCLE: Final = 8
+"""Bytes of a storage key beyond :data:`~validator.costs.NAME_BYTES_INCLUDED`, for one cycle: it is coded, and hashed
+where it is long."""
 WIDE_TEXT: Final = 4
 """What a character counts for in a text that is not ASCII, where it is copied."""
 WIDE_CODING: Final = 16
@@ -95,8 +102,12 @@ STRIPPED_CHARACTER: Final = 2
 """Of each character of what is stripped."""
 ELEMENT: Final = 1
 """Of each element that is copied or looked at."""
+MADE_ELEMENT: Final = 4
+"""Of each element that a method or function makes anew, of each key that a dict takes over from another one."""
 PAIR: Final = 16
 """Of each pair that a dict is made of by ``dict()``."""
+MADE_PAIR: Final = 8
+"""Of each pair that ``enumerate`` or ``items`` makes."""
 SUMMED_ELEMENT: Final = 12
 """Of each element of a sum."""
 NUMBER_KEY: Final = 16
@@ -105,6 +116,8 @@ NODE_COMPARED: Final = 24
 """Of each pair of values that a comparison of lists, tuples or dicts looks at."""
 SORT: Final = 32
 """Of sorting, besides what its size costs."""
+SORTED_PART: Final = 10
+"""Of each part of a tuple that is sorted, before it is looked at."""
 SORTED_ELEMENT: Final = 4
 """Of each comparison that sorting is bounded by: ``n`` times the binary logarithm of ``n``."""
 POWER: Final = 60

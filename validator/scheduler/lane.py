@@ -200,6 +200,7 @@ class TimerPhase:
         """Remove, charge, run and settle (SPEC §10)."""
         p = self.parameters
         # An extension by a handler of this phase is gone with the timer; its other fields cannot have changed.
+        brought_along = self.world.payload_of(timer)
         self.world.remove_timer(timer)
         self.world.debit(timer.fee_payer, max_cost)
         meter = Meter(candidate.gas_limit, p.max_cells_per_fire)
@@ -208,7 +209,7 @@ class TimerPhase:
         )
         actor = self.world.actor(timer.actor)
         assert actor is not None, "a timer's actor exists"
-        handler, payload = resolve_handler(timer.handler, timer.payload)
+        handler, payload = resolve_handler(timer.handler, brought_along)
         body = program(self.vm, actor.code, handler, payload)
 
         def charged(run: HandlerContext) -> None:

@@ -103,7 +103,7 @@ def schedule(
         trigger_height=request.height,
         sequence=chain.next_sequence,
         handler=request.handler,
-        payload=request.payload,
+        payload=None,
         fee_payer=fee_payer,
         gas_limit=request.gas_limit,
         expires_at=expires_at,
@@ -118,7 +118,7 @@ def schedule(
         allowance.left -= payer_cap
     world.put_actor(actor, record._replace(schedule_nonce=record.schedule_nonce + 1))
     world.globals = chain._replace(next_sequence=chain.next_sequence + 1)
-    world.add_timer(timer)
+    world.add_timer(timer, request.payload)
     return Accepted(timer, clamped_from)
 
 

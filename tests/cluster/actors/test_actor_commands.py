@@ -12,7 +12,9 @@ from cluster.actors.commands import MAX_BLOCKS
 from cluster.cli import main
 from cluster.errors import ExitCode
 from tests.cluster.actors.programs import BUSY, COUNTER
+from validator.params import DEFAULTS
 from validator.pvm.deployment import deploy_cycles
+from validator.pvm.programs import load_cycles
 
 WRONG = """import os
 
@@ -204,6 +206,30 @@ def test_an_actor_without_a_handler_is_warned_of(capsys: pytest.CaptureFixture[s
         "parameter is payload"
     )
     assert "fine but for 1 warning:" in lines[1]
+
+
+def test_a_bid_that_loading_leaves_few_cycles_for_is_warned_of(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    head = "class Long(Actor):\n    def handle_timer(self, payload):\n"
+    bid = "    def get_gas_bid(self, context):\n        return {}\n"
+    fitting = "".join(f"        self.emit('name', {number})\n" for number in range(10_000, 10_200))
+    (folder / "long.py").write_text(head + fitting * 2 + bid, encoding="utf-8")
+    price = load_cycles(head + fitting * 2 + bid)
+    assert DEFAULTS.gba_max_cycles // 2 < price < DEFAULTS.gba_max_cycles
+    code, lines = actor(capsys, "check", "long.py")
+    assert code == ExitCode.PASS and len(lines) == 2
+    assert lines[0] == (
+        f"long.py:403:5: warning: get_gas_bid has 10,000 cycles, of which loading the program takes {price:,}; make the "
+        "program shorter, or let the default agent bid"
+    )
+    (folder / "long.py").write_text(head + fitting + bid, encoding="utf-8")
+    assert load_cycles(head + fitting + bid) <= DEFAULTS.gba_max_cycles // 2
+    (line,) = actor(capsys, "check", "long.py")[1]
+    assert "warning" not in line
+    (folder / "long.py").write_text(head + fitting * 2, encoding="utf-8")
+    (line,) = actor(capsys, "check", "long.py")[1]
+    assert "leaves bidding to the default agent" in line
 
 
 def test_what_ships_gives_no_cause_for_warnings(capsys: pytest.CaptureFixture[str]) -> None:

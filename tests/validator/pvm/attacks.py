@@ -184,6 +184,8 @@ REFUSED_PROGRAMS: dict[str, str] = {
     "no Python": "class A(Actor):\n    def handle(self, payload:",
 }
 
+VARIABLES = "\n".join("    " + ", ".join(f"v{i}" for i in range(at, at + 60)) + " = n" for at in range(0, 1_200, 60))
+"""What makes frames of a method large, and is never run."""
 HELPERS = (
     "def down(self, n):\n    return self.down(n + 1)",
     "def ping(self, n):\n    return self.pong(n)",
@@ -197,10 +199,33 @@ HELPERS = (
     "async def deep(self, n):\n    if n:\n        return await self.deep(n - 1)\n    while True:\n        await self.pause()",
     "async def deep_wait(self, n):\n    if n:\n        return await self.deep_wait(n - 1)\n    while True:\n"
     "        await self.spawn(self.idle())",
+    "async def wide(self, n):\n    if n:\n        return await self.wide(n - 1)\n    await self.pause()\n" + VARIABLES,
 )
 
 OUT = "OutOfCycles"
+WIDE = "x = chr(20000) * 100000\n"
+SHRUNK = "d = {i: i for i in range(5462)}\nfor i in range(1800):\n    d.pop(i)\nx = []\n"
 EMPTIED = "d = {i: 0 for i in range(9000)}\nfor i in range(9000):\n    d.pop(i)\n"
+FITTING = (
+    "x = sum([1] * 262145)",
+    "x = range(524289)",
+    "x = range(1 << 20)",
+    "x = ''.join([''] * 262145)",
+    "x = enumerate([1] * 262145)",
+    "y = [1] * 262145\nx = zip(y, y)",
+    "x = bytes([1] * 262145)",
+    "x = list(chr(300) * 262145)",
+    "x = tuple(chr(300) * 262145)",
+    "x = reversed(chr(300) * 262145)",
+    "x = ('a' * 262145).encode()",
+    "x = (chr(300) * (1 << 19)).encode()",
+    "x = ('a,' * 262145).split(',')",
+    "x = ('a' * 262145).replace('a', 'bc')",
+    "y = {i: 1 for i in range(262145)}\nx = y.items()",
+    "y = {i: 1 for i in range(262145)}\nx = {}\nx.update(y)",
+    "y = {i: 1 for i in range(262145)}\nx = y.copy()",
+)
+"""Bodies whose values are no larger than values may be, however much each of their elements costs."""
 RUNNING: dict[str, tuple[str, str]] = {
     # giants
     "endless loop": ("while True:\n    pass", OUT),
@@ -352,6 +377,62 @@ RUNNING: dict[str, tuple[str, str]] = {
     "sort of wide pairs": ("x = [((1,) * 50) + (i * 7919 % 503,) for i in range(300)]\nwhile True:\n    y = sorted(x)", OUT),
     "sort of equals": ("x = [2 ** 255] * 5000\nwhile True:\n    y = sorted(x)", OUT),
     "sort of nothing": ("x = []\nwhile True:\n    x.sort()", OUT),
+    "sort of wide tuples that fails": (
+        "x = (1,) * 100000\ny = [x] * 48\ny.append(1)\nwhile True:\n    z = sorted(y)", OUT,
+    ),
+    "sort of kinds": ("x = [(1, 'a'), (1, 2)]\ny = sorted(x)", "TypeError"),
+    "sort of one wide tuple": ("x = [('a',) * 100000]\nwhile True:\n    y = sorted(x)", OUT),
+    # characters that become texts of their own
+    "wide characters taken in": (WIDE + "while True:\n    y = []\n    y += x", OUT),
+    "wide characters extended by": (WIDE + "while True:\n    y = []\n    y.extend(x)", OUT),
+    "wide characters paired": (WIDE + "while True:\n    y = zip(x, x)", OUT),
+    "wide characters in threes": (WIDE + "while True:\n    y = zip(x, x, x)", OUT),
+    "wide characters numbered": (WIDE + "while True:\n    y = enumerate(x)", OUT),
+    "wide characters joined": (WIDE + "while True:\n    y = ''.join(x)", OUT),
+    "wide characters all": (WIDE + "while True:\n    y = all(x)", OUT),
+    "wide characters none": (WIDE + "while True:\n    y = any(x[:9])", OUT),
+    "wide characters one by one": (WIDE + "while True:\n    for y in x:\n        pass", OUT),
+    "wide characters in a list": (WIDE + "while True:\n    y = [z for z in x]", OUT),
+    "wide characters as keys": (WIDE + "while True:\n    y = {z: 1 for z in x}", OUT),
+    "wide characters unpacked": ("x = chr(20000) * 4\nwhile True:\n    a, b, c, d = x", OUT),
+    "wide characters in order": ("x = chr(20000) * 500\nwhile True:\n    y = sorted(x)", OUT),
+    "wide characters backwards": (WIDE + "while True:\n    y = reversed(x)", OUT),
+    "least wide character": (WIDE + "while True:\n    y = min(x)", OUT),
+    "wide pieces": ("x = (chr(20000) + ',') * 50000\nwhile True:\n    y = x.split(',')", OUT),
+    "bytes numbered": ("x = bytes(100000)\nwhile True:\n    y = enumerate(x)", OUT),
+    # what does not fit
+    "one too many": ("x = range((1 << 20) + 1)", "ValueTooLarge"),
+    "too many texts joined": ("x = ['a'] * (1 << 20)\ny = ','.join(x)", "ValueTooLarge"),
+    "too many pieces": ("x = ',' * (1 << 20)\ny = x.split(',')", "ValueTooLarge"),
+    "too large where encoded": ("x = (chr(300) * 600000).encode()", "ValueTooLarge"),
+    # memory
+    "memory in copies": (SHRUNK + "while True:\n    x.append(d.copy())", OUT),
+    "memory in copies by dict()": (SHRUNK + "while True:\n    x.append(dict(d))", OUT),
+    "memory in grown copies": (
+        "d = {i: i for i in range(5461)}\nx = []\nwhile True:\n    y = d.copy()\n    y['a'] = 1\n    x.append(y)", OUT,
+    ),
+    "memory in grown dicts": (
+        "d = {i: i for i in range(5461)}\nx = []\nwhile True:\n    y = {}\n    y.update(d)\n    y['a'] = 1\n"
+        "    x.append(y)", OUT,
+    ),
+    "memory in ranges": ("x = []\nwhile True:\n    x.append(range(1 << 254, (1 << 254) + 10000))", OUT),
+    "memory in numbered lists": ("x = []\ny = [0] * 10000\nwhile True:\n    x.append(enumerate(y, 1 << 254))", OUT),
+    "memory in numbered texts": (
+        "x = []\ny = chr(70000) * 10000\nwhile True:\n    x.append(enumerate(y, 1 << 254))", OUT,
+    ),
+    "memory in characters": ("x = []\ny = chr(70000) * 10000\nwhile True:\n    x.append(list(y))", OUT),
+    "memory in pairs of characters": ("x = []\ny = chr(70000) * 10000\nwhile True:\n    x.append(zip(y, y))", OUT),
+    "memory in items": ("x = []\nd = {i: 0 for i in range(1000)}\nwhile True:\n    x.append(d.items())", OUT),
+    "memory in pieces": ("x = []\ny = 'ab,' * 10000\nwhile True:\n    x.append(y.split(','))", OUT),
+    "memory in small dicts": ("x = []\nwhile True:\n    x.append([{b'a': 1} for y in range(1000)])", OUT),
+    "memory in numbers": ("x = []\ny = 1 << 254\nwhile True:\n    x.append([y + z for z in range(1000)])", OUT),
+    "memory in slices": ("x = []\ny = [0] * 100000\nwhile True:\n    z = y[1:]\n    z.append(1)\n    x.append(z)", OUT),
+    "memory in what was stored": (
+        "self.set('k', bytes(1000000))\nx = []\nwhile True:\n    x.append(self.get('k'))", OUT,
+    ),
+    "memory in what is written": ("x = bytes(100000)\ni = 0\nwhile True:\n    self.set(str(i), x)\n    i += 1", OUT),
+    "memory in events": ("x = bytes(1000000)\nwhile True:\n    self.emit('e', x)", OUT),
+    "memory in frames": ("for i in range(900):\n    self.spawn(self.wide(60))\nawait self.pause()", OUT),
     "memory in lists": ("x = []\nwhile True:\n    x.append([0] * 10000)", OUT),
     "memory in texts": ("x = []\nwhile True:\n    x.append(bytes(100000))", OUT),
     "memory in wide texts": ("x = []\ny = chr(70000)\nwhile True:\n    x.append(y * 100000)", OUT),
@@ -387,6 +468,26 @@ RUNNING: dict[str, tuple[str, str]] = {
     "stored deep": ("x = []\nfor i in range(40):\n    x = [x]\nself.set('k', x)", "ValueInvalid"),
     "stored large": ("x = bytes(1000000)\nself.set('k', [x, x])", "ValueTooLarge"),
     "stored long key": ("self.set('k' * 1025, 1)", "ValueTooLarge"),
+    "read by a long key": ("x = 'k' * 1024\nwhile True:\n    self.get(x)", OUT),
+    "read by a key that is just hashed": ("x = 'k' * 257\nwhile True:\n    self.get(x)", OUT),
+    "read by a wide key": ("x = chr(70000) * 1024\nwhile True:\n    self.get(x)", OUT),
+    "read by a wide key that is hashed": ("x = chr(2000) * 129\nwhile True:\n    self.get(x)", OUT),
+    "written by a wide key": ("x = chr(70000) * 1024\nwhile True:\n    self.set(x, 1)", OUT),
+    "deleted by a wide key": ("x = chr(70000) * 1024\nwhile True:\n    self.delete(x)", OUT),
+    "written and deleted by a long key": (
+        "x = 'k' * 1024\nwhile True:\n    self.set(x, 1)\n    self.delete(x)", OUT,
+    ),
+    "scheduled with a long payload": (
+        "x = bytes(100000)\nwhile True:\n    self.cancel(self.schedule(self.height + 3, x))", OUT,
+    ),
+    "scheduled with a wide payload": (
+        "x = chr(2000) * 50000\nwhile True:\n    self.cancel(self.schedule(self.height + 3, x))", OUT,
+    ),
+    "sent long": (
+        "x = bytes(100000)\nwhile True:\n    self.send(self.address, 'n' * 256, x, 2000, 0)", "TooManyMessages",
+    ),
+    "names by wide texts": ("x = chr(70000) * 64\nwhile True:\n    self.emit(x, 1)", OUT),
+    "shown wide": ("x = chr(2000) * 50000\nwhile True:\n    self.emit('e', x)", OUT),
     "read again": ("self.set('k', {i << 38: [i] for i in range(300)})\nwhile True:\n    x = self.get('k')", OUT),
     "read long": ("self.set('k', bytes(100000))\nwhile True:\n    x = self.get('k')", OUT),
     "read wide": ("self.set('k', chr(2000) * 50000)\nwhile True:\n    x = self.get('k')", OUT),

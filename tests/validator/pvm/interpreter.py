@@ -33,6 +33,7 @@ from validator.pvm.limits import (
     MAX_ERROR_TEXT,
     MAX_INTEGER_DIGITS,
     MAX_KEY_TEXT,
+    MAX_STORAGE_KEY,
     MAX_TASKS,
     MAX_TEXT,
     MAX_VALUE_BYTES,
@@ -137,6 +138,8 @@ def own_price(node: ast.AST) -> int:
     match node:
         case ast.BinOp(op=op) | ast.UnaryOp(op=op):
             return base + w.OPERATORS.get(type(op), 0)
+        case ast.BoolOp(values=parts):
+            return base * len(parts)
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return base + w.DISPLAY_ELEMENT * len(parts)
         case ast.Dict(keys=keys):
@@ -166,6 +169,18 @@ def own_name(node: ast.Call) -> str | None:
 
 def is_written(key: ast.expr | None) -> bool:
     return isinstance(key, ast.Constant) and isinstance(key.value, TEXTS)
+
+
+def entry_price(method: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Of entering a method."""
+    waiting: list[ast.AST] = [*method.body]
+    parts = 0
+    while waiting:
+        node = waiting.pop()
+        parts += isinstance(node, ast.expr)
+        waiting += ast.iter_child_nodes(node)
+    beyond = parts - w.METHOD_PARTS_INCLUDED
+    return w.OWN_CALL + (beyond // w.METHOD_PARTS_A_CYCLE if beyond > 0 else 0)
 
 
 def target_price(target: ast.expr) -> int:
@@ -260,7 +275,7 @@ class Interpreter:
         node = self.methods[name]
         names = dict(zip([each.arg for each in node.args.args[1:]], arguments, strict=True))
         try:
-            yield from self.block(node.body, names, depth, w.OWN_CALL)
+            yield from self.block(node.body, names, depth, entry_price(node))
         except Return as returned:
             return returned.value
 
@@ -533,10 +548,10 @@ class Library:
     def searched(self, text: Value, part: Value) -> None:
         self.looked_at(len(text) * (4 + min(len(part), w.SEARCHED_PART)))
 
-    def copied(self, elements: int) -> None:
+    def copied(self, elements: int, cycles: int = w.ELEMENT) -> None:
         if elements > MAX_ELEMENTS:
             fail("ValueTooLarge")
-        self.charge(w.OPERATION + elements * w.ELEMENT)
+        self.charge(w.OPERATION + elements * cycles)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -594,6 +609,7 @@ class Library:
         if isinstance(left, list) and isinstance(op, ast.Add):
             added = list(self.gone_over(right))
             self.copied(len(left) + len(added))
+            self.charge(element(right) * len(added) - len(added))
             left.extend(added)
             return left
         found = self.binary(op, left, right)
@@ -765,12 +781,12 @@ class Library:
 
     def builtin_all(self, values: Value) -> bool:
         values = self.gone_over(values)
-        self.copied(len(values))
+        self.copied(len(values), element(values))
         return all(map(bool, values))
 
     def builtin_any(self, values: Value) -> bool:
         values = self.gone_over(values)
-        self.copied(len(values))
+        self.copied(len(values), element(values))
         return any(map(bool, values))
 
     def builtin_bool(self, value: Value) -> bool:
@@ -786,7 +802,7 @@ class Library:
             return value
         if not isinstance(value, SEQUENCES):
             fail("TypeError")
-        self.copied(4 * len(value))
+        self.copied(len(value), w.MADE_ELEMENT)
         for part in value:
             if not is_number(part):
                 fail("TypeError")
@@ -800,9 +816,9 @@ class Library:
         return chr(code) if 0 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF else fail("ValueError")
 
     def builtin_dict(self, value: Value = ()) -> dict[Value, Value]:
-        values = self.gone_over(value)
         if isinstance(value, dict):
-            return dict(value)
+            return self.method_copy(value)
+        values = self.gone_over(value)
         self.copied(len(values))
         found = {}
         for pair in values:
@@ -816,7 +832,7 @@ class Library:
         if not is_number(start):
             fail("TypeError")
         values = self.gone_over(values)
-        self.copied(4 * len(values))
+        self.copied(len(values), w.MADE_PAIR + (element(values) - 1))
         fitting(start + len(values))
         return [(int(start) + place, each) for place, each in enumerate(values)]
 
@@ -842,8 +858,7 @@ class Library:
 
     def builtin_list(self, values: Value = ()) -> list[Value]:
         values = self.gone_over(values)
-        wide = isinstance(values, str) and not narrow(values)
-        self.copied(len(values) * (w.WIDE_TEXT if wide else 1))
+        self.copied(len(values), element(values))
         return list(values)
 
     def builtin_tuple(self, values: Value = ()) -> tuple[Value, ...]:
@@ -876,7 +891,7 @@ class Library:
     def builtin_range(self, *bounds: Value) -> list[int]:
         numbers = self.counted(list(bounds))
         span, step = (numbers.stop - numbers.start) * (1 if numbers.step > 0 else -1), abs(numbers.step)
-        self.copied(2 * max(0, (span + step - 1) // step))
+        self.copied(max(0, (span + step - 1) // step), w.MADE_ELEMENT)
         return list(numbers)
 
     def builtin_sorted(self, values: Value, descending: Value = False) -> list[Value]:
@@ -886,17 +901,19 @@ class Library:
 
     def sort(self, values: list[Value]) -> None:
         self.copied(len(values))
+        a_number = w.SORTED_ELEMENT * len(values) * max(1, len(values).bit_length())
+        self.charge(w.SORT + a_number)
         width = max([self.sorted_width(each) for each in values] or [1])
+        self.charge(a_number * width - a_number)
         kinds = [sorted_kind(each) for each in values]
         if any(kind != kinds[0] for kind in kinds):
             fail("TypeError")
-        self.charge(w.SORT + w.SORTED_ELEMENT * len(values) * max(1, len(values).bit_length()) * width)
         values.sort()
 
     def sorted_width(self, value: Value) -> int:
         if not isinstance(value, tuple):
             return 1 + (len(value) // w.BYTES_A_CYCLE if isinstance(value, TEXTS) else 0)
-        self.copied(len(value))
+        self.copied(len(value), w.SORTED_PART)
         return 1 + sum(self.sorted_width(part) for part in value if not isinstance(part, tuple))
 
     def builtin_str(self, value: Value) -> str:
@@ -909,7 +926,7 @@ class Library:
 
     def builtin_sum(self, values: Value) -> int:
         values = self.gone_over(values)
-        self.copied(w.SUMMED_ELEMENT * len(values))
+        self.copied(len(values), w.SUMMED_ELEMENT)
         total = 0
         for each in values:
             total = fitting(total + each) if is_number(each) else fail("TypeError")
@@ -917,7 +934,7 @@ class Library:
 
     def builtin_zip(self, *values: Value) -> list[Value]:
         found = [self.gone_over(each) for each in values]
-        self.copied((2 + len(found)) * min(map(len, found)))
+        self.copied(min(map(len, found)), 2 + sum(map(element, found)))
         return list(zip(*found, strict=False))
 
     def static_fromhex(self, text: Value) -> bytes:
@@ -985,7 +1002,7 @@ class Library:
         values.clear()
 
     def method_copy(self, values: Value) -> Value:
-        self.copied(len(self.needs(values, list, dict)))
+        self.copied(len(self.needs(values, list, dict)), w.MADE_ELEMENT if isinstance(values, dict) else w.ELEMENT)
         return values.copy()
 
     def method_index(self, values: Value, value: Value) -> int:
@@ -1012,7 +1029,7 @@ class Library:
         return self.needs(values, dict).setdefault(self.key(key), default)
 
     def method_update(self, values: Value, others: Value) -> None:
-        self.copied(4 * len(self.needs(others, dict)))
+        self.copied(len(self.needs(others, dict)), w.MADE_ELEMENT)
         self.needs(values, dict).update(others)
 
     def method_keys(self, values: Value) -> list[Value]:
@@ -1023,7 +1040,7 @@ class Library:
         return list(values.values())
 
     def method_items(self, values: Value) -> list[Value]:
-        self.copied(4 * len(self.needs(values, dict)))
+        self.copied(len(self.needs(values, dict)), w.MADE_PAIR)
         return list(values.items())
 
     # --- methods: texts and bytes -------------------------------------------------------------------------------------
@@ -1034,8 +1051,9 @@ class Library:
 
     def method_join(self, text: Value, parts: Value) -> Value:
         self.needs(text, *TEXTS)
+        cycles = w.MADE_ELEMENT + (element(parts) - 1)
         parts = list(self.gone_over(parts))
-        self.copied(4 * len(parts))
+        self.copied(len(parts), cycles)
         self.alike(text, *parts)
         self.made(sum(map(len, parts)) + len(text) * max(0, len(parts) - 1), narrow(text, *parts))
         return text.join(parts)
@@ -1047,7 +1065,7 @@ class Library:
         self.searched(text, separator)
         self.looked_at(len(text) * (1 if narrow(text) else w.WIDE_TEXT))
         found = list(text.split(separator))
-        self.copied(4 * (len(found) - 1))
+        self.copied(len(found), w.MADE_ELEMENT)
         return found
 
     def method_startswith(self, text: Value, prefix: Value) -> bool:
@@ -1071,7 +1089,7 @@ class Library:
             fail("ValueError")
         self.searched(text, old)
         found = new.join(text.split(old))
-        self.copied(4 * text.count(old))
+        self.copied(text.count(old), w.MADE_ELEMENT)
         self.made(len(found), narrow(text, new))
         return found
 
@@ -1097,10 +1115,9 @@ class Library:
 
     def method_encode(self, text: Value) -> bytes:
         self.needs(text, str)
-        if 4 * len(text) > MAX_TEXT:
-            fail("ValueTooLarge")
         self.looked_at(len(text) * (1 if narrow(text) else w.WIDE_CODING))
-        return text.encode()
+        found = text.encode()
+        return found if len(found) <= MAX_TEXT else fail("ValueTooLarge")
 
     def method_decode(self, data: Value) -> str:
         self.looked_at(len(self.needs(data, bytes)))
@@ -1133,6 +1150,11 @@ class Library:
 def narrow(*texts: Value) -> bool:
     """Whether all of these count once a character: bytes, and texts of ASCII."""
     return all(isinstance(text, bytes) or all(ord(each) < 128 for each in text) for text in texts)
+
+
+def element(values: Value) -> int:
+    """Of each element that is taken out of a value."""
+    return w.WIDE_TEXT if isinstance(values, str) and not narrow(values) else w.ELEMENT
 
 
 def sorted_kind(value: Value, levels: int = 1) -> Value:
@@ -1174,7 +1196,13 @@ class Host:
     def text(self, value: Value) -> str:
         if not isinstance(value, str):
             fail("TypeError")
-        return value if len(value) <= 1024 else fail("ValueTooLarge")
+        return value if len(value) <= MAX_STORAGE_KEY else fail("ValueTooLarge")
+
+    def key(self, value: Value) -> str:
+        text = self.text(value)
+        beyond = len(text) * (1 if narrow(text) else w.WIDE_TEXT) - 32
+        self.charge(beyond // w.KEY_BYTES_A_CYCLE if beyond > 0 else 0)
+        return text
 
     def number(self, value: Value) -> int:
         return int(value) if is_number(value) else fail("TypeError")
@@ -1254,14 +1282,14 @@ class Host:
         return getattr(self, name)(*given, **named)
 
     def get(self, key: Value, default: Value = None) -> Value:
-        stored = self.context.kv_get(self.text(key))
+        stored = self.context.kv_get(self.key(key))
         return default if stored is None else self.decoded(stored)
 
     def set(self, key: Value, value: Value) -> None:
-        self.context.kv_set(self.text(key), self.packed(value))
+        self.context.kv_set(self.key(key), self.packed(value))
 
     def delete(self, key: Value) -> None:
-        self.context.kv_delete(self.text(key))
+        self.context.kv_delete(self.key(key))
 
     def payload(self, value: Value) -> bytes:
         return b"" if value is None else self.packed(value)
@@ -1283,9 +1311,11 @@ class Host:
         tier = more.pop("tier", None)
         if tier is not None and self.text(tier) not in TIERS:
             fail("ValueError")
+        at, packed = self.number(height), self.payload(payload)
+        self.charge(max(0, len(packed) - 32) // w.KECCAK_BYTES_A_CYCLE)
         request = {
-            "height": self.number(height),
-            "payload": self.payload(payload),
+            "height": at,
+            "payload": packed,
             "handler": self.name(handler),
             "fee_payer": None if fee_payer is None else self.account(fee_payer),
         }

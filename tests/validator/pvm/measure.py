@@ -10,10 +10,11 @@ most is too cheap, and its weight belongs raised; ``benchmarks/pvm.py`` holds al
 from __future__ import annotations
 
 import argparse
+import ast
 import gc
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -116,7 +117,73 @@ KERNELS: dict[str, tuple[str, str]] = {
     "set a dict": ("x={str(i): 1 for i in range(50)}", "self.set('k', x)"),
     "emit": ("", "self.emit('k', 1)"),
     "transfer": ("x=self.deployer", "self.transfer(x, 1)"),
-}
+    "and": ("x=payload", "z = x and x and x"),
+    "or": ("x=0", "z = x or x or x"),
+    "choice": ("x=payload", "z = x if x else 1"),
+    "assert": ("x=payload", "assert x"),
+    "annotation": ("x=payload", "z: int = x"),
+    "break": ("x=[1]", "for y in x:\n    break"),
+    "continue": ("x=[1]", "for y in x:\n    continue"),
+    "and of many": ("x=payload", "z = " + " and ".join(["x"] * 80)),
+    "and of many lists": ("x=[1]", "z = " + " and ".join(["x"] * 80)),
+    "or of many": ("x=0", "z = " + " or ".join(["x"] * 90)),
+    "or of many texts": ("x=''", "if " + " or ".join(["x"] * 90) + ":\n    pass"),
+    "chain of many": ("x=payload", "z = " + " <= ".join(["x"] * 70)),
+    "sum of many": ("x=payload\nx=0", "z = " + " + ".join(["x"] * 70)),
+    "list of many": ("x=payload", "z = [" + "x, " * 180 + "]"),
+    "tuple of many": ("x=payload", "z = (" + "x, " * 180 + ")"),
+    "dict of many": ("", "z = {" + ", ".join(f"'{i}': 1" for i in range(60)) + "}"),
+    "dict of many by numbers": ("x=payload", "z = {" + ", ".join(f"{i}: x" for i in range(70)) + "}"),
+    "unpacking of many": ("x=[1]*90", ", ".join(f"a{i}" for i in range(90)) + " = x"),
+    "call with many": ("", "self.many(" + ", ".join("1" * 16) + ")"),
+    "delete in front": ("x=[1]", "x.append(1)\ndel x[0]"),
+    "delete an entry": ("x={}", "x['a'] = 1\ndel x['a']"),
+    "delete many": ("x={}", "x['a'] = 1\nx['b'] = 1\nx['c'] = 1\ndel x['a'], x['b'], x['c']"),
+    "not in": ("x=[9]*20", "z = 5 not in x"),
+    "shift back": ("x=2**255", "y = x >> 9"),
+    "inversion": ("x=payload", "y = ~x"),
+    "plus": ("x=payload", "y = +x"),
+    "abs": ("x=payload", "z = abs(x)"),
+    "bool": ("x=payload", "z = bool(x)"),
+    "ord": ("x='a'", "z = ord(x)"),
+    "chr": ("x=20000", "z = chr(x)"),
+    "all": ("x=[1]*50", "z = all(x)"),
+    "any": ("x=[0]*50", "z = any(x)"),
+    "reversed": ("x=[1]*50", "z = reversed(x)"),
+    "tuple()": ("x=[1]*50", "z = tuple(x)"),
+    "bytes(number)": ("x=payload", "z = bytes(x)"),
+    "from_bytes": ("x=bytes(32)", "z = int.from_bytes(x)"),
+    "bit_length": ("x=2**255", "z = x.bit_length()"),
+    "endswith": ("x='abc'", "z = x.endswith('c')"),
+    "upper": ("x='a'", "z = x.upper()"),
+    "extend": ("y=[1]*3", "x = []\nx.extend(y)"),
+    "reverse": ("x=[1]*3", "x.reverse()"),
+    "index": ("x=[1, 2, 3]", "z = x.index(3)"),
+    "remove": ("x=[1]", "x.append(2)\nx.remove(2)"),
+    "clear": ("x=[1]*3", "x.clear()"),
+    "clear a dict": ("x={}", "x['a'] = 1\nx.clear()"),
+    "setdefault": ("x={}", "x.setdefault('a', 1)"),
+    "sorted one pair": ("x=[(1, 2)]", "z = sorted(x)"),
+    "replace": ("x='abc'", "z = x.replace('b', 'c')"),
+    "decode": ("x=b'abc'", "z = x.decode()"),
+    "sender": ("", "z = self.sender"),
+    "address": ("", "z = self.address"),
+    "value": ("", "z = self.value"),
+    "lane price": ("", "z = self.lane_price"),
+    "burn": ("", "self.burn(0)"),
+    "delete": ("", "self.set('k', 1)\nself.delete('k')"),
+    "delete nothing": ("", "self.delete('k')"),
+    "get nothing": ("", "self.get('n')"),
+    "emit a text": ("", "self.emit('k', 'abc')"),
+    "schedule and cancel": ("", "self.cancel(self.schedule(self.height + 3, 1))"),
+    "pending": ("x=self.schedule(self.height + 3)", "self.pending(x)"),
+    "not pending": ("x=bytes(32)", "self.pending(x)"),
+    "extend a timer": (
+        "x=self.schedule(self.height + 3)\ny=self.height + 10_000", "y += 1\nself.extend(x, y)",
+    ),
+    "send": ("x=self.address", "self.send(x, 'run', None, 2_000, 0)"),
+    "request_job": ("", "self.request_job(1, 1, 'run')"),
+}  # fmt: skip
 """What is done once, and what is done again and again; the payload is 5."""
 
 
@@ -156,10 +223,13 @@ class Figure(NamedTuple):
     name: str
 
 
+MANY = "def many(self, " + ", ".join(f"a{i}" for i in range(16)) + "):\n    return a0"
+
+
 def kernel(name: str) -> str:
     first, again = KERNELS[name]
     body = "".join(f"    {line}\n" for line in (again + "\n").splitlines() * TIMES)
-    return program(f"{first or 'pass'}\nwhile True:\n{body}", "def one(self, x):\n    return x")
+    return program(f"{first or 'pass'}\nwhile True:\n{body}", "def one(self, x):\n    return x", MANY)
 
 
 def nanoseconds(source: str, cycles: int = CYCLES, runs: int = RUNS) -> tuple[float, int]:
@@ -229,6 +299,23 @@ def loading_nanoseconds(source: str, runs: int = RUNS) -> tuple[float, int]:
         if turn:
             best = min(best, time.process_time_ns() - start)
     return best / context.meter.cycles_used, context.meter.cycles_used
+
+
+def repeated(source: str) -> Iterator[ast.AST]:
+    """What a program does again and again: what stands in its handler's endless loops, and the methods called there."""
+    (shell,) = ast.parse(source).body
+    assert isinstance(shell, ast.ClassDef)
+    methods = {node.name: node for node in shell.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    waiting: list[ast.AST] = [
+        node for node in ast.walk(methods["handle"]) if isinstance(node, ast.While) and ast.unparse(node.test) == "True"
+    ]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name in methods:
+                waiting.append(methods.pop(name))
+        waiting += ast.iter_child_nodes(node)
 
 
 Case = tuple[str, str, Callable[[], tuple[float, int]]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -33,8 +34,15 @@ class Chunk(NamedTuple):
 
 def tried(first: int, end: int) -> Chunk:
     """Try the programs of a chunk."""
-    found = [(seed, how) for seed in range(first, end) if (how := difference(seed)) is not None]
-    return Chunk(first, end, found)
+    return Chunk(first, end, [(seed, how) for seed in range(first, end) if (how := _trouble(seed)) is not None])
+
+
+def _trouble(seed: int) -> str | None:
+    """How a seed's program differs. One that makes the VM or the interpreter fail differs, too, and ends nothing."""
+    try:
+        return difference(seed)
+    except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
+        return traceback.format_exc()
 
 
 def code_digest() -> str:
@@ -77,8 +85,11 @@ def results(waiting: Sequence[tuple[int, int]], processes: int) -> Iterator[Chun
             yield tried(*bounds)
         return
     with ProcessPoolExecutor(processes) as pool:
-        for future in as_completed([pool.submit(tried, *bounds) for bounds in waiting]):
-            yield future.result()
+        try:
+            for future in as_completed([pool.submit(tried, *bounds) for bounds in waiting]):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def soak(first: int, end: int, processes: int, folder: Path) -> int:

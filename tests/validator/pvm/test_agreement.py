@@ -6,7 +6,10 @@ A few programs each time; :mod:`tests.validator.pvm.soak` tries as many as are a
 from __future__ import annotations
 
 import ast
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from inspect import iscoroutinefunction
 from random import Random
 from typing import Any
@@ -33,6 +36,7 @@ MOST_CYCLES = 20_000
 MOST_CELLS = 20_000
 REPAIRS = 4
 SEEN_NODES = 300
+INTERPRETERS_RECURSION = 20_000
 
 
 def seen(value: Any) -> Any:
@@ -95,7 +99,19 @@ async def first(function: Any, payload: Any, found: list[Any]) -> None:
 
 def by_interpreter(source: str, payload: Any, cycles: int, cells: int) -> tuple[Any, ...]:
     context = new_context(cycles, cells)
-    return result_of(context, lambda: Interpreter(source, context).run("handle", payload))[0]
+    with _deep_stack():
+        return result_of(context, lambda: Interpreter(source, context).run("handle", payload))[0]
+
+
+@contextmanager
+def _deep_stack() -> Iterator[None]:
+    """The interpreter takes many frames of the host for one of a program, and is not what is to stay within bounds."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(INTERPRETERS_RECURSION)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 PAYLOADS = (None, 0, 1, True, -(2**256) + 1, "", "text", b"\xff", [], [1, [2]], {"a": 1})

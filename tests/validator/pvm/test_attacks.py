@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
-from tests.validator.pvm.attacks import RUNNING, running_program
-from tests.validator.pvm.running import Run, load, new_context, observe
+from tests.validator.pvm.attacks import FITTING, RUNNING, running_program
+from tests.validator.pvm.running import Run, error_of, load, new_context, observe, program
 from validator.pvm.operations import hidden_key, shown_key
 
 CYCLES = 1_000_000
+BYTES_A_CYCLE = 45
+"""That a handler may hold for each cycle that it used, as ``docs/actors.md`` says in MB. Texts and bytes take 32; what
+is packed has a buffer half as large again."""
 LONG = {"giant text", "joined", "doubled text"}
 
 
@@ -31,6 +36,25 @@ def test_an_attack_that_is_a_cycle_short_is_out_of_cycles_or_fails_before_its_la
     found = attacked(name, 20 * CYCLES)
     shorter = attacked(name, found.cycles - 1)
     assert (shorter.error, shorter.cycles) == ("OutOfCycles", found.cycles - 1)
+
+
+@pytest.mark.parametrize("name", [name for name in RUNNING if name.startswith("memory in ")])
+def test_what_a_handler_can_hold_is_bounded_by_its_cycles(name: str) -> None:
+    loaded, context = load(running_program(name)), new_context(CYCLES)
+    tracemalloc.start()
+    try:
+        found = observe(context, lambda context: loaded.run_handler("handle", b"", context))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.cycles == CYCLES
+    assert most < BYTES_A_CYCLE * CYCLES
+
+
+@pytest.mark.parametrize("body", FITTING)
+def test_what_is_no_larger_than_values_may_be_is_made(body: str) -> None:
+    """A price of several cycles an element is no size."""
+    assert error_of(program(body)) == ""
 
 
 def test_an_integer_key_hashes_with_a_secret() -> None:

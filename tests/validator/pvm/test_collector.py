@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
+from cluster.live.collector import THRESHOLDS
 from tests.validator.pvm.running import load, new_context, observe, program
 from validator.host import HandlerContext
 from validator.pvm.collector import YOUNG_ALONE, YoungAlone
@@ -25,9 +27,9 @@ def outside() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def run(source: str) -> str:
+def run(source: str, cycles: int = 10**7) -> str:
     loaded = load(source)
-    return observe(new_context(10**7), lambda context: loaded.run_handler("handle", b"", context)).error
+    return observe(new_context(cycles), lambda context: loaded.run_handler("handle", b"", context)).error
 
 
 @pytest.mark.parametrize("body", ["self.emit('e', 1)", "x = 1 // 0", "raise ActorError('x')", "while True:\n    pass"])
@@ -67,11 +69,30 @@ def test_what_somebody_else_sets_meanwhile_stays() -> None:
     assert gc.get_threshold() == (50_000, 20, 100)
 
 
-def test_what_holds_itself_does_not_pile_up_over_many_runs() -> None:
-    """Nobody asks for a collection here: making things outside of programs, as every block does, is enough."""
-    counts = []
-    for _ in range(12):
-        assert run(HOLD_THEMSELVES) == ""
-        made = [[number] for number in range(30_000)]
-        counts.append(len(gc.get_objects()) - len(made))
-    assert max(counts[2:]) < counts[0] + 60_000, "two runs' at most, of twelve"
+KEEPS_TEXTS = program(
+    """
+x = []
+x.append(x)
+y = [[] for i in range(10100)]
+y = None
+while True:
+    x.append('a' * 100000)
+"""
+)
+"""Few lists that hold themselves, and much text: they outlive their youth, and end without cycles."""
+
+
+@pytest.mark.parametrize("thresholds", [THRESHOLDS, (700, 10, 10)])
+@pytest.mark.parametrize("source", [HOLD_THEMSELVES, KEEPS_TEXTS])
+def test_what_holds_itself_does_not_pile_up_over_many_runs(source: str, thresholds: tuple[int, int, int]) -> None:
+    """Nobody asks for a collection here, and nothing is made outside of programs."""
+    gc.set_threshold(*thresholds)
+    tracemalloc.start()
+    try:
+        sizes = []
+        for _ in range(10):
+            run(source, 300_000)
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert max(sizes) < 2.5 * sizes[0], "that of two runs at most"

@@ -17,7 +17,8 @@ from validator.errors import HandlerFailure
 from validator.host import ReadOnlyContext
 from validator.params import DEFAULTS
 from validator.pvm.api import HOST_CALLS, HOST_READS
-from validator.pvm.hostcalls import MAX_KEY_CHARACTERS, HostCalls
+from validator.pvm.hostcalls import HostCalls
+from validator.pvm.limits import MAX_STORAGE_KEY
 from validator.pvm.operations import shown_key
 from validator.pvm.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, VALUE_NODE
 
@@ -174,7 +175,7 @@ def test_readings_say_what_they_should() -> None:
     [
         ("self.get(1)", "TypeError"),
         ("self.get(b'k')", "TypeError"),
-        (f"self.get('k' * {MAX_KEY_CHARACTERS + 1})", "ValueTooLarge"),
+        (f"self.get('k' * {MAX_STORAGE_KEY + 1})", "ValueTooLarge"),
         ("self.set(None, 1)", "TypeError"),
         ("self.set('k', self.spawn)", ""),
         ("self.emit(1)", "TypeError"),

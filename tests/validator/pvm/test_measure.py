@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 
 import pytest
 
 from tests.validator.pvm import measure
-from tests.validator.pvm.attacks import RUNNING
-from tests.validator.pvm.measure import CYCLES, DENSE, DENSE_SIZES, KERNELS, LOADED_SIZES, cases, dense, figures
+from tests.validator.pvm.attacks import RUNNING, running_program
+from tests.validator.pvm.measure import (
+    CYCLES,
+    DENSE,
+    DENSE_SIZES,
+    KERNELS,
+    LOADED_SIZES,
+    cases,
+    dense,
+    figures,
+    kernel,
+    repeated,
+)
+from validator.pvm.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, TASK_CALLS
 from validator.pvm.deployment import deploy_cycles
 from validator.pvm.subset import parse
+from validator.pvm.weights import NODES, OPERATORS
 
 
 def names(kind: str) -> list[str]:
@@ -23,6 +37,33 @@ def test_every_kernel_and_attack_is_measured() -> None:
     assert {name.split(",")[0] for name in names("deployment")} == set(DENSE)
     assert {name.split(",")[0] for name in names("loading")} == {"nothing", "many methods", *DENSE}
     assert max(Counter((kind, name) for kind, name, _ in cases()).values()) == 1
+
+
+def called(node: ast.AST) -> str | None:
+    """What a node calls, as programs write it."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "bytes" | "int" as holder), attr=name)):
+            return f"{holder}.{name}"
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return f".{name}"
+        case ast.Call(func=ast.Name(id=name)):
+            return name
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return f"self.{name}"
+    return None
+
+
+def test_everything_that_programs_can_do_is_measured() -> None:
+    """In a loop that lasts: a weight that nothing measures is a guess."""
+    lasting = [name for name, (_, error) in RUNNING.items() if error == "OutOfCycles"]
+    sources = [*map(kernel, KERNELS), *map(running_program, lasting)]
+    nodes = [node for source in sources for node in repeated(source)]
+    assert set(NODES) - {type(node) for node in nodes} == {ast.Raise}  # ends the handler
+    assert set(OPERATORS) <= {type(node) for node in nodes}
+    offered = {f"self.{name}" for name in (*HOST_CALLS, *HOST_READS, *TASK_CALLS)}
+    offered |= {*BUILTINS, *(f".{name}" for name in METHODS), *(f"{kind}.{name}" for kind, name in STATIC_METHODS)}
+    once = {"self.consume_result"}  # a second time ends the handler
+    assert offered - {called(node) for node in nodes} == once
 
 
 def test_a_case_that_is_added_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

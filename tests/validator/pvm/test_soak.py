@@ -52,6 +52,21 @@ def test_what_differs_is_said_and_tried_again(
     assert asked == list(range(400, 600))
 
 
+def test_one_that_makes_the_vm_fail_is_said_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(seed: int) -> str | None:
+        if seed == 7:
+            raise RuntimeError("the VM is broken")
+        return None
+
+    monkeypatch.setattr(soak, "difference", failing)
+    assert main(["0:400", "--out", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert "400 of 400 programs tried, 1 differ" in told
+    assert "seed 7: Traceback" in told and "RuntimeError: the VM is broken" in told
+
+
 def test_notes_are_of_the_code_that_they_tried(
     asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
