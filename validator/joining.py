@@ -16,17 +16,18 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from consensus.certificates import verify_finalization, verify_signed
+from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, MessageError
 from consensus.messages import decode as decode_consensus
-from consensus.types import FIRST_VIEW, Digest, View
+from consensus.types import FIRST_VIEW, View
 from validator.archive import ArchivedBlock, ArchiveStart, begin_archive
-from validator.block import BlockReceipts, Header, header_hash, receipts_root
+from validator.block import BlockReceipts, Header, receipts_root
 from validator.codec import CodecError, decode
 from validator.disk import Disk
 from validator.events import Effect, Event, Joined, Message, PeerFault, Send, SetTimer, Started, Timeout, TimerName
 from validator.executor import decode_block
+from validator.finality import MAX_LINKS, is_proved
 from validator.messages import (
     ChunkResponse,
     PeerMessage,
@@ -174,15 +175,15 @@ class SnapshotJoin:
 
     def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
         block = decode_block(offer.body)
-        if block is None or not verify_finalization(
-            offer.certificate, Digest(header_hash(block.header)), self._validators, self._namespace
+        if (
+            block is None
+            or len(offer.links) > MAX_LINKS
+            or not is_proved([block.header, *offer.links], offer.certificate, self._validators, self._namespace)
+            or not _are_receipts_of(block.header, offer.receipts)
         ):
             self._refuse(sender, "bad_offer")
             return
         header = block.header
-        if not _are_receipts_of(header, offer.receipts):
-            self._refuse(sender, "bad_offer")
-            return
         intake = self.intake_class(self._disk, STATE_FOLDER, Height(header.height), Hash(header.state_root))
         try:
             intake.take_manifest(offer.manifest)
@@ -235,7 +236,8 @@ class SnapshotJoin:
         """Make the data folder one of a validator at the snapshot's height; the state comes last."""
         assert self._offer is not None, "an offer was taken"
         offer = self._offer
-        block = ArchivedBlock(offer.body, offer.receipts, offer.certificate, intake.root)
+        own_certificate = b"" if offer.links else offer.certificate
+        block = ArchivedBlock(offer.body, offer.receipts, own_certificate, intake.root)
         begin_archive(self._disk, ArchiveStart(intake.height, block, self.abstain_through))
         intake.install()
         self.is_done = True

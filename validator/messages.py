@@ -23,8 +23,6 @@ MAX_CHUNK_BYTES: Final = 256 * 1024 * 1024
 MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_ASKED: Final = 64
 MAX_NONCE_BYTES: Final = 32
-MAX_LINKS: Final = 8_192
-"""Headers between a range of final blocks and the finalization that proves it."""
 
 
 class ConsensusMessage(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -69,10 +67,11 @@ class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """A final block with its finalization, and the manifest of the state after it."""
+    """A final block, links and certificate that prove it so (:mod:`validator.finality`), and its state's manifest."""
 
     body: bytes
     receipts: bytes
+    links: tuple[Header, ...]
     certificate: bytes
     manifest: bytes
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from consensus import interface as engine_border
-from consensus.certificates import verify_finalization
 from consensus.interface import TimerKind
 from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
@@ -34,7 +33,7 @@ from consensus.protocols import EngineType, VotingEngine
 from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import HARMLESS_REASONS
-from validator.block import Header, header_hash
+from validator.block import header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError, encode
 from validator.events import (
@@ -75,12 +74,12 @@ from validator.executor import (
     SnapshotRead,
     decode_block,
 )
+from validator.finality import MAX_LINKS, is_proved
 from validator.journal import JournalContent, encode_batch, encode_journal
 from validator.mempool import Mempool, Refused
 from validator.messages import (
     MAX_BLOCKS_ASKED,
     MAX_GOSSIPED_TRANSACTIONS,
-    MAX_LINKS,
     MAX_MESSAGE_BYTES,
     MAX_NONCE_BYTES,
     BlockRequest,
@@ -693,7 +692,9 @@ class Node:
             return False
         blocks = [decode_block(body) for body in response.bodies]
         headers = [block.header for block in blocks if block is not None]
-        if len(headers) < len(blocks) or not self._are_proved([*headers, *response.links], response.certificate):
+        if len(headers) < len(blocks) or not is_proved(
+            [*headers, *response.links], response.certificate, self._identity.validators, self._namespace
+        ):
             return False
         newest: HeldBlock | None = None
         for block, body in zip(blocks, response.bodies, strict=True):
@@ -709,14 +710,6 @@ class Node:
         """Whether a proved block is above the one proved before."""
         proven = self._tree.get(self._proven) if self._proven is not None else None
         return proven is None or held.height > proven.height
-
-    def _are_proved(self, headers: list[Header], encoded: bytes) -> bool:
-        """Whether headers hang together, and a certificate finalises the last of them."""
-        digests = [header_hash(header) for header in headers]
-        hang_together = all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
-        return hang_together and verify_finalization(
-            encoded, Digest(digests[-1]), self._identity.validators, self._namespace
-        )
 
     def _resume_after_blocks(self) -> None:
         """Blocks came: go on with whatever waited for them."""

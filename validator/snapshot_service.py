@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from validator.archive import BlockArchive
+from validator.codec import encode
+from validator.finality import find_proof
 from validator.messages import (
     MAX_CHUNK_BYTES,
     MAX_MESSAGE_BYTES,
@@ -30,15 +32,16 @@ def read_snapshot(
     if isinstance(request, ChunkRequest):
         return _chunk(store, request)
     for height in _offered(store):
-        archived = archive.get(height)
-        if archived is None or not archived.certificate:
+        archived, proof = archive.get(height), find_proof(archive, height)
+        if archived is None or proof is None:
             continue
-        room = MAX_OFFER_BYTES - len(archived.block) - len(archived.receipts) - len(archived.certificate)
+        proved = sum(len(encode(link)) for link in proof.links) + len(proof.certificate)
+        room = MAX_OFFER_BYTES - len(archived.block) - len(archived.receipts) - proved
         if room < 0:
             continue  # the receipts of another block may be shorter
         manifest = store.manifest(Height(height)).encode()
         if len(manifest) <= room:
-            return SnapshotOffer(archived.block, archived.receipts, archived.certificate, manifest)
+            return SnapshotOffer(archived.block, archived.receipts, proof.links, proof.certificate, manifest)
     return None
 
 

@@ -111,7 +111,7 @@ class Garbage(Behaviour):
                 (
                     BlockResponse(_bytes(random)),
                     FinalBlocksResponse((_bytes(random),), (), _bytes(random)),
-                    SnapshotOffer(_bytes(random), _bytes(random), _bytes(random), _bytes(random)),
+                    SnapshotOffer(_bytes(random), _bytes(random), (), _bytes(random), _bytes(random)),
                     ChunkResponse(first, second, _bytes(random), first, second),
                     ViewReport(_bytes(random), _bytes(random)),
                 )

@@ -40,6 +40,7 @@ from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader
+from cluster.simulation.signatures import WitnessedScheme
 from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.messages import Vote
@@ -107,7 +108,7 @@ class Simulation:
         self._on_sample, self._on_notice = on_sample, on_notice
         self._scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self._reader = SharedReader()
-        self._validators = validator_set(self._scheme, scenario, seed)
+        self._validators = validator_set(WitnessedScheme(self._scheme), scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
         self.record.given = scenario if scenario.forks else None

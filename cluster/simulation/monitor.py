@@ -35,10 +35,11 @@ from blake3 import blake3
 from cluster.archive import BlockRecord
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord
+from cluster.simulation.signatures import RememberingScheme
 from consensus.certificates import verify_signed
-from consensus.keys import SignatureScheme, Signer, ValidatorSet
+from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
-from consensus.types import GENESIS_VIEW, Digest, PublicKey, Signature, View
+from consensus.types import GENESIS_VIEW, Digest, View
 from validator.archive import ArchivedBlock
 from validator.block import Block, Header, header_hash
 from validator.codec import CodecError, decode
@@ -81,40 +82,11 @@ RULES: Final = (
     PROOFS,
 )
 
-REMEMBERED_SIGNATURES: Final = 1 << 15
-
 Subject = tuple[View, Digest]
 """What a certificate of a block says beside its view: parent view and digest."""
 
 Prove = Callable[[bytes, int], bytes]
 """``prove(key, height)``: a validator's encoded proof."""
-
-
-class RememberingScheme:
-    """A signature scheme that does not check again what it found good lately. For observers alone: whoever takes part
-    in the protocol checks for itself."""
-
-    def __init__(self, scheme: SignatureScheme) -> None:
-        self.name = scheme.name
-        self._scheme = scheme
-        self._good: dict[tuple[PublicKey, bytes, Signature], None] = {}
-        """In the order in which they were checked."""
-
-    def signer(self, seed: bytes) -> Signer:
-        """The signer whose secret is ``seed`` (32 bytes)."""
-        return self._scheme.signer(seed)
-
-    def verify(self, public_key: PublicKey, message: bytes, signature: Signature) -> bool:
-        """Whether ``signature`` over ``message`` was made by ``public_key``."""
-        known = (public_key, message, signature)
-        if known in self._good:
-            return True
-        if not self._scheme.verify(public_key, message, signature):
-            return False
-        self._good[known] = None
-        if len(self._good) > REMEMBERED_SIGNATURES:
-            del self._good[next(iter(self._good))]
-        return True
 
 
 @dataclass(slots=True)

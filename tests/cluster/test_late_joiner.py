@@ -21,9 +21,10 @@ from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.types import View
 from validator import pieces, snapshot_service
-from validator.archive import BlockArchive
+from validator.archive import ArchivedBlock, BlockArchive
+from validator.block import BlockReceipts
 from validator.events import Append, Effect, Message, PeerFault, Send, Started, Timeout, TimerName
-from validator.executor import ReadSnapshot, SnapshotRead
+from validator.executor import ReadSnapshot, SnapshotRead, decode_block
 from validator.joining import JOIN_TIMER, SnapshotJoin, has_joined
 from validator.messages import (
     ChunkRequest,
@@ -35,6 +36,7 @@ from validator.messages import (
     decode_message,
     encode_message,
 )
+from validator.snapshot_service import SNAPSHOT_INTERVAL
 from validator.types import Height
 
 Request = SnapshotRequest | ChunkRequest | ViewRequest
@@ -89,6 +91,25 @@ def test_a_late_validator_joins_by_snapshot_and_takes_part(joined: Simulation) -
     blocks = [late.executor.archive.block(each) for each in range(JOINS_AT + 8, height)]
     proposers = {block.header.proposer for block in blocks if block is not None}
     assert LATE in proposers, "it builds blocks like the others"
+
+
+def test_a_height_without_a_certificate_of_its_own_is_offered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot's heights may all happen to be final by their descendants alone."""
+    append = BlockArchive.append
+
+    def append_without(self: BlockArchive, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
+        if receipts.height % SNAPSHOT_INTERVAL == 0:
+            archived = msgspec.structs.replace(archived, certificate=b"")
+        append(self, archived, receipts)
+
+    monkeypatch.setattr(BlockArchive, "append", append_without)
+    simulation = late_simulation()
+    verdict = check_run(simulation.run())
+    assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+    late = simulation.machines[LATE].validator
+    assert late is not None
+    start = late.executor.archive.get(late.executor.archive.first_height)
+    assert start is not None and not start.certificate, "it begins behind a block that links proved"
 
 
 def test_a_late_validator_restarts_from_its_own_disk(joined: Simulation) -> None:
@@ -201,18 +222,22 @@ def tampered(answer: Answer, how: str) -> bytes:
         answer = msgspec.structs.replace(answer, data=answer.data[:-1] + bytes([answer.data[-1] ^ 1]))
     elif how == "manifest" and isinstance(answer, SnapshotOffer):
         manifest = answer.manifest[:-1] + bytes([answer.manifest[-1] ^ 1])
-        answer = SnapshotOffer(answer.body, answer.receipts, answer.certificate, manifest)
+        answer = msgspec.structs.replace(answer, manifest=manifest)
     elif how == "block" and isinstance(answer, SnapshotOffer):
-        answer = SnapshotOffer(answer.body[:-1], answer.receipts, answer.certificate, answer.manifest)
+        answer = msgspec.structs.replace(answer, body=answer.body[:-1])
     elif how == "certificate" and isinstance(answer, SnapshotOffer):
-        answer = SnapshotOffer(answer.body, answer.receipts, b"", answer.manifest)
+        answer = msgspec.structs.replace(answer, certificate=b"")
+    elif how == "links" and isinstance(answer, SnapshotOffer):
+        block = decode_block(answer.body)
+        assert block is not None
+        answer = msgspec.structs.replace(answer, links=(block.header,))
     elif how == "view" and isinstance(answer, ViewReport):
         certificate = decode_consensus(answer.certificate)
         assert isinstance(certificate, Certificate)
         forged = msgspec.structs.replace(certificate, view=View(certificate.view + 1_000))
         answer = msgspec.structs.replace(answer, certificate=encode_consensus(forged))
     elif how == "receipts" and isinstance(answer, SnapshotOffer):
-        answer = SnapshotOffer(answer.body, b"\xc1 rubbish", answer.certificate, answer.manifest)
+        answer = msgspec.structs.replace(answer, receipts=b"\xc1 rubbish")
     elif how == "noise":
         return b"noise"
     return encode_message(answer)
@@ -231,6 +256,7 @@ def new_join(peers: Peers, disk: MemoryDisk, nonce: bytes = b"nonce") -> Snapsho
         ("manifest", "bad_manifest"),
         ("block", "bad_offer"),
         ("certificate", "bad_offer"),
+        ("links", "bad_offer"),
         ("receipts", "bad_offer"),
         ("view", "bad_view"),
         ("noise", "undecodable"),
@@ -288,7 +314,7 @@ def test_an_old_offer_that_nobody_asked_for_stops_nobody(peers: Peers) -> None:
     archived = executor.executor.archive.get(1)
     assert archived is not None
     manifest = executor.executor._store.manifest(Height(1)).encode()
-    old = encode_message(SnapshotOffer(archived.block, archived.receipts, archived.certificate, manifest))
+    old = encode_message(SnapshotOffer(archived.block, archived.receipts, (), archived.certificate, manifest))
     join, rounds = new_join(peers, MemoryDisk()), 0
     effects = join.handle(Message(0, old)) + join.handle(Started())
     while not join.is_done and rounds < 200:

@@ -13,6 +13,7 @@ from cluster.chain import validator_signer
 from cluster.checks import Check, Outcome, check_run
 from cluster.evidence import proofs
 from cluster.record import FaultRecord, Finalization, RunRecord
+from cluster.scenario import NodeSection
 from cluster.status import Tally
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Evidence, Vote, VoteKind, conflict, encode_evidence, vote_signing_bytes
@@ -93,6 +94,7 @@ def test_evidence_that_is_owed_must_be_found() -> None:
     record = byzantine_record()
     assert found(record, "evidence").verdict is FAIL
     assert "validator-3 owes a proof for 3 views" in found(record, "evidence").detail
+    assert found(replace(record, interrupted=True), "evidence").verdict is INCONCLUSIVE
     assert found(byzantine_record(owed=2), "evidence").verdict is INCONCLUSIVE
     assert found(byzantine_record(owed=0), "evidence").verdict is PASS
     show(record, 1, encode_evidence(evidence_of(record, 3)))
@@ -107,6 +109,10 @@ def test_evidence_that_blames_an_honest_validator_fails() -> None:
     check = found(record, "evidence")
     assert check.verdict is FAIL
     assert "validator-1 proves ConflictingNotarize of validator-2 in view 7, which is honest" in check.detail
+    nodes = [NodeSection(), NodeSection(), NodeSection(mutant="quorum-of-2f")]
+    validators = record.scenario.validators.model_copy(update={"nodes": nodes})
+    record.scenario = record.scenario.model_copy(update={"validators": validators})
+    assert "of validator-2 in view 7, which runs the planted bug quorum-of-2f" in found(record, "evidence").detail
 
 
 @pytest.mark.parametrize("how", ["signature", "noise", "another chain"])

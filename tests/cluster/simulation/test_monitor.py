@@ -329,3 +329,11 @@ def test_the_check_says_what_was_watched() -> None:
     record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 3), "proofs": 0})
     check = check_run(record).check("safety")
     assert (check.verdict, check.detail) == (Outcome.INCONCLUSIVE, "never looked at: proofs")
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(1, Outcome.PASS), (2, Outcome.INCONCLUSIVE)])
+def test_only_one_validator_has_nobody_to_agree_with(count: int, outcome: Outcome) -> None:
+    record = make_record(count=count)
+    record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 10), "agreement": 0})
+    verdict = check_run(record)
+    assert [verdict.check(name).verdict for name in ("safety", "coverage")] == [outcome] * 2

@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from cluster.simulation.collector import THRESHOLDS, collecting_rarely
-from cluster.simulation.monitor import RememberingScheme
 from cluster.simulation.reading import SharedReader
+from cluster.simulation.signatures import RememberingScheme, WitnessedScheme
 from consensus.keys import KeyedHashScheme
 from consensus.messages import CertificateRequest
 from consensus.messages import encode as encode_consensus
@@ -67,6 +67,21 @@ def test_the_monitor_remembers_good_signatures_and_no_others() -> None:
         assert not scheme.verify(signer.public_key, b"message", bad)
         assert not scheme.verify(signer.public_key, b"another", good)
         assert counting.asked == 1 + 2 * number
+
+
+def test_validators_check_for_themselves_and_the_monitor_knows_what_they_found_good() -> None:
+    counting = Counting()
+    scheme = WitnessedScheme(counting)
+    monitor = RememberingScheme(scheme)
+    signer = scheme.signer(bytes(32))
+    good = signer.sign(b"message")
+    for number in (1, 2):
+        assert scheme.verify(signer.public_key, b"message", good)
+        assert counting.asked == number
+    assert monitor.verify(signer.public_key, b"message", good)
+    assert counting.asked == 2
+    assert not monitor.verify(signer.public_key, b"message", Signature(bytes(64)))
+    assert counting.asked == 3
 
 
 def test_the_collector_is_as_it_was_afterwards() -> None:
