@@ -16,23 +16,28 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 from cluster.books import Books, keep_books
 from cluster.checks import Check, Verdict, check_run
-from cluster.control_client import ControlClient, ControlError
+from cluster.control_client import ControlClient
 from cluster.errors import BadInput, HarnessError
 from cluster.interrupts import Interrupts
 from cluster.measures import metrics
+from cluster.options import is_seed
 from cluster.record import RunRecord, Sample
 from cluster.results import ENDPOINTS_FILE, checkout_commit, claim_run_folder, finish_run, new_run_folder
 from cluster.running import finish
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.settings import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
+
+FIRST_BLOCK_TIMEOUT_S: Final = 120.0
+"""A testnet that is to be up has made a block by then."""
 
 __all__ = [
     "BadInput",
@@ -132,6 +137,14 @@ class LiveTestnet:
     outcome: Outcome | None = None
     """Once the ``with`` block is over."""
 
+    def inject(self, **fault: Any) -> dict[str, Any]:
+        """Add a fault, by its fields as in a scenario's ``faults``; at once where it states neither height nor time.
+
+        Returns it as it will be performed. Raises :class:`BadInput`, and :class:`HarnessError` where the testnet broke
+        down or ends.
+        """
+        return ControlClient.of_run(self.folder).add_fault(fault)
+
 
 @contextmanager
 def up(
@@ -148,44 +161,56 @@ def up(
     """
     chosen, seed = _scenario(scenario, seed, settings)
     folder = _folder(chosen, out)
+    has_block, told_to_end = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
-        has_block = threading.Event()
-        ending = thread.submit(_run_until_told, chosen, seed, folder, has_block)
+        ending = thread.submit(_run_until_told, chosen, seed, folder, has_block, told_to_end)
         ending.add_done_callback(lambda _: has_block.set())
-        has_block.wait()
-        if ending.done():
-            ending.result()
-            raise HarnessError(f"{folder}: the testnet ended before it was up")
-        endpoints = json.loads((folder / ENDPOINTS_FILE).read_text(encoding="utf-8"))
-        testnet = endpoints["testnet"]
-        urls = {validator["name"]: validator["url"] for validator in endpoints["validators"]}
-        running = LiveTestnet(folder, testnet["url"], urls)
         try:
-            yield running
+            is_up = has_block.wait(FIRST_BLOCK_TIMEOUT_S)
+            if ending.done():
+                ending.result()
+                raise HarnessError(f"{folder}: the testnet ended before it was up")
+            if not is_up:
+                raise HarnessError(f"{folder}: no block became final within {FIRST_BLOCK_TIMEOUT_S:g} s")
+            endpoints = json.loads((folder / ENDPOINTS_FILE).read_text(encoding="utf-8"))
+            urls = {validator["name"]: validator["url"] for validator in endpoints["validators"]}
+            running = LiveTestnet(folder, endpoints["testnet"]["url"], urls)
+            try:
+                yield running
+            finally:
+                told_to_end.set()
+                running.outcome = ending.result()
         finally:
-            with suppress(ControlError):  # it broke down by itself, which its record says
-                ControlClient(running.url, folder / testnet["token_file"]).stop()
-            running.outcome = ending.result()
+            told_to_end.set()
 
 
-def _run_until_told(scenario: Scenario, seed: int, folder: Path, has_block: threading.Event) -> Outcome:
+def _run_until_told(
+    scenario: Scenario, seed: int, folder: Path, has_block: threading.Event, told_to_end: threading.Event
+) -> Outcome:
     from cluster.live.driver import live_testnet
 
     def look(sample: Sample) -> None:
         if any(sample.heights):
             has_block.set()
 
-    with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=True) as record:
+    with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=told_to_end) as record:
         books = keep_books(record)
         return Outcome(record, books, finish_run(record, folder, books=books), folder)
 
 
-def _folder(scenario: Scenario, out: Path | str | None) -> Path:
-    return new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(Path(out))
+def _folder(chosen: Scenario, out: Path | str | None) -> Path:
+    """The folder of a live run. Raises :class:`BadInput`, and makes none where the scenario cannot run."""
+    if problem := chosen.live_problem:
+        raise BadInput(f"{chosen.name}: {problem}")
+    return new_run_folder(chosen.name, datetime.now(UTC)) if out is None else claim_run_folder(Path(out))
 
 
 def _scenario(given: Scenario | Path | str, seed: int | None, settings: Sequence[str]) -> tuple[Scenario, int]:
     """The scenario that runs, and the run's seed."""
+    if seed is not None and not is_seed(seed):
+        raise BadInput(f"seed: {seed!r} is no seed: expected an integer from 0 to 2**64 - 1")
+    if isinstance(settings, str):
+        raise BadInput(f"settings: expected a list of settings, got the text {settings!r}")
     scenario = given if isinstance(given, Scenario) else load_scenario(Path(given))
     try:
         changes = [parse_setting(text) for text in settings]

@@ -9,8 +9,8 @@ from typing import Final
 from blake3 import blake3
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
-from cluster.mutants import MUTANTS
 from cluster.mutants.base import Mutant, RunCounter
+from cluster.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
 from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
 from consensus.messages import VoteKind

@@ -23,13 +23,16 @@ from cluster.coverage import (
     TIMER_ANSWERS,
     check_coverage,
     count_evaluations,
+    needed_of_monitor,
 )
 from cluster.criteria import check_criteria
 from cluster.evidence import proofs
+from cluster.faults import LASTING_KINDS
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall
 from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
-from cluster.recovery import recovery_of, ruling
+from cluster.recovery import recovery_of
+from cluster.ruling import ruling_during
 from cluster.verdict import Check, Outcome, Verdict, worst
 from consensus.types import fault_bound, quorum
 
@@ -61,12 +64,6 @@ LOST_ONCE_MORE: Final = 2
 
 HEIGHTS_UNTIL_IT_VOTES: Final = 4
 """Who comes by a snapshot abstains in the views that it may have voted in before; after so many heights it does not."""
-
-VIEWS_UNTIL_FINAL: Final = 8
-"""So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
-
-VIEWS_AN_INTERVAL: Final = 2
-"""Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
 
 NOTHING: Final[Mapping[str, int]] = {}
 
@@ -134,13 +131,15 @@ def check_chain(books: Books) -> Check:
         for validator in books.judged
         if len(seals := books.seals[validator.name].seals) < len(validator.blocks)
     ]
-    unread += [
+    missing = [
         f"{validator.name}: nobody served what lies below height {validator.first_height}, where it begins"
         for validator in books.seen
         if len(books.chain) < validator.first_height - 1
     ]
-    if problems or unread:
-        return Check("chain", Outcome.FAIL, _examples([*unread, *problems]))
+    if problems or unread or missing:
+        is_for_want_of_time = books.record.interrupted and not problems and not unread
+        verdict = Outcome.INCONCLUSIVE if is_for_want_of_time else Outcome.FAIL
+        return Check("chain", verdict, _examples([*unread, *missing, *problems]))
     detail = f"{books.ledger.height:,} blocks with {books.ledger.transactions:,} transactions hang together"
     return _unless_vacuous(books, "chain", detail)
 
@@ -312,7 +311,8 @@ def check_evidence(books: Books) -> Check:
     byzantine = {validator.index for validator in record.validators if validator.byzantine}
     false = [f"{proof.finder} shows {proof.kind}, which does not hold" for proof in shown if not proof.holds]
     false += [
-        f"{proof.finder} proves {proof.kind} of {_name(record, proof.culprit)} in view {proof.view}, which is honest"
+        f"{proof.finder} proves {proof.kind} of {_name(record, proof.culprit)} in view {proof.view},"
+        f" which {_is_what(record, proof.culprit)}"
         for proof in shown
         if proof.holds and proof.culprit not in byzantine
     ]
@@ -328,7 +328,7 @@ def check_evidence(books: Books) -> Check:
         if validator.byzantine and (owed := _evidence_owed(validator)) and not proven[validator.index]
     ]
     if missing:
-        failed = any(owed >= VIEWS_THAT_OWE_EVIDENCE for owed, _ in missing)
+        failed = not record.interrupted and any(owed >= VIEWS_THAT_OWE_EVIDENCE for owed, _ in missing)
         texts = [text for _, text in missing]
         return Check("evidence", Outcome.FAIL if failed else Outcome.INCONCLUSIVE, _examples(texts))
     if _byzantine_count(record) and not any(validator.status for validator in books.judged):
@@ -347,7 +347,7 @@ def check_safety(books: Books) -> Check:
         return Check("safety", Outcome.PASS, "certificates are watched in the simulator, and not live")
     if monitor.violations:
         return Check("safety", Outcome.FAIL, _examples(monitor.violations))
-    never = [rule for rule, count in monitor.counts.items() if not count]
+    never = [rule for rule, count in monitor.counts.items() if not count and needed_of_monitor(books, rule)]
     if never:
         return Check("safety", Outcome.INCONCLUSIVE, f"never looked at: {', '.join(never)}")
     return Check("safety", Outcome.PASS, ", ".join(f"{rule} {count:,}" for rule, count in monitor.counts.items()))
@@ -392,6 +392,8 @@ def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, f"{name}: never began"
     if fault.problem:
         return Outcome.FAIL, f"{name}: {fault.problem}"
+    if fault.ended_ms is None and fault.kind in LASTING_KINDS:
+        return Outcome.INCONCLUSIVE, f"{name}: was still under way at the end"
     if not fault.bit:
         return Outcome.INCONCLUSIVE, f"{name}: was not seen to bite ({fault.evidence or 'no evidence'})"
     if fault.ended_ms is None:
@@ -460,7 +462,7 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
     view_change_ms = record.view_change_ms
-    committees = ruling(record, _views_during(books, fault))
+    committees = ruling_during(books, fault.begun_ms, fault.ended_ms)
     if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
         least = fault.begun_ms + view_change_ms
         proposed = record.proposals
@@ -484,28 +486,6 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
             f" ({needed_ms:,} ms)",
         )
     return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
-
-
-def _views_during(books: Books, fault: FaultRecord) -> tuple[int, int]:
-    """The first and the last view that may have been current while a fault lasted; rather too many than too few.
-
-    They begin with that of the newest block that was final before. They end with that of the first block that became
-    final afterwards, where there is one, and with as many as there can have been otherwise.
-    """
-    assert fault.begun_ms is not None
-    assert fault.ended_ms is not None
-    record, views = books.record, books.views
-    first = first_finalizations(record.judged_finalizations)
-    before = max((height for height, at in first.items() if at <= fault.begun_ms), default=0)
-    begun = max(views.get(before, 1), 1)
-    after = min((height for height, at in first.items() if at > fault.ended_ms and height in views), default=None)
-    if after is not None:
-        return begun, max(views[after], begun) + VIEWS_UNTIL_FINAL
-    newest = max((height for height in first if height in views), default=0)
-    sections = [scenario.consensus for scenario in (*record.former, record.scenario)]
-    interval_ms = max(min(section.block_interval_ms for section in sections), 1)
-    passed = math.ceil((fault.ended_ms - first.get(newest, 0.0)) / interval_ms)
-    return begun, views.get(newest, 1) + VIEWS_AN_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL
 
 
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
@@ -642,6 +622,13 @@ def _evidence_owed(validator: ValidatorRecord) -> int:
 def _byzantine_page(validator: ValidatorRecord) -> dict[str, Any]:
     page = (validator.status or {}).get("byzantine")
     return page if isinstance(page, dict) else {}
+
+
+def _is_what(record: RunRecord, index: int | None) -> str:
+    """Of a validator that is not byzantine."""
+    section = record.scenario.validators
+    mutant = section.node(index).mutant if index is not None and 0 <= index < section.count else None
+    return "is honest" if mutant is None else f"runs the planted bug {mutant}"
 
 
 def _name(record: RunRecord, index: int | None) -> str:

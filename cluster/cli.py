@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -22,8 +22,10 @@ from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.explain.commands import add_commands as add_explain_commands
 from cluster.history.commands import add_commands as add_archive_commands
 from cluster.interrupts import SIGNALS, is_unwanted
+from cluster.live.commands import add_commands as add_live_commands
 from cluster.mutants.commands import add_commands as add_mutant_commands
 from cluster.options import add_change_options, parse_port, parse_seed
+from cluster.printable import printable
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
@@ -33,7 +35,23 @@ MAX_HASH_SEED: Final = 2**32 - 1
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong in one line."""
+    """An argument parser that says what is wrong in one line, and whose help tells what would be right.
+
+    Argparse leaves what a subcommand does not know to the whole command, whose help does not have that subcommand's
+    options: here it is the innermost parser that refuses it.
+    """
+
+    fill: Callable[[_Parser], None] | None = None
+    """Adds what takes long to load, once the arguments are for this parser."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{message} (see {self.prog} --help)")
@@ -70,9 +88,8 @@ def _perform(arguments: Sequence[str] | None) -> int:
 
 def _complain(text: str) -> None:
     """One line, fit for a terminal even where it quotes what the user gave."""
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
     with suppress(OSError):  # a terminal that was closed
-        print(f"stampede: {line}", file=sys.stderr, flush=True)
+        print(f"stampede: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -135,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     t8n.add_argument("--out", type=Path, required=True, metavar="O.json")
     t8n.set_defaults(command=_t8n)
 
+    add_live_commands(commands)
     add_explain_commands(commands)
     add_actor_commands(commands)
     add_sweep_commands(commands)

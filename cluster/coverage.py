@@ -33,7 +33,10 @@ TIMER_ANSWERS: Final = "answers about timers"
 SERVED_BALANCES: Final = "served balances"
 """Rules that the checks count themselves; the others are the ledger's and the monitor's."""
 
-EVERY_HEIGHT: Final = frozenset({"agreement", "roots", "proved_final", "ancestry", "ledger"})
+AGREEMENT: Final = "agreement"
+"""A rule of the simulator's monitor that takes two validators to be evaluated."""
+
+EVERY_HEIGHT: Final = frozenset({AGREEMENT, "roots", "proved_final", "ancestry", "ledger"})
 """Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
 
 COUNTED_BY_CHECKS: Final = {
@@ -78,11 +81,15 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
     times.update({rule: ledger.evaluated[rule] for rule in LEDGER_RULES})
     found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
     monitored = record.monitor.counts if record.monitor is not None else {}
-    found += [
-        Evaluation(f"safety: {rule}", count, heights if rule in EVERY_HEIGHT else 1)
-        for rule, count in monitored.items()
-    ]
+    found += [Evaluation(f"safety: {rule}", count, needed_of_monitor(books, rule)) for rule, count in monitored.items()]
     return tuple(found)
+
+
+def needed_of_monitor(books: Books, rule: str) -> int:
+    """How often the simulator's monitor must have looked at a rule. Nobody is asked to agree with itself alone."""
+    if rule == AGREEMENT and len(books.judged) == 1:
+        return 0
+    return books.record.scenario.success.heights_compared if rule in EVERY_HEIGHT else 1
 
 
 def check_coverage(evaluations: Sequence[Evaluation]) -> Check:

@@ -47,7 +47,7 @@ from cluster.record import FaultRecord
 from cluster.release import Release
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
-from consensus.types import fault_bound, quorum
+from consensus.types import quorum
 
 VOTES: Final = {
     "notarize": (VoteKind.NOTARIZE,),
@@ -267,6 +267,10 @@ class FaultEngine:
         """From now on the faults are this scenario's. Raises :class:`ValueError` where that changes what has begun."""
         before = [planned.plan for planned in self._planned]
         check_faults_of_the_past(before, scenario.planned_faults, self._stage.height, self._stage.now_ms)
+        self.adopt(scenario)
+
+    def adopt(self, scenario: Scenario) -> None:
+        """The same, whoever calls having seen to the past."""
         left, self._planned, new = self._planned, [], []
         for number, plan in enumerate(scenario.planned_faults):
             planned = next((each for each in left if each.plan == plan), None)
@@ -306,8 +310,10 @@ class FaultEngine:
         for planned, senders in list(self._listening):
             if kind not in VOTES[planned.plan.after_votes or ""]:
                 continue
-            senders.setdefault(view, set()).add(sender)
-            if len(senders[view]) >= quorum(len(self._names)):
+            committee = self._scenario.validators.committee(view)
+            if sender in committee:
+                senders.setdefault(view, set()).add(sender)
+            if len(senders.get(view, ())) >= quorum(len(committee)):
                 self._listening.remove((planned, senders))
                 self._begin_soon(planned)
 
@@ -453,7 +459,7 @@ class FaultEngine:
         Who shares a killed host is a target itself.
         """
         stage = self._stage
-        most = fault_bound(len(self._names)) if plan.target[0] == AS_MANY_AS_WITHSTOOD else len(self._names)
+        most = self._scenario.validators.withstood if plan.target[0] == AS_MANY_AS_WITHSTOOD else len(self._names)
         chosen = self._choose(plan.target, most)
         if not stage.shares_fate(plan):
             return chosen, []
@@ -547,7 +553,6 @@ class FaultEngine:
     def _restart(self, active: _Active, indices: Sequence[int]) -> None:
         active.is_back = True
         self._let_up(indices)
-        self._end_those_that_are_back()
 
     def _let_up(self, indices: Sequence[int]) -> None:
         """A fault holds validators down no more: those that none does are started."""
@@ -556,6 +561,7 @@ class FaultEngine:
             if not self._held_down[index] and not self._stage.is_running(index):
                 self._stage.start(index)
                 self._note_first_back(index)
+        self._end_those_that_are_back()
 
     def _note_first_back(self, index: int) -> None:
         """A validator runs again: from now on no fault that took it down has all of its targets down."""
@@ -596,7 +602,8 @@ class FaultEngine:
     # --- upgrades -----------------------------------------------------------------------------------------------------
 
     def _begin_upgrade(self, active: _Active, plan: UpgradeFault) -> None:
-        most = fault_bound(len(self._names)) if plan.target == [AS_MANY_AS_WITHSTOOD] else len(self._names)
+        is_bounded = plan.target == [AS_MANY_AS_WITHSTOOD]
+        most = self._scenario.validators.withstood if is_bounded else len(self._names)
         chosen = self._choose(plan.target or self._names, most)
         for index in chosen:
             group = self._on_host_of(index)

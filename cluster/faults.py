@@ -7,6 +7,7 @@ reference of the fields.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cluster.release import Release
-from cluster.sections import Count, Milliseconds, Section
+from cluster.sections import Height, Milliseconds, RunMilliseconds, Section
 from consensus.types import fault_bound
 
 LEADER: Final = "leader"
@@ -36,7 +37,7 @@ REGION_PREFIX: Final = "region:"
 
 
 def _known_mutant(name: str) -> str:
-    from cluster.mutants import MUTANTS
+    from cluster.mutants.registry import MUTANTS
 
     if name not in MUTANTS:
         raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
@@ -61,9 +62,9 @@ Target = Annotated[
 class _Fault(Section):
     """A fault begins when the first validator has finalised a height, or at a time."""
 
-    at_height: Count | None = None
+    at_height: Height | None = None
     """It begins once the first validator has finalised this height."""
-    at_ms: Milliseconds | None = None
+    at_ms: RunMilliseconds | None = None
     """It begins at this time since the run began."""
     after_votes: Literal["notarize", "nullify", "finalize"] | None = None
     """With ``at_height``: it waits until a quorum has sent such votes of one view, too (``nullify``: or timeouts)."""
@@ -92,7 +93,7 @@ class _Lasting(_Fault):
 
     for_ms: Duration | None = None
     """How long it lasts."""
-    until_height: Count | None = None
+    until_height: Height | None = None
     """It ends once the first validator has finalised this height; with ``for_ms`` too, whichever comes first."""
 
     @model_validator(mode="after")
@@ -174,6 +175,14 @@ class _Directed(_Lasting):
     @property
     def named(self) -> Sequence[tuple[str, Sequence[str]]]:
         return [("from", self.senders or []), ("to", self.receivers or [])]
+
+    def ends(self, names: Sequence[str]) -> tuple[set[str], set[str]]:
+        """From whom to whom. The side that is not given is everybody else, and everybody where neither is."""
+        everybody = set(names)
+        senders, receivers = set(self.senders or ()), set(self.receivers or ())
+        if not senders and not receivers:
+            return everybody, everybody
+        return senders or everybody - receivers, receivers or everybody - senders
 
 
 class OneWayPartitionFault(_Directed):
@@ -308,6 +317,12 @@ class ClockSkewFault(_Targeted, _Lasting):
     factor: ClockFactor
     """How fast its clock runs: at 2, timers expire after half the time."""
 
+    @model_validator(mode="after")
+    def _something_changes(self) -> ClockSkewFault:
+        if self.factor == 1:
+            raise ValueError("factor: at 1 a clock runs as it does anyway")
+        return self
+
 
 class UpgradeFault(_Fault):
     """Validators get other code, one host after the other: each ends in good order and starts again from its disk.
@@ -327,7 +342,7 @@ class UpgradeFault(_Fault):
     """A bug that is planted in it, by its name in ``cluster.mutants``."""
     down_ms: Milliseconds = 500
     """How long each host stays down at least."""
-    heights_between: Count = 3
+    heights_between: Height = 3
     """So many heights a host's validators make final with the new code before the next host goes."""
 
     @model_validator(mode="after")
@@ -379,6 +394,8 @@ def kind_of(model: type[AnyFault]) -> str:
 
 
 KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
+LASTING_KINDS: Final = frozenset(kind_of(model) for model in KINDS if issubclass(model, _Lasting | UpgradeFault))
+"""Faults of which is said what was seen of them once they are over."""
 
 
 def _is_known(given: Any) -> Any:
@@ -387,7 +404,7 @@ def _is_known(given: Any) -> Any:
         if "kind" not in given:
             raise ValueError(f"kind: is missing; known: {', '.join(KIND_NAMES)}")
         if given["kind"] not in KIND_NAMES:
-            raise ValueError(f"kind: unknown fault {given['kind']!r}; known: {', '.join(KIND_NAMES)}")
+            raise ValueError(f"kind: unknown fault {reprlib.repr(given['kind'])}; known: {', '.join(KIND_NAMES)}")
     return given
 
 
@@ -455,6 +472,20 @@ def check_faults_fit(
             )
         if isinstance(fault, PartitionFault) and len(fault.sides(names)) < 2:
             raise ValueError(f"{where}.groups: all validators are in one group")
+        if getattr(fault, "target", None) == [AS_MANY_AS_WITHSTOOD] and not most:
+            raise ValueError(f"{where}.target: f is 0 of {len(names)} validators, so that nobody would be hit")
+        if isinstance(fault, _Directed):
+            _check_ends(fault, names, where)
+
+
+def _check_ends(fault: _Directed, names: Sequence[str], where: str) -> None:
+    senders, receivers = fault.ends(names)
+    if fault.senders is not None or fault.receivers is not None:
+        where += ".from" if fault.senders is not None else ".to"
+    if not senders or not receivers:
+        raise ValueError(f"{where}: all validators are on one side")
+    if len(senders | receivers) == 1:
+        raise ValueError(f"{where}: {next(iter(senders))} has no link to itself, so that none would be hit")
 
 
 def live_problem(faults: Sequence[AnyFault]) -> str | None:

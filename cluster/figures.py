@@ -38,7 +38,7 @@ METRICS: Final[Mapping[str, str]] = {
     "finality_latency_p99_ms": "the same, 99th percentile",
     "longest_stall_ms": "longest time without a new final block",
     "recovery_ms": "from the end of the last fault to a new final block of a quorum; none without faults",
-    "deepest_reorg": "most executed blocks of one branch that a validator gave up; simulator only",
+    "deepest_reorg": "most executed blocks of one branch that a validator gave up",
     "fairness_jain_index": "Jain's index of the share of its due timers that each actor had fired; 1 is even",
     "lane_use_mean_share": "share of the timer lane's cycles that were used",
     "basefee_lane_first": "the timer lane's basefee in the first block",
@@ -61,6 +61,10 @@ METRICS: Final[Mapping[str, str]] = {
     "startup_seconds": "from the start to the first final block; live testnet only",
 }
 """By name, the unit last."""
+
+METRICS_OF_LIVE_RUNS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("live testnet only"))
+METRICS_OF_SIMULATIONS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("simulator only"))
+"""What only one of the backends has."""
 
 SAMPLES: Final[Mapping[str, str]] = {
     "finality_latency_ms": "of each height, from its block's first sight to its first finalization",

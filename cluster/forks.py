@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from cluster.faults import AnyFault
-from cluster.sections import Count, Section
+from cluster.sections import Height, Section
 
 MAY_CHANGE: Final = (
     "description",
@@ -41,7 +41,7 @@ BOUND_TO_THE_PAST: Final = {
 class ForkSection(Section):
     """From the moment at which a height is first final, the run goes another way than without it."""
 
-    at_height: Count
+    at_height: Height
     """When this height is first final."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     """Of the random sources from then on; without one they go on as they were."""

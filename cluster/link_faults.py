@@ -33,6 +33,8 @@ class LinkCounts:
     duplicated: int = 0
     reordered: int = 0
     waited: int = 0
+    eased: int = 0
+    """Those that went where fewer of them were lost, doubled, held back or kept waiting than without the fault."""
     delayed: int = 0
     """Sends of leaders that were delayed."""
 
@@ -52,7 +54,7 @@ class LinkFaultInForce:
             sides = plan.sides(names)
             self._side = [next(number for number, members in enumerate(sides) if name in members) for name in names]
         elif not isinstance(plan, LeaderDelayFault):
-            senders, receivers = ends(plan, names)
+            senders, receivers = plan.ends(names)
             self._sends = [name in senders for name in names]
             self._receives = [name in receivers for name in names]
 
@@ -90,21 +92,14 @@ class LinkFaultInForce:
             counts.waited += link.waited
             if (old.latency_us, old.jitter_us) != (link.latency_us, link.jitter_us):
                 counts.slower += link.sent
+            if link.is_better_than(old):
+                counts.eased += link.sent
         return counts
 
     def _is_hit(self, sender: int, receiver: int) -> bool:
         if isinstance(self.plan, PartitionFault):
             return self._side[sender] != self._side[receiver]
         return self._sends[sender] and self._receives[receiver]
-
-
-def ends(plan: OneWayPartitionFault | DegradeFault, names: Sequence[str]) -> tuple[set[str], set[str]]:
-    """From whom to whom. The side that is not given is everybody else, and everybody where neither is."""
-    everybody = set(names)
-    senders, receivers = set(plan.senders or ()), set(plan.receivers or ())
-    if not senders and not receivers:
-        return everybody, everybody
-    return senders or everybody - receivers, receivers or everybody - senders
 
 
 def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
@@ -115,7 +110,7 @@ def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
             whole = largest if len(largest) >= quorum(len(names)) else set()
             return tuple(name for name in names if name not in whole)
         case OneWayPartitionFault() | DegradeFault():
-            senders, receivers = ends(plan, names)
+            senders, receivers = plan.ends(names)
             fewer = senders if len(senders) <= len(receivers) else receivers
             return tuple(name for name in names if name in fewer)
         case LeaderDelayFault():
@@ -134,6 +129,7 @@ def seen_on_links(plan: LinkFault, counts: LinkCounts) -> Seen:
         "doubled": counts.duplicated if plan.duplication else 0,
         "held back": counts.reordered if plan.reordering else 0,
         "waiting for others": counts.waited if plan.bandwidth_kbps else 0,
+        "on better links": counts.eased,
     }
     words = [f"{count:,} {what}" for what, count in seen.items() if count]
     return Seen(bool(words), f"{counts.sent:,} messages, of them {', '.join(words) or 'none touched'}")

@@ -64,6 +64,12 @@ class Link:
             or self.bytes_per_second
         )
 
+    def is_better_than(self, other: Link) -> bool:
+        """Whether something that befalls messages on the other befalls fewer of them on this one."""
+        is_wider = other.bytes_per_second > 0 and not 0 < self.bytes_per_second <= other.bytes_per_second
+        loses_less = self.loss < other.loss
+        return is_wider or loses_less or self.duplication < other.duplication or self.reordering < other.reordering
+
     def with_changes(self, changes: dict[str, float]) -> Link:
         """Another kind of link, that nothing went over yet; ``changes`` are a scenario's fields."""
         fields: dict[str, float] = {}

@@ -7,12 +7,14 @@ driver saw something happen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cluster.archive import BlockRecord
 from cluster.faults import UpgradeFault
 from cluster.scenario import Scenario
+from cluster.settings import Change
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
 
@@ -283,6 +285,8 @@ class RunRecord:
     reorgs: list[Reorg] = field(default_factory=list)
     drill: Drill | None = None
     """What was drilled, where it was one: it has expectations of its own."""
+    drill_changes: Sequence[Change] = ()
+    """What was changed of the scenario that it built."""
 
     def note_mutants(self) -> None:
         """Say of each validator which planted bug it had: from the start on, or by an upgrade."""

@@ -22,6 +22,7 @@ import json
 import os
 import shlex
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -47,6 +48,7 @@ from cluster.genesis_file import read_genesis, to_json
 from cluster.junit import run_xml
 from cluster.machine import machine
 from cluster.measures import metrics, series
+from cluster.options import is_seed
 from cluster.record import RunRecord
 from cluster.report.page import render_report
 from cluster.scenario.files import scenario_text
@@ -125,7 +127,7 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "divergences": books.bisections,
     }
     if record.drill is not None:
-        result["drill"] = record.drill.page()
+        result["drill"] = record.drill.page(record.scenario, record.drill_changes)
     if record.backend == "sim":
         result["digest"] = record.digest
         result["checkpoints"] = {str(height): digest for height, digest in record.checkpoints.items()}
@@ -140,7 +142,9 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     backend = " --backend sim" if record.backend == "sim" else ""
-    command = f"stampede run {shlex.quote(str(path))}" if record.drill is None else record.drill.command
+    command = f"stampede run {shlex.quote(str(path))}"
+    if record.drill is not None:
+        command = record.drill.command(record.drill_changes)
     return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"
 
 
@@ -259,6 +263,14 @@ def read_run(folder: Path) -> ArchivedRun:
     executions = [] if traces is None else decode_traces(traces, str(folder / TRACES_FILE))
     blocks = decode_blocks(archive, str(folder / BLOCKS_FILE))
     return ArchivedRun(read_genesis(folder / GENESIS_FILE), blocks, result, executions)
+
+
+def seed_of(result: Mapping[str, Any]) -> int:
+    """The seed in the content of a ``result.json``. Raises :class:`KeyError` and :class:`ValueError`."""
+    seed: int = result["seed"]
+    if not is_seed(seed):
+        raise ValueError(f"{seed!r} is no seed")
+    return seed
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ runs or is collected (:class:`~cluster.interrupts.Interrupts`), never what judge
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from cluster.results import (
     reproduce_command,
 )
 from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.settings import Change
+from cluster.settings import Change, options_of
 from cluster.terminal import LastingOutput, Progress, print_kept, print_verdict
 from validator.genesis_block import GenesisError
 from validator.types import ValidatorError
@@ -76,7 +77,7 @@ def run_scenario(
         raise BadInput("only a live testnet can be kept up: --keep needs --backend live")
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
-    scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with --set")
+    scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
     problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
     if problem:
         raise BadInput(f"{scenario_path}: {problem}")
@@ -116,6 +117,8 @@ def perform_run(
                     testnet.close()
             finally:
                 progress.close()
+            if record.scenario.faults != scenario.faults:
+                source = None  # others were added meanwhile
             verdict = finish(record, folder, interrupts, source)
         try:
             point_latest(folder)
@@ -157,7 +160,15 @@ def drive(
     from cluster.live.driver import live_testnet
 
     return live_testnet(
-        scenario, seed, commit, folder, on_sample, on_notice, interrupts, live.until_told, live.control_port
+        scenario,
+        seed,
+        commit,
+        folder,
+        on_sample,
+        on_notice,
+        interrupts,
+        threading.Event() if live.until_told else None,
+        live.control_port,
     )
 
 

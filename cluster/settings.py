@@ -7,6 +7,8 @@ end; the value is YAML, so JSON too. Pure functions of plain data: whether the r
 from __future__ import annotations
 
 import copy
+import json
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +17,13 @@ from typing import Any, Final
 
 import yaml
 
+from cluster.yaml_input import NoYaml, parse
+
 _STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+|\[(\d{1,5}|\+)\])*")
 APPEND: Final = "+"
+SHOWN_CHARACTERS: Final = 200
+"""Of a text that a message quotes."""
 
 Step = str | int
 """A field, the position of an item, or :data:`APPEND` in brackets."""
@@ -41,19 +47,34 @@ def parse_setting(text: str) -> Change:
     """``path=value``. Raises :class:`SettingError`."""
     path, equals, value = text.partition("=")
     if not equals:
-        raise SettingError(f"{text!r} is no setting: expected path=value, such as links.loss=0.1")
+        raise SettingError(f"{_quoted(text)} is no setting: expected path=value, such as links.loss=0.1")
     _check_path(path)
     try:
-        return Change(path, yaml.safe_load(value))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = getattr(error, "problem", None) or error
-        raise SettingError(f"{path}: the value {value!r} is no YAML: {' '.join(str(problem).split())}") from None
+        return Change(path, parse(value))
+    except NoYaml as error:
+        raise SettingError(f"{path}: the value {_quoted(value)} is no YAML: {error.problem}") from None
+
+
+def setting_text(change: Change) -> str:
+    """``path=value``, of which :func:`parse_setting` makes the same change; fit for one line."""
+    text = yaml.safe_dump(change.value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
+    text = text.removesuffix("...\n").strip()
+    if "'" in text or "\n" in text:  # JSON's quotes are easier on a shell, and it has no lines
+        other = json.dumps(change.value, ensure_ascii=False, default=str)
+        text = other if yaml.safe_load(other) == change.value else text
+    return f"{change.path}={text}"
 
 
 def parse_removal(path: str) -> Change:
     """The path of what is to go. Raises :class:`SettingError`."""
     _check_path(path)
     return Change(path, removes=True)
+
+
+def options_of(changes: Sequence[Change]) -> str:
+    """The options of the command line that some changes were given with."""
+    given = dict.fromkeys("--unset" if change.removes else "--set" for change in changes)
+    return " and ".join(given)
 
 
 def apply_changes(data: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
@@ -86,7 +107,12 @@ def differences(before: Any, after: Any, path: str = "", whole: Collection[str] 
 
 def _check_path(path: str) -> None:
     if not _PATH.fullmatch(path):
-        raise SettingError(f"{path!r} is no path: expected fields with dots and [i] or [+], such as faults[0].for_ms")
+        what = "expected fields with dots and [i] or [+], such as faults[0].for_ms"
+        raise SettingError(f"{_quoted(path)} is no path: {what}")
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]!r}…"
 
 
 def _steps(path: str) -> list[tuple[str, Step | None]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.checks import Outcome, check_run
-from cluster.mutants import MUTANTS
+from cluster.mutants.registry import MUTANTS
 from cluster.record import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate

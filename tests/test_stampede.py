@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+import urllib3
 
 import stampede
 from cluster.live import ray_session
 from loadgen.client import ValidatorClient
-from stampede import BadInput, Outcome, Scenario, load_scenario, simulate, up
+from stampede import BadInput, LiveTestnet, Outcome, Scenario, load_scenario, simulate, up
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -21,6 +28,8 @@ SMALL: dict[str, Any] = {
     "success": {"heights_compared": 5, "transactions": 1, "fires": 1},
 }
 WAIT_S = 20.0
+FAULTS_S = 120.0
+"""Until faults are over: a host has to start again, beside all other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +91,51 @@ def test_everything_public_is_there_and_described() -> None:
         assert getattr(stampede, name).__doc__, name
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64, "7", True, 1.0])
+def test_a_seed_that_is_none_is_one_line(seed: Any) -> None:
+    with pytest.raises(BadInput, match=r"^seed: .* is no seed: expected an integer from 0 to 2\*\*64 - 1$"):
+        simulate(Scenario.model_validate(SMALL), seed)
+
+
+def test_settings_are_a_list() -> None:
+    with pytest.raises(BadInput, match=r"^settings: expected a list of settings, got the text 'stop.height=12'$"):
+        simulate(Scenario.model_validate(SMALL), 7, settings="stop.height=12")
+
+
+def test_what_cannot_run_on_the_live_testnet_leaves_no_folder(tmp_path: Path) -> None:
+    settings = ["consensus.signatures=keyed-hash"]
+    for start in (stampede.run, lambda *given, **more: up(*given, **more).__enter__()):
+        with pytest.raises(BadInput, match=r"^small: consensus\.signatures: "):
+            start(Scenario.model_validate(SMALL), out=tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+
+
 # --- live -------------------------------------------------------------------------------------------------------------
+
+
+def word_of_ray(token: str) -> str:
+    """What Ray tells another process of this machine that shows it a token."""
+    address = ray.get_runtime_context().gcs_address
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    ask = f"GcsClient({address!r}).internal_kv_get(b'x', b'y', 5)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"from ray._raylet import GcsClient; {ask}; print('let in')"],
+        env=plain | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return (done.stdout + done.stderr).decode()
+
+
+def wait_for_faults(testnet: LiveTestnet, count: int) -> None:
+    """Until so many faults are over."""
+    deadline = time.monotonic() + FAULTS_S
+    while True:
+        page = json.loads(urllib3.request("GET", f"{testnet.url}/status", timeout=WAIT_S).data)
+        if [fault["ended_ms"] is not None for fault in page.get("faults", [])] == [True] * count:
+            return
+        assert time.monotonic() < deadline, page
 
 
 @pytest.mark.xdist_group("ray")
@@ -95,9 +148,47 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
                 status = client.status()
             assert status["name"] == name
         assert status["chain_id"]
+        assert word_of_ray(ray_session._token) == "let in\n"
+        assert "nauthenticated" in (word := word_of_ray("0" * 64)) and "let in" not in word
+        with pytest.raises(BadInput, match=r"^target: no validator is named 'nobody'; there are validator-0, "):
+            testnet.inject(kind="kill", target="nobody")
+        with pytest.raises(BadInput, match=r"^at_ms: 0 is over: it is \d+ ms since the testnet was up$"):
+            testnet.inject(kind="kill", target="validator-1", at_ms=0)
+        testnet.inject(kind="degrade", **{"from": ["validator-0"]}, latency_ms=30, for_ms=200)
+        told = testnet.inject(kind="kill", target="validator-2", down_ms=100)
+        assert told["at_ms"] > 0
+        wait_for_faults(testnet, 2)
     assert testnet.outcome is not None
     assert testnet.outcome.passed, testnet.outcome.explain()
+    assert [fault.kind for fault in testnet.outcome.record.faults] == ["degrade", "kill"]
+    assert all(fault.bit for fault in testnet.outcome.record.faults)
+    again = load_scenario(tmp_path / "run" / "scenario.yaml")
+    assert [fault.kind for fault in again.faults] == ["degrade", "kill"], "the folder has what ran"
+    with pytest.raises(BadInput, match="that run is over"):
+        testnet.inject(kind="kill", target="validator-2")
     assert json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))["verdict"] == "pass"
+
+
+@pytest.mark.xdist_group("ray")
+@pytest.mark.parametrize("how", ["interrupted", "without_a_block"])
+def test_a_testnet_that_is_not_up_yet_can_be_ended(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for it gets the prompt back, and nothing runs on."""
+    wait = threading.Event.wait
+
+    def waiting(self: threading.Event, timeout: float | None = None) -> bool:
+        if timeout != stampede.FIRST_BLOCK_TIMEOUT_S:
+            return wait(self, timeout)
+        if how == "interrupted":
+            raise KeyboardInterrupt
+        return False
+
+    monkeypatch.setattr(threading.Event, "wait", waiting)
+    with (
+        pytest.raises(KeyboardInterrupt if how == "interrupted" else stampede.HarnessError, match=r"no block|^$"),
+        up(Scenario.model_validate(SMALL), out=tmp_path / "run"),
+    ):
+        pytest.fail("it was not up")
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("testnet")]
 
 
 @pytest.mark.xdist_group("ray")

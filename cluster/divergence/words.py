@@ -190,6 +190,7 @@ _BY_ADDRESS: Final = {
 }
 _BY_ID: Final = {
     records.TIMER: "timer",
+    records.TIMER_PAYLOAD: "payload of timer",
     records.CODE: "program",
     records.JOB: "job",
     records.JOB_PAYLOAD: "payload of job",

@@ -4,6 +4,10 @@ A drill is a frozen dataclass whose fields are its options (:func:`option`). Its
 in the verdict, behind those of every run (:mod:`cluster.checks`): each has a name, a sentence that is printed before
 the run, and a judge that reads the run's books. Where what a drill is about did not come about, the expectation is
 *inconclusive*, never met.
+
+Options build the scenario, which may be changed before it runs: a judge goes by the scenario that ran. It asks the
+options for bounds alone that no scenario has. Where changes took away what the drill is about, it is inconclusive, and
+so is what an interrupted run did not get to.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
+from cluster.options import change_words
 from cluster.record import Backend
 from cluster.scenario import Scenario
+from cluster.settings import Change
 from cluster.verdict import Check, Outcome
 from consensus.types import fault_bound
 
@@ -80,8 +86,8 @@ class Drill(ABC):
         """What runs."""
 
     @abstractmethod
-    def expectations(self) -> list[Expectation]:
-        """What must come of it, besides what must of every run."""
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
+        """What must come of it, besides what must of every run. ``scenario`` is what runs, changes included."""
 
     def problem(self, backend: Backend) -> str | None:
         """Why it cannot run on a backend, in one line; ``None`` where it can."""
@@ -89,24 +95,29 @@ class Drill(ABC):
 
     def judge(self, books: Books, checks: tuple[Check, ...]) -> tuple[Check, ...]:
         """The verdict's checks: those of every run, ``checks``, then the drill's own."""
-        return (*checks, *(expectation.check(books) for expectation in self.expectations()))
+        expected = self.expectations(books.record.scenario)
+        return (*checks, *(expectation.check(books) for expectation in expected))
 
     @property
     def options(self) -> dict[str, Any]:
         """Its options by name, as the command line has them."""
         return {option_name(each): getattr(self, each.name) for each in fields(self)}
 
-    @property
-    def command(self) -> str:
-        """The command that runs it with these options, without backend and seed."""
+    def command(self, changes: Sequence[Change] = ()) -> str:
+        """The command that runs it with these options and changes, without backend and seed."""
         given = [each for each in fields(self) if getattr(self, each.name) != default_of(each)]
         words = [f"--{option_name(each)} {shlex.quote(str(getattr(self, each.name)))}" for each in given]
-        return " ".join(("stampede drill", self.name, *words))
+        return " ".join(("stampede drill", self.name, *words, *change_words(changes)))
 
-    def page(self) -> dict[str, Any]:
+    def page(self, scenario: Scenario, changes: Sequence[Change] = ()) -> dict[str, Any]:
         """The drill as ``result.json`` has it."""
-        expected = [{"check": PREFIX + each.name, "text": each.text} for each in self.expectations()]
-        return {"name": self.name, "options": self.options, "expectations": expected}
+        expected = [{"check": PREFIX + each.name, "text": each.text} for each in self.expectations(scenario)]
+        return {
+            "name": self.name,
+            "options": self.options,
+            "changes": change_words(changes),
+            "expectations": expected,
+        }
 
     def build(self, **sections: Any) -> Scenario:
         """A scenario of these sections, and of what drills have in common where they do not say otherwise."""

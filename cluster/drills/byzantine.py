@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from cluster.books import Books
 from cluster.byzantine import BEHAVIOURS
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
-from cluster.drills.expected import straight_replay
+from cluster.drills.expected import heights_apart, straight_replay, unmet
 from cluster.evidence import proofs
 from cluster.measures import longest_stall
 from cluster.record import Backend
@@ -17,6 +17,7 @@ from cluster.verdict import Outcome
 from consensus.types import fault_bound
 
 MIXED: Final = "mixed"
+NO_LIARS: Final = "the scenario has nobody who breaks the protocol"
 IN_TURN: Final = (
     ("equivocating-leader", "conflicting-voter"),
     ("signature-forger", "selective-sender"),
@@ -56,11 +57,12 @@ class Byzantine(Drill):
             success={"heights_compared": 30, "transactions": 20, "fires": 40, "stall_ms": self.stall_ms},
         )
 
-    def expectations(self) -> list[Expectation]:
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
         return [
             Expectation(
                 "withstood",
-                f"honest validators never wait longer than {self.stall_ms:,} ms for a final block, and hold the same",
+                f"honest validators never wait longer than {scenario.success.stall_ms:,} ms for a final block, and hold"
+                " the same",
                 self._judge_withstood,
             ),
             Expectation(
@@ -71,38 +73,52 @@ class Byzantine(Drill):
             straight_replay(),
         ]
 
-    def _judge_withstood(self, books: Books) -> Judgement:
-        lied = [validator.name for validator in books.record.validators if any(_bites(validator.status).values())]
-        if len(lied) < self.liars:
-            return Outcome.INCONCLUSIVE, f"{len(lied)} of {self.liars} were seen to break the protocol"
-        stall = longest_stall(books.record)
+    @staticmethod
+    def _judge_withstood(books: Books) -> Judgement:
+        record, common = books.record, books.common_height
+        if apart := heights_apart(books, books.judged, common):
+            return Outcome.FAIL, f"honest validators differ at {len(apart)} heights, from {apart[0]} on"
+        liars, stall = _liars(record.scenario), longest_stall(record)
+        lied = [validator.name for validator in record.validators if any(_bites(validator.status).values())]
+        if not liars:
+            return Outcome.INCONCLUSIVE, NO_LIARS
+        if len(lied) < len(liars):
+            return Outcome.INCONCLUSIVE, f"{len(lied)} of {len(liars)} were seen to break the protocol"
+        for members in record.scenario.validators.committees.values():
+            if len(liars.intersection(members)) > (bound := fault_bound(len(members))):
+                many = len(liars.intersection(members))
+                return Outcome.INCONCLUSIVE, f"{many} of {len(members)} lied, and at most {bound} must be withstood"
         if stall is None:
             return Outcome.INCONCLUSIVE, "too little became final to tell"
-        for height in range(1, books.common_height + 1):
-            held = {books.seals[each.name].at(height) for each in books.judged}
-            if len(held) > 1:
-                return Outcome.FAIL, f"honest validators hold {len(held)} blocks at height {height}"
-        text = f"{books.common_height} common heights; longest wait {stall.length_ms:,.0f} ms; {', '.join(lied)} lied"
-        return (Outcome.PASS if stall.length_ms <= self.stall_ms else Outcome.FAIL), text
+        limit_ms = record.scenario.success.stall_ms
+        text = f"{common} common heights; longest wait {stall.length_ms:,.0f} ms; {', '.join(lied)} lied"
+        return (Outcome.PASS if stall.length_ms <= limit_ms else Outcome.FAIL), text
 
     @staticmethod
     def _judge_proven(books: Books) -> Judgement:
         record = books.record
-        names = record.scenario.validators.names
-        liars = {validator.index for validator in record.validators if validator.byzantine}
+        names, liars = record.scenario.validators.names, _liars(record.scenario)
         shown = [proof for proof in proofs(record) if proof.holds]
         innocent = [proof for proof in shown if proof.culprit not in liars]
         if innocent:
             culprit = innocent[0].culprit
             whom = names[culprit] if culprit is not None and culprit < len(names) else "nobody"
             return Outcome.FAIL, f"{innocent[0].finder} proves {innocent[0].kind} of {whom}, which is honest"
+        if not liars:
+            return Outcome.INCONCLUSIVE, NO_LIARS
         guilty = {proof.culprit for proof in shown}
         owing = [v for v in record.validators if v.byzantine and _owed(v.status)]
         free = [validator.name for validator in owing if validator.index not in guilty]
         if free:
-            return Outcome.FAIL, f"nobody proves anything of {', '.join(free)}"
+            return unmet(books), f"nobody proves anything of {', '.join(free)}"
         proven = ", ".join(sorted(names[index] for index in guilty if index is not None)) or "nobody"
         return Outcome.PASS, f"{len(owing)} owed a proof; proven guilty: {proven}, by {len(shown):,} proofs"
+
+
+def _liars(scenario: Scenario) -> set[int]:
+    """Who breaks the protocol, by index."""
+    section = scenario.validators
+    return {index for index in range(section.count) if section.node(index).byzantine}
 
 
 def _page(status: dict[str, Any] | None) -> dict[str, Any]:

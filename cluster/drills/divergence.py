@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.books import Books
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
+from cluster.drills.expected import heights_apart, unmet
 from cluster.evidence import proofs
 from cluster.record import Backend, ValidatorRecord
 from cluster.scenario import Scenario
@@ -26,6 +27,15 @@ class KnownAnswer(NamedTuple):
     step: StepKind
     prefix: bytes
     """Of a state key among those that differ in that step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A validator with a planted bug."""
+
+    index: int
+    name: str
+    bug: str
 
 
 BUGS: Final[dict[str, KnownAnswer]] = {
@@ -58,10 +68,6 @@ class Divergence(Drill):
             return f"--culprit: there is no validator {self.culprit}, the last is {self.validators - 1}"
         return super().problem(backend)
 
-    @property
-    def culprit_name(self) -> str:
-        return names_of(self.validators)[self.culprit]
-
     def scenario(self) -> Scenario:
         assert fault_bound(self.validators), "one more or less, the others are a quorum"
         nodes: list[dict[str, Any]] = [{} for _ in names_of(self.validators)]
@@ -73,69 +79,59 @@ class Divergence(Drill):
             success={"heights_compared": 1, "transactions": 5, "fires": 5, "stall_ms": 20_000},
         )
 
-    def expectations(self) -> list[Expectation]:
-        answer = BUGS[self.bug]
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
+        culprits = _culprits(scenario)
+        whose = culprits[0].name if culprits else "the validator with a planted bug"
+        answer = BUGS.get(culprits[0].bug) if culprits else None
+        where = "in the step of the bug" if answer is None else f"in a step of kind {answer.step.value!r}"
         return [
-            Expectation(
-                "found", f"{self.culprit_name} diverges, it is seen to, and nobody else does", self._judge_found
-            ),
+            Expectation("found", f"{whose} diverges, it is seen to, and nobody else does", self._judge_found),
             Expectation(
                 "bisected",
-                f"its execution is told apart from the right one in a step of kind {answer.step.value!r}, by height,"
-                " subject and state keys with both values",
+                f"its execution is told apart from the right one {where}, by height, subject and state keys with both"
+                " values",
                 self._judge_bisected,
             ),
             Expectation("others", "the other validators agree and go on to the end", self._judge_others),
         ]
 
     def judge(self, books: Books, checks: tuple[Check, ...]) -> tuple[Check, ...]:
-        return super().judge(books, tuple(self._as_drilled(books, check) for check in checks))
-
-    def _as_drilled(self, books: Books, check: Check) -> Check:
-        """A check of every run, seen as this drill sees it."""
-        if check.name == SEES_THE_BUG:
-            if check.verdict is Outcome.FAIL and not self._others_diverged(books):
-                return replace(check, verdict=Outcome.PASS, detail=f"fails, as it must here: {check.detail}")
-            if check.verdict is Outcome.PASS:
-                return replace(check, verdict=Outcome.FAIL, detail=f"saw nothing of the planted bug: {check.detail}")
-        if check.name in MAY_SEE_IT and check.verdict is Outcome.FAIL and self._is_about_the_culprit(books, check.name):
-            return replace(check, verdict=Outcome.PASS, detail=f"fails for the planted bug alone: {check.detail}")
-        return check
-
-    def _is_about_the_culprit(self, books: Books, check: str) -> bool:
-        """Whether all that a check complains of is what the culprit executed or proposed."""
-        if check == "evidence":
-            shown = [proof for proof in proofs(books.record) if proof.finder != self.culprit_name]
-            return all(proof.holds and proof.culprit == self.culprit for proof in shown)
-        findings = [finding for finding in books.findings if finding.violation.check == check]
-        return bool(findings) and all(
-            finding.evidence and finding.validators == (self.culprit_name,) for finding in findings
-        )
-
-    def _others_diverged(self, books: Books) -> list[str]:
-        return [told.validator for told in books.divergences if told.validator != self.culprit_name]
+        culprits = _culprits(books.record.scenario)
+        if len(culprits) == 1:
+            checks = tuple(_as_drilled(books, check, culprits[0]) for check in checks)
+        return super().judge(books, checks)
 
     # --- judges -----------------------------------------------------------------------------------------------------
 
-    def _judge_found(self, books: Books) -> Judgement:
-        if others := self._others_diverged(books):
+    @staticmethod
+    def _judge_found(books: Books) -> Judgement:
+        culprit = _only_culprit(books)
+        if isinstance(culprit, str):
+            return Outcome.INCONCLUSIVE, culprit
+        if others := _others_diverged(books, culprit):
             return Outcome.FAIL, f"{', '.join(others)} diverged, and nothing was planted there"
-        planted = next((each for each in books.record.validators if each.index == self.culprit), None)
-        if planted is None or not planted.mutant_runs:
-            return Outcome.INCONCLUSIVE, f"the planted line never ran at {self.culprit_name}"
-        told = next((told for told in books.divergences if told.validator == self.culprit_name), None)
+        runs = _runs(books, culprit)
+        if not runs:
+            return Outcome.INCONCLUSIVE, f"the planted line never ran at {culprit.name}"
+        told = next((told for told in books.divergences if told.validator == culprit.name), None)
         if told is None:
-            ran = f"the planted line ran {planted.mutant_runs:,} times"
-            return Outcome.FAIL, f"{ran}, and {self.culprit_name} was not seen to diverge"
-        return Outcome.PASS, f"{self.culprit_name} diverged at height {told.height}: {told.reason}"
+            return unmet(books), f"the planted line ran {runs:,} times, and {culprit.name} was not seen to diverge"
+        return Outcome.PASS, f"{culprit.name} diverged at height {told.height}: {told.reason}"
 
-    def _judge_bisected(self, books: Books) -> Judgement:
-        page = next((page for page in books.bisections if page["validator"] == self.culprit_name), None)
+    @staticmethod
+    def _judge_bisected(books: Books) -> Judgement:
+        culprit = _only_culprit(books)
+        if isinstance(culprit, str):
+            return Outcome.INCONCLUSIVE, culprit
+        answer = BUGS.get(culprit.bug)
+        if answer is None:
+            return Outcome.INCONCLUSIVE, f"where {culprit.bug} must be found is not known; it is of {', '.join(BUGS)}"
+        page = next((page for page in books.bisections if page["validator"] == culprit.name), None)
         if page is None:
-            return Outcome.INCONCLUSIVE, f"{self.culprit_name} did not diverge"
-        answer, step = BUGS[self.bug], page["step"]
+            return Outcome.INCONCLUSIVE, f"{culprit.name} did not diverge"
+        step = page["step"]
         if step is None:
-            return Outcome.FAIL, f"no step was found: {page['note']}"
+            return unmet(books), f"no step was found: {page['note']}"
         keys = [key for key in page["keys"] if key["key"].startswith(answer.prefix.hex())]
         where = f"height {page['height']}, {step['words']}"
         if step["kind"] != answer.step.value or not keys:
@@ -145,14 +141,69 @@ class Divergence(Drill):
         values = f"{field['name']} {field['theirs']}, right {field['right']}"
         return Outcome.PASS, f"{where}: {keys[0]['words']}: {values}"
 
-    def _judge_others(self, books: Books) -> Judgement:
-        others: list[ValidatorRecord] = [each for each in books.judged if each.index != self.culprit]
+    @staticmethod
+    def _judge_others(books: Books) -> Judgement:
+        culprit = _only_culprit(books)
+        if isinstance(culprit, str):
+            return Outcome.INCONCLUSIVE, culprit
+        others: list[ValidatorRecord] = [each for each in books.judged if each.index != culprit.index]
+        lowest = min((each.tip for each in others), default=0)
+        if apart := heights_apart(books, others, lowest):
+            return Outcome.FAIL, f"they differ at height {apart[0]}"
+        if not others:
+            return Outcome.INCONCLUSIVE, "nothing was collected from another validator"
         target = books.record.scenario.stop.height
-        behind = [each.name for each in others if each.tip < target]
-        if behind:
-            return Outcome.FAIL, f"{', '.join(behind)} did not reach height {target}"
-        lowest = min(each.tip for each in others)
-        for height in range(1, lowest + 1):
-            if len({books.seals[each.name].at(height) for each in others}) > 1:
-                return Outcome.FAIL, f"they differ at height {height}"
+        if behind := [each.name for each in others if each.tip < target]:
+            return unmet(books), f"{', '.join(behind)} did not reach height {target}"
         return Outcome.PASS, f"{len(others)} validators agree on {lowest} heights"
+
+
+# --- who has the bug ------------------------------------------------------------------------------------------------
+
+
+def _culprits(scenario: Scenario) -> list[Culprit]:
+    section = scenario.validators
+    bugs = ((index, name, section.node(index).mutant) for index, name in enumerate(section.names))
+    return [Culprit(index, name, bug) for index, name, bug in bugs if bug is not None]
+
+
+def _only_culprit(books: Books) -> Culprit | str:
+    """Whom the drill is about; why it is about nobody where the scenario has none, or several."""
+    culprits = _culprits(books.record.scenario)
+    if len(culprits) == 1:
+        return culprits[0]
+    return f"{len(culprits)} validators have a planted bug, and this drill is about one"
+
+
+def _runs(books: Books, culprit: Culprit) -> int:
+    """How often the planted line ran."""
+    return sum(each.mutant_runs for each in books.record.validators if each.index == culprit.index)
+
+
+def _others_diverged(books: Books, culprit: Culprit) -> list[str]:
+    return [told.validator for told in books.divergences if told.validator != culprit.name]
+
+
+# --- the checks of every run ----------------------------------------------------------------------------------------
+
+
+def _as_drilled(books: Books, check: Check, culprit: Culprit) -> Check:
+    """A check of every run, seen as this drill sees it."""
+    if check.name == SEES_THE_BUG:
+        if check.verdict is Outcome.FAIL and not _others_diverged(books, culprit):
+            return replace(check, verdict=Outcome.PASS, detail=f"fails, as it must here: {check.detail}")
+        if check.verdict is Outcome.PASS:
+            verdict = unmet(books) if _runs(books, culprit) else Outcome.INCONCLUSIVE
+            return replace(check, verdict=verdict, detail=f"saw nothing of the planted bug: {check.detail}")
+    if check.name in MAY_SEE_IT and check.verdict is Outcome.FAIL and _is_about(books, check.name, culprit):
+        return replace(check, verdict=Outcome.PASS, detail=f"fails for the planted bug alone: {check.detail}")
+    return check
+
+
+def _is_about(books: Books, check: str, culprit: Culprit) -> bool:
+    """Whether all that a check complains of is what the culprit executed or proposed."""
+    if check == "evidence":
+        shown = [proof for proof in proofs(books.record) if proof.finder != culprit.name]
+        return all(proof.holds and proof.culprit == culprit.index for proof in shown)
+    findings = [finding for finding in books.findings if finding.violation.check == check]
+    return bool(findings) and all(finding.evidence and finding.validators == (culprit.name,) for finding in findings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -11,11 +12,14 @@ from cluster.archive import BlockRecord
 from cluster.books import Books
 from cluster.drills.base import Expectation, Judgement
 from cluster.measures import first_finalizations
+from cluster.record import FaultRecord, ValidatorRecord
 from cluster.reexecution import Reexecutor
 from cluster.verdict import Outcome
 from validator.block import Block, BlockReceipts, Cancelled, Effects, Header
 from validator.codec import CodecError, decode
 
+KILL: Final = "kill"
+"""The kind of fault by which drills take validators down."""
 SHOWN_DIGITS: Final = 16
 READINGS_KEPT: Final = 20_000
 
@@ -44,8 +48,10 @@ def judge_timers_once(books: Books) -> Judgement:
     gone = {timer for record in chain for timer in (*ended(record), *cancelled(record))}
     waiting = len(scheduled - gone)
     for validator in books.judged:
-        counted = (validator.status or {}).get("pending_timers")
-        if validator.tip == len(chain) and counted is not None and counted != waiting:
+        status = validator.status or {}
+        counted = status.get("pending_timers")
+        is_of_the_tip = validator.tip == len(chain) == status.get("height", validator.tip)
+        if is_of_the_tip and counted is not None and counted != waiting:
             return Outcome.FAIL, f"{waiting:,} timers have not ended, {validator.name} has {counted:,} waiting"
     if not gone:
         return Outcome.INCONCLUSIVE, f"{len(scheduled):,} timers were scheduled, none ended"
@@ -103,6 +109,8 @@ def judge_replay(books: Books) -> Judgement:
         return Outcome.FAIL, f"{told.validator} diverged at height {told.height}: {told.reason}"
     compared = 0
     for validator in books.judged:
+        if validator.first_height > len(books.chain) + 1:
+            return unmet(books), f"nobody served what lies below height {validator.first_height}"
         for height, mine in enumerate(validator.blocks, start=validator.first_height):
             if height > len(books.chain) or mine != books.chain[height - 1]:
                 return Outcome.FAIL, f"{validator.name} serves another block or other receipts at height {height}"
@@ -125,17 +133,57 @@ def rate(books: Books, after_ms: float, until_ms: float) -> float:
     return len(seen) / (until_ms - after_ms) * 1_000 if until_ms > after_ms else 0.0
 
 
-def last_fault_over_ms(books: Books) -> float | None:
-    """When the last fault was over; ``None`` where one never began or never ended."""
-    ends = [fault.ended_ms for fault in books.record.faults]
-    if not ends or len(ends) < len(books.record.scenario.faults) or None in ends:
-        return None
-    return max(end for end in ends if end is not None)
+# --- what came about ------------------------------------------------------------------------------------------------
 
 
-def first_fault_ms(books: Books) -> float | None:
-    """When the first fault began; ``None`` where none did."""
-    return min((fault.begun_ms for fault in books.record.faults if fault.begun_ms is not None), default=None)
+def unmet(books: Books) -> Outcome:
+    """What an expectation comes to that was not met so far: whoever interrupts a run may have kept it from that."""
+    return Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
+
+
+def heights_apart(books: Books, validators: Sequence[ValidatorRecord], until: int) -> list[int]:
+    """The heights, up to one, at which what these validators served is not the same; who joined later has none."""
+    held = [{books.seals[each.name].at(height) for each in validators} - {None} for height in range(1, until + 1)]
+    return [height for height, seals in enumerate(held, start=1) if len(seals) > 1]
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+def faults_of(books: Books, kind: str) -> list[FaultRecord]:
+    """The run's faults of a kind, whether they began or not."""
+    return [fault for fault in books.record.faults if fault.kind == kind]
+
+
+def overlapping(faults: Iterable[FaultRecord]) -> list[list[FaultRecord]]:
+    """Those that began, in groups: each of a group lasted while another of it did, and none of another group."""
+    groups: list[list[FaultRecord]] = []
+    over_ms = -math.inf
+    for begun_ms, fault in sorted(((_begun_ms(fault), fault) for fault in faults), key=lambda pair: pair[0]):
+        if begun_ms == math.inf:
+            continue
+        if begun_ms > over_ms:
+            groups.append([])
+        groups[-1].append(fault)
+        over_ms = max(over_ms, _ended_ms(fault))
+    return groups
+
+
+def down_at_once(faults: Iterable[FaultRecord]) -> list[set[str]]:
+    """Whom kills had down together, at each moment at which there was one more."""
+    kills = [fault for fault in faults if fault.kind == KILL and fault.begun_ms is not None]
+    moments = [_begun_ms(kill) for kill in kills]
+    return [
+        {name for kill in kills if _begun_ms(kill) <= at <= _ended_ms(kill) for name in kill.targets} for at in moments
+    ]
+
+
+def _begun_ms(fault: FaultRecord) -> float:
+    return math.inf if fault.begun_ms is None else fault.begun_ms
+
+
+def _ended_ms(fault: FaultRecord) -> float:
+    return math.inf if fault.ended_ms is None else fault.ended_ms
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

@@ -21,11 +21,14 @@ from cluster.drills.base import (
     one_too_many,
     option,
 )
-from cluster.drills.expected import first_fault_ms, last_fault_over_ms, rate, timers_once
+from cluster.drills.expected import KILL, down_at_once, overlapping, rate, timers_once, unmet
 from cluster.ledger import BlockFigures
 from cluster.measures import first_finalizations
+from cluster.record import FaultRecord
+from cluster.ruling import ruling_during
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
+from consensus.types import quorum
 
 AT_HEIGHT: Final = 20
 PRICED: Final[dict[str, Any]] = {"timers": 30, "burn": 8_000, "explicit_percent": 0}
@@ -35,6 +38,7 @@ WORKED_OFF_PERCENT: Final = 10
 SETTLED_MS: Final = 5_000
 """After the outage, before rates are taken."""
 LEAST_STRETCH_MS: Final = 2_000
+NO_OUTAGE: Final = "those that were down at the same time left a quorum: there was no outage"
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Outage(Drill):
             },
         )
 
-    def expectations(self) -> list[Expectation]:
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
         return [
             Expectation(
                 "backlog",
@@ -80,8 +84,8 @@ class Outage(Drill):
             ),
             Expectation(
                 "recovery",
-                f"a new block is final {self.recovery_ms:,} ms after the last validator is back, and then blocks come"
-                f" at least {self.pace_percent} % as fast as before",
+                f"a new block is final {scenario.recovery_ms:,} ms after the last validator is back, and then blocks"
+                f" come at least {self.pace_percent} % as fast as before",
                 self._judge_recovery,
             ),
             timers_once(),
@@ -89,37 +93,65 @@ class Outage(Drill):
 
     @staticmethod
     def _judge_backlog(books: Books) -> Judgement:
-        height = max((fault.height_when_begun for fault in books.record.faults), default=0)
+        outage = _outage(books)
+        if outage is None:
+            return Outcome.INCONCLUSIVE, NO_OUTAGE
+        height = max(fault.height_when_begun for fault in outage if fault.kind == KILL)
         figures = books.ledger.figures
         before, after = (_most(figures[:height]), _most(figures[height:]))
-        if not height or after is None or before is None or after.backlog <= before.backlog:
+        if after is None or before is None or after.backlog <= before.backlog:
             return Outcome.INCONCLUSIVE, "no backlog was seen that was larger than before the outage"
         text = (
             f"{after.backlog:,} due timers waited at height {after.height}, {before.backlog:,} at most before;"
             f" {figures[-1].backlog:,} at the end"
         )
         left = max(before.backlog, after.backlog * WORKED_OFF_PERCENT // 100)
-        return (Outcome.PASS if figures[-1].backlog <= left else Outcome.FAIL), text
+        return (Outcome.PASS if figures[-1].backlog <= left else unmet(books)), text
 
     def _judge_recovery(self, books: Books) -> Judgement:
-        begun_ms, over_ms = first_fault_ms(books), last_fault_over_ms(books)
-        first = first_finalizations(books.record.judged_finalizations)
-        if begun_ms is None or over_ms is None or not first:
-            return Outcome.INCONCLUSIVE, "not all validators went down and came back"
+        outage, record = _outage(books), books.record
+        first = first_finalizations(record.judged_finalizations)
+        if outage is None or not first:
+            return Outcome.INCONCLUSIVE, NO_OUTAGE
+        ends = [fault.ended_ms for fault in outage if fault.ended_ms is not None]
+        if len(ends) < len(outage):
+            return Outcome.INCONCLUSIVE, "not all validators that went down came back"
+        begun_ms, over_ms = min(fault.begun_ms or 0.0 for fault in outage), max(ends)
         back_ms = min((at for at in first.values() if at > over_ms), default=None)
         if back_ms is None:
-            return Outcome.FAIL, f"nothing became final in the {books.record.duration_ms - over_ms:,.0f} ms afterwards"
-        first_ms, last_ms = min(first.values()), max(first.values())
+            waited_ms = record.duration_ms - over_ms
+            verdict = Outcome.FAIL if waited_ms > record.recovery_ms else unmet(books)
+            return verdict, f"nothing became final in the {waited_ms:,.0f} ms afterwards"
+        text = f"a new block was final {back_ms - over_ms:,.0f} ms after the last was back"
+        if back_ms - over_ms > record.recovery_ms:
+            return Outcome.FAIL, f"{text}, allowed {record.recovery_ms:,} ms"
+        verdict, pace = self._judge_pace(books, begun_ms, back_ms)
+        return verdict, f"{text}; {pace}"
+
+    def _judge_pace(self, books: Books, begun_ms: float, back_ms: float) -> Judgement:
+        """Whether blocks come as fast again, as far as no other fault is under way."""
+        seen = first_finalizations(books.record.judged_finalizations).values()
+        others = [fault for fault in books.record.faults if fault.begun_ms is not None]
+        first_ms = max([min(seen), *(each.ended_ms for each in others if each.ended_ms and each.ended_ms < begun_ms)])
+        last_ms = min([max(seen), *(each.begun_ms for each in others if each.begun_ms and each.begun_ms > back_ms)])
         settled_ms = min(back_ms + SETTLED_MS, (back_ms + last_ms) / 2)
         if min(begun_ms - first_ms, last_ms - settled_ms) < LEAST_STRETCH_MS:
             return Outcome.INCONCLUSIVE, "the run is too short before or behind the outage to compare block rates"
         before, after = rate(books, first_ms, begun_ms), rate(books, settled_ms, last_ms)
-        is_met = back_ms - over_ms <= self.recovery_ms and after * 100 >= before * self.pace_percent
-        text = (
-            f"a new block was final {back_ms - over_ms:,.0f} ms after the last was back; {before:.1f} blocks/s before,"
-            f" {after:.1f} after"
-        )
-        return (Outcome.PASS if is_met else Outcome.FAIL), text
+        is_met = after * 100 >= before * self.pace_percent
+        return (Outcome.PASS if is_met else unmet(books)), f"{before:.1f} blocks/s before, {after:.1f} after"
+
+
+def _outage(books: Books) -> list[FaultRecord] | None:
+    """The first faults, together in time, of which kills left no quorum for a while; ``None`` where none did."""
+    for group in overlapping(books.record.faults):
+        begun_ms = min(fault.begun_ms or 0.0 for fault in group)
+        ended_ms = max(books.record.duration_ms if fault.ended_ms is None else fault.ended_ms for fault in group)
+        committees = ruling_during(books, begun_ms, ended_ms)
+        for down in down_at_once(group):
+            if all(len(members - down) < quorum(len(members)) for members in committees):
+                return group
+    return None
 
 
 def _most(figures: list[BlockFigures]) -> BlockFigures | None:

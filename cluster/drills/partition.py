@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
-from cluster.drills.expected import timers_once
+from cluster.drills.expected import faults_of, heights_apart, overlapping, timers_once, unmet
+from cluster.faults import PartitionFault, kind_of
 from cluster.measures import first_finalizations
 from cluster.record import Backend, FaultRecord
+from cluster.ruling import ruling_during
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome
+from cluster.verdict import Outcome, worst
 from consensus.types import quorum
 
 AT_HEIGHT: Final = 15
+PARTITION: Final = kind_of(PartitionFault)
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,12 @@ class Partition(Drill):
             },
         )
 
-    def expectations(self) -> list[Expectation]:
-        goes_on = self.validators - self.cut_off >= quorum(self.validators) or self.cut_off >= quorum(self.validators)
-        others = "the side with a quorum goes on" if goes_on else "neither side is a quorum"
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
         return [
             Expectation(
                 "sides",
-                f"while it lasts, nobody without a quorum makes anything final that was proposed then; {others}",
+                "while it lasts, nobody without a quorum makes anything final that was proposed then;"
+                f" {_who(scenario)}",
                 self._judge_sides,
             ),
             Expectation(
@@ -65,59 +67,107 @@ class Partition(Drill):
             timers_once(),
         ]
 
-    def _judge_sides(self, books: Books) -> Judgement:
-        fault = _lasted(books)
-        if fault is None:
-            return Outcome.INCONCLUSIVE, "the partition did not begin and end"
-        begun_ms, ended_ms = fault
-        names = names_of(self.validators)
-        sides = (names[-self.cut_off :], names[: -self.cut_off])
-        words = []
-        for side in sides:
-            heights = _finalised(books, side, begun_ms + books.record.view_change_ms, ended_ms)
-            may = len(side) >= quorum(self.validators)
-            if heights and not may:
-                return Outcome.FAIL, (
-                    f"{', '.join(side)} made {len(heights)} heights final without a quorum, from {min(heights)} on"
-                )
-            if may and not heights:
-                return (
-                    Outcome.FAIL,
-                    f"{', '.join(side)} are a quorum, and made nothing final in {ended_ms - begun_ms:,.0f} ms",
-                )
-            words.append(f"{', '.join(side)}: {len(heights)} heights")
-        return Outcome.PASS, f"made final in the {ended_ms - begun_ms:,.0f} ms: {'; '.join(words)}"
+    @staticmethod
+    def _judge_sides(books: Books) -> Judgement:
+        partitions = faults_of(books, PARTITION)
+        if not partitions:
+            return Outcome.INCONCLUSIVE, "the scenario has no partition"
+        judged = [_judge_partition(books, fault) for fault in partitions]
+        outcome = worst(each for each, _ in judged)
+        return outcome, "; ".join(text for each, text in judged if each is outcome)
 
-    def _judge_one_again(self, books: Books) -> Judgement:
-        fault = _lasted(books)
-        if fault is None:
-            return Outcome.INCONCLUSIVE, "the partition did not begin and end"
-        first = first_finalizations(books.record.judged_finalizations)
-        new = [height for height, at in first.items() if at > fault[1]]
+    @staticmethod
+    def _judge_one_again(books: Books) -> Judgement:
+        partitions = faults_of(books, PARTITION)
         common = books.common_height
-        held = [{books.seals[each.name].at(height) for each in books.judged} for height in range(1, common + 1)]
-        if apart := [height for height, seals in enumerate(held, start=1) if len(seals) > 1]:
+        if apart := heights_apart(books, books.judged, common):
             return Outcome.FAIL, f"the validators differ at {len(apart)} heights, from {apart[0]} on"
+        ends = [fault.ended_ms for fault in partitions if fault.ended_ms is not None]
+        if not partitions or len(ends) < len(partitions):
+            return Outcome.INCONCLUSIVE, "no partition began and ended" if not ends else "a partition did not end"
+        new = [
+            height for height, at in first_finalizations(books.record.judged_finalizations).items() if at > max(ends)
+        ]
         if not new or common < min(new):
-            return Outcome.FAIL, f"all have height {common}; {len(new)} heights became final anywhere afterwards"
+            return unmet(books), f"all have height {common}; {len(new)} heights became final anywhere afterwards"
         return Outcome.PASS, f"all have the same blocks up to height {common}, {len(new)} of them from afterwards"
 
 
-def _lasted(books: Books) -> tuple[float, float] | None:
-    """When the partition was."""
-    fault: FaultRecord | None = next(iter(books.record.faults), None)
-    if fault is None or fault.begun_ms is None or fault.ended_ms is None:
-        return None
-    return fault.begun_ms, fault.ended_ms
+def _who(scenario: Scenario) -> str:
+    """Who goes on, in words."""
+    names = scenario.validators.names
+    committees = [{names[index] for index in members} for members in scenario.validators.committees.values()]
+    sides = [
+        side for fault in scenario.planned_faults if isinstance(fault, PartitionFault) for side in fault.sides(names)
+    ]
+    if not sides:
+        return "the scenario has no partition"
+    goes_on = any(_is_quorum(side, members) for side in sides for members in committees)
+    return "the side with a quorum goes on" if goes_on else "neither side is a quorum"
 
 
-def _finalised(books: Books, side: Sequence[str], proposed_after_ms: float, until_ms: float) -> set[int]:
+def _is_quorum(side: Collection[str], members: set[str]) -> bool:
+    return len(members.intersection(side)) >= quorum(len(members))
+
+
+def _judge_partition(books: Books, fault: FaultRecord) -> Judgement:
+    """What became final on the sides of one partition."""
+    record, begun_ms = books.record, fault.begun_ms
+    if begun_ms is None:
+        return Outcome.INCONCLUSIVE, f"the partition of {fault.target} never began"
+    ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
+    committees = ruling_during(books, begun_ms, ended_ms)
+    whole = [side for side in fault.sides if any(_is_quorum(side, members) for members in committees)]
+    for side in fault.sides:
+        heights = _finalised(books, side, begun_ms + record.view_change_ms, ended_ms)
+        if heights and side not in whole:
+            return Outcome.FAIL, (
+                f"{', '.join(side)} made {len(heights)} heights final without a quorum, from {min(heights)} on"
+            )
+    if fault.ended_ms is None:
+        return Outcome.INCONCLUSIVE, f"the partition of {fault.target} did not end"
+    length_ms = ended_ms - begun_ms
+    if length_ms <= record.view_change_ms:
+        return Outcome.INCONCLUSIVE, (
+            f"it lasted {length_ms:,.0f} ms, and what was proposed before may become final for"
+            f" {record.view_change_ms:,} ms"
+        )
+    words = []
+    for side in fault.sides:
+        heights = _finalised(books, side, begun_ms, ended_ms)
+        must = side in whole and all(_is_quorum(side, members) for members in committees)
+        if must and not heights:
+            return _standstill(books, fault, side, length_ms)
+        words.append(f"{', '.join(side)}: {len(heights)} heights")
+    return Outcome.PASS, f"made final in the {length_ms:,.0f} ms: {'; '.join(words)}"
+
+
+def _standstill(books: Books, fault: FaultRecord, side: Collection[str], length_ms: float) -> Judgement:
+    """What it is that a quorum makes nothing final: wrong, but where something else may have kept it from that."""
+    record, section = books.record, books.record.scenario.validators
+    stood = f"{', '.join(side)} are a quorum, and made nothing final in {length_ms:,.0f} ms"
+    (at_once,) = (group for group in overlapping(record.faults) if fault in group)
+    if len(at_once) > 1:
+        return Outcome.INCONCLUSIVE, f"{stood}, with {len(at_once) - 1} other faults under way"
+    hindered = [
+        name
+        for index, name in enumerate(section.names)
+        if name in side and (section.node(index).is_faulty or index in section.late)
+    ]
+    if hindered:
+        return Outcome.INCONCLUSIVE, f"{stood}, with {', '.join(hindered)} byzantine, a mutant or late"
+    if length_ms < record.recovery_ms:
+        return Outcome.INCONCLUSIVE, f"{stood}; views that fail in a row may take {record.recovery_ms:,} ms"
+    return Outcome.FAIL, stood
+
+
+def _finalised(books: Books, side: Collection[str], proposed_after_ms: float, until_ms: float) -> set[int]:
     """Heights that one of these validators made final, and that were proposed after a moment and final before one."""
     record = books.record
     names = record.scenario.validators.names
     return {
         seen.height
-        for seen in record.finalizations
+        for seen in record.judged_finalizations
         if names[seen.validator] in side
         and seen.at_ms <= until_ms
         and record.proposals.get(seen.height, seen.at_ms) > proposed_after_ms

@@ -58,7 +58,7 @@ class Reorg(Drill):
             },
         )
 
-    def expectations(self) -> list[Expectation]:
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
         return [
             Expectation(
                 "depth",

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.books import Books
+from cluster.checks import RECOVERED_BY_SNAPSHOT
 from cluster.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
-from cluster.drills.expected import straight_replay, timers_once
+from cluster.drills.expected import KILL, down_at_once, faults_of, straight_replay, timers_once
+from cluster.record import Finalization
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
 
@@ -46,7 +48,7 @@ class RestartAll(Drill):
             },
         )
 
-    def expectations(self) -> list[Expectation]:
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
         return [
             Expectation(
                 "durable",
@@ -57,34 +59,56 @@ class RestartAll(Drill):
             timers_once(),
         ]
 
-    def _judge_durable(self, books: Books) -> Judgement:
-        record = books.record
+    @staticmethod
+    def _judge_durable(books: Books) -> Judgement:
+        record, kills = books.record, faults_of(books, KILL)
         names = record.scenario.validators.names
-        killed = [fault for fault in record.faults if fault.begun_ms is not None]
-        restarted = [fault for fault in killed if fault.ended_ms is not None]
-        if len(restarted) < len(killed) and not record.interrupted:
-            gone = next(fault for fault in killed if fault.ended_ms is None)
-            return Outcome.FAIL, f"{gone.target} never came back from its disk"
-        if len(restarted) < self.times * self.validators:
-            return Outcome.INCONCLUSIVE, f"{len(restarted)} of {self.times * self.validators} restarts were seen"
-        times = Counter((seen.validator, seen.height) for seen in record.finalizations)
-        twice = sorted(key for key, count in times.items() if count > 1)
-        if twice:
+        times = Counter((seen.validator, seen.height) for seen in _on_lasting_disks(books))
+        if twice := sorted(key for key, count in times.items() if count > 1):
             whose, height = twice[0]
-            return (
-                Outcome.FAIL,
-                f"{names[whose]} made height {height} final {times[twice[0]]} times ({len(twice)} such)",
-            )
-        last_ms = max(fault.begun_ms or 0.0 for fault in restarted)
-        for validator in books.judged:
-            had = [
-                seen.height
-                for seen in record.finalizations
-                if seen.validator == validator.index and seen.at_ms < last_ms
-            ]
-            recovered = (validator.status or {}).get("recovered_height")
-            if not isinstance(recovered, int):
-                return Outcome.INCONCLUSIVE, f"{validator.name} does not say what it found on its disk"
-            if had and recovered < max(had):
-                return Outcome.FAIL, f"{validator.name} had height {max(had)} final, and found {recovered} on its disk"
+            what = f"{names[whose]} made height {height} final {times[twice[0]]} times ({len(twice)} such)"
+            return Outcome.FAIL, what
+        lost, silent = _found_too_little(books)
+        if lost:
+            return Outcome.FAIL, lost
+        begun = [fault for fault in kills if fault.begun_ms is not None]
+        restarted = [fault for fault in begun if fault.ended_ms is not None]
+        if len(restarted) < len(begun) and not record.interrupted:
+            gone = next(fault for fault in begun if fault.ended_ms is None)
+            return Outcome.FAIL, f"{gone.target} never came back from its disk"
+        if not restarted or len(restarted) < len(kills):
+            return Outcome.INCONCLUSIVE, f"{len(restarted)} of {len(kills)} restarts were seen"
+        most = max(down_at_once(restarted), key=len)
+        if not most.issuperset(names):
+            return Outcome.INCONCLUSIVE, f"{len(most)} of {len(names)} validators were down at the same time, not all"
+        if silent:
+            return Outcome.INCONCLUSIVE, f"{', '.join(silent)} did not say what was on the disk"
         return Outcome.PASS, f"{len(restarted)} restarts, {len(times):,} finalizations of validators, each once"
+
+
+def _lost_disks(books: Books) -> set[str]:
+    """Validators that other faults gave empty disks."""
+    return {name for fault in books.record.faults if fault.kind in RECOVERED_BY_SNAPSHOT for name in fault.impaired}
+
+
+def _on_lasting_disks(books: Books) -> list[Finalization]:
+    """What honest validators made final whose disks were never lost."""
+    names, lost = books.record.scenario.validators.names, _lost_disks(books)
+    return [seen for seen in books.record.judged_finalizations if names[seen.validator] not in lost]
+
+
+def _found_too_little(books: Books) -> tuple[str, list[str]]:
+    """In words, the first validator that came back with less than it had made final; and those that do not say."""
+    silent, seen = [], _on_lasting_disks(books)
+    kills = [fault for fault in faults_of(books, KILL) if fault.begun_ms is not None and fault.ended_ms is not None]
+    for validator in books.judged:
+        killed_ms = max((kill.begun_ms or 0.0 for kill in kills if validator.name in kill.targets), default=0.0)
+        had = max(
+            (each.height for each in seen if each.validator == validator.index and each.at_ms < killed_ms), default=0
+        )
+        recovered = (validator.status or {}).get("recovered_height")
+        if had and not isinstance(recovered, int):
+            silent.append(validator.name)
+        elif had > (recovered or 0):
+            return f"{validator.name} had height {had} final, and found {recovered} on its disk", silent
+    return "", silent

@@ -16,8 +16,8 @@ from cluster.errors import BadInput
 from cluster.interrupts import Interrupts
 from cluster.record import Backend, RunRecord
 from cluster.running import drive, perform_run
-from cluster.scenario import change_scenario
-from cluster.settings import Change
+from cluster.scenario import Scenario, change_scenario
+from cluster.settings import Change, options_of
 from cluster.terminal import LastingOutput, Progress
 from cluster.verdict import Verdict
 
@@ -31,23 +31,31 @@ def run_drill(
     """
     if (problem := drill.problem(backend)) is not None:
         raise BadInput(f"drill {drill.name}: {problem}")
-    scenario = change_scenario(drill.scenario(), changes, f"drill {drill.name} with --set")
+    scenario = change_scenario(drill.scenario(), changes, f"drill {drill.name} with {options_of(changes)}")
     if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"drill {drill.name}: {problem}")
     chosen = scenario.seed if seed is None else seed
-    print_expectations(Console(file=cast(TextIO, LastingOutput(sys.stdout))), drill)
+    print_expectations(Console(file=cast(TextIO, LastingOutput(sys.stdout))), drill, scenario)
 
     @contextmanager
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
         with drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts) as record:
             record.drill = drill
+            record.drill_changes = (*changes, *_added(scenario, record))
             yield record
 
     return perform_run(scenario, backend, out, perform, None)
 
 
-def print_expectations(console: Console, drill: Drill) -> None:
+def _added(scenario: Scenario, record: RunRecord) -> list[Change]:
+    """The faults that the scenario got while it ran (``stampede inject``), as changes of it."""
+    ran = record.given or record.scenario
+    added = ran.faults[len(scenario.faults) :]
+    return [Change("faults[+]", fault.model_dump(mode="json", exclude_unset=True)) for fault in added]
+
+
+def print_expectations(console: Console, drill: Drill, scenario: Scenario) -> None:
     """What is drilled, and what must come of it."""
     console.print(Text(f"drill    {drill.name}: {drill.summary}"), soft_wrap=True)
-    for expectation in drill.expectations():
+    for expectation in drill.expectations(scenario):
         console.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)

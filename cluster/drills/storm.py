@@ -10,19 +10,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from cluster.actor_classes import class_of_actors
 from cluster.books import Books
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
-from cluster.drills.expected import receipts_of, timers_once
+from cluster.drills.expected import receipts_of, timers_once, unmet
 from cluster.measures import finality_latencies
 from cluster.quantiles import counted_quantile, quantile
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
-from validator.types import Address
+from loadgen.workloads.storm import Storm as StormWorkload
+from loadgen.workloads.storm import StormOptions
 
 HARDENED: Final = "hardened"
 PLAIN: Final = "plain"
 """Without a priority floor: timers that offer no tip tie with the honest ones, which then wait for many of them."""
 HONEST_USERS: Final = 8
+LEAST_TIMERS: Final = 1_000
+"""Fewer are no storm."""
 TIMERS_A_USER: Final = 1_000
 """As many as an actor may have alive, nearly: a storm of more takes more users."""
 BURST: Final = 100
@@ -38,7 +42,7 @@ class Storm(Drill):
     name: ClassVar[str] = "storm"
     summary: ClassVar[str] = "timers by the thousand that expire or cannot pay, while honest ones run"
 
-    timers: int = option(6_000, "how many make the storm", least=1_000, most=1_000_000)
+    timers: int = option(6_000, "how many make the storm", least=LEAST_TIMERS, most=1_000_000)
     preset: str = option(HARDENED, "the chain's parameters", choices=(HARDENED, PLAIN))
     lateness_blocks: int = option(5, "p99 of the honest timers' lateness at most, in blocks", least=0, most=1_000)
     finality_ms: int = option(1_500, "p95 of the finality latency at most", least=10, most=60_000)
@@ -47,7 +51,7 @@ class Storm(Drill):
         users = -(-self.timers // TIMERS_A_USER)
         blocks = -(-self.timers // (BURST * BURSTS_AT_ONCE))
         storm = {
-            "workload": "storm",
+            "workload": StormWorkload.name,
             "count": users,
             "interval_ms": max(BLOCK_MS, BLOCK_MS * users // BURSTS_AT_ONCE),
             "options": {"timers": BURST, "in_all": -(-self.timers // users)},
@@ -60,12 +64,12 @@ class Storm(Drill):
             success={"heights_compared": height, "transactions": 20, "fires": 50, "stall_ms": 30_000},
         )
 
-    def expectations(self) -> list[Expectation]:
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
         return [
             Expectation(
                 "storm",
-                f"at least {ENOUGH_PERCENT} % of {self.timers:,} timers end in vain, expired or for want of funds, and"
-                " both kinds are among them",
+                f"at least {ENOUGH_PERCENT} % of {_timers(scenario):,} timers end in vain, expired or for want of"
+                " funds, and both kinds are among them",
                 self._judge_storm,
             ),
             Expectation(
@@ -83,18 +87,20 @@ class Storm(Drill):
         ]
 
     def _judge_storm(self, books: Books) -> Judgement:
-        honest = _honest(books)
-        reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor not in honest)
+        storm, timers = _actors(books, is_storm=True), _timers(books.record.given or books.record.scenario)
+        if timers < LEAST_TIMERS:
+            return Outcome.INCONCLUSIVE, f"{timers:,} timers are no storm: at least {LEAST_TIMERS:,} make one"
+        reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor in storm)
         most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
         text = (
-            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {self.timers:,};"
+            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {timers:,};"
             f" at most {most:,} removed in a block"
         )
-        enough = reasons.total() * 100 >= self.timers * ENOUGH_PERCENT and len(reasons) > 1
+        enough = reasons.total() * 100 >= timers * ENOUGH_PERCENT and len(reasons) > 1
         return (Outcome.PASS if enough else Outcome.INCONCLUSIVE), text
 
     def _judge_lateness(self, books: Books) -> Judgement:
-        honest = _honest(books)
+        honest = _actors(books, is_storm=False)
         lost = [each for each in _destroyed(books) if each.event.actor in honest]
         if lost:
             return Outcome.FAIL, f"{len(lost):,} honest timers ended in vain, the first {lost[0].reason}"
@@ -113,7 +119,7 @@ class Storm(Drill):
         text = (
             f"{late.total():,} honest timers: p50 {counted_quantile(late, 0.5)}, p99 {p99}, at most {most} blocks late"
         )
-        return (Outcome.PASS if p99 <= self.lateness_blocks else Outcome.FAIL), text
+        return (Outcome.PASS if p99 <= self.lateness_blocks else unmet(books)), text
 
     def _judge_finality(self, books: Books) -> Judgement:
         latencies = list(finality_latencies(books.record).values())
@@ -121,13 +127,19 @@ class Storm(Drill):
             return Outcome.INCONCLUSIVE, "no block was seen both proposed and final"
         p95 = quantile(latencies, 0.95)
         text = f"{len(latencies):,} blocks: p50 {quantile(latencies, 0.5):,.0f} ms, p95 {p95:,.0f} ms"
-        return (Outcome.PASS if p95 <= self.finality_ms else Outcome.FAIL), text
+        return (Outcome.PASS if p95 <= self.finality_ms else unmet(books)), text
 
 
-def _honest(books: Books) -> set[Address]:
-    """The actors of the users that make no storm."""
-    record = books.record
-    return set(list(record.scenario.load.genesis_actors(record.seed))[:HONEST_USERS])
+def _timers(scenario: Scenario) -> int:
+    """How many the storm's users schedule in all."""
+    plans = [(group.count, group.parsed_options()) for group in scenario.load.users]
+    return sum(count * options.in_all for count, options in plans if isinstance(options, StormOptions))
+
+
+def _actors(books: Books, is_storm: bool) -> set[bytes]:
+    """The actors of the users that make the storm, or of the others."""
+    classes = class_of_actors(books.record)
+    return {actor for actor, name in classes.items() if (name == StormWorkload.name) is is_storm}
 
 
 def _destroyed(books: Books) -> Iterator[Any]:

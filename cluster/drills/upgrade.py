@@ -6,16 +6,19 @@ The new version is the same code under another name. On the live testnet it may 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
-from cluster.drills.expected import straight_replay, timers_once
+from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
+from cluster.drills.expected import straight_replay, timers_once, unmet
+from cluster.faults import KEYWORDS, UpgradeFault
 from cluster.measures import first_finalizations
+from cluster.record import FaultRecord
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome
+from cluster.verdict import Outcome, worst
 
 AT_HEIGHT: Final = 10
 VERSION: Final = "2"
@@ -49,38 +52,67 @@ class Upgrade(Drill):
             success={"heights_compared": height - 5, "transactions": 20, "fires": 50, "stall_ms": self.stall_ms},
         )
 
-    def expectations(self) -> list[Expectation]:
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
         return [
             Expectation(
                 "upgraded",
-                f"every validator ends with the new version, and the chain never stands still for {self.stall_ms:,} ms",
+                f"every validator ends with the new version, and the chain never stands still for"
+                f" {scenario.success.stall_ms:,} ms",
                 self._judge_upgraded,
             ),
             straight_replay(),
             timers_once(),
         ]
 
-    def _judge_upgraded(self, books: Books) -> Judgement:
-        fault = next(iter(books.record.faults), None)
-        if fault is None or fault.begun_ms is None:
+    @staticmethod
+    def _judge_upgraded(books: Books) -> Judgement:
+        record, upgrades = books.record, _upgrades(books)
+        if not upgrades:
+            return Outcome.INCONCLUSIVE, "the scenario has no upgrade"
+        begun = [(plan, fault) for plan, fault in upgrades if fault.begun_ms is not None]
+        if not begun:
             return Outcome.INCONCLUSIVE, "the upgrade never began"
-        if fault.problem:
-            return Outcome.FAIL, fault.problem
-        versions = {each.name: (each.status or {}).get("version") for each in books.record.validators}
-        old = [name for name in names_of(self.validators) if versions.get(name) != VERSION]
+        if problems := [fault.problem for _, fault in begun if fault.problem]:
+            return Outcome.FAIL, problems[0]
+        expected = {name: plan.version for plan, fault in begun for name in _whom(books, plan, fault)}
+        found = {each.name: each.status for each in record.validators}
+        old = [name for name, version in expected.items() if (found.get(name) or {}).get("version") != version]
+        if silent := [name for name in old if found.get(name) is None]:
+            return Outcome.INCONCLUSIVE, f"{', '.join(silent)} did not say which version it runs"
         if old:
-            verdict = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
-            return verdict, f"{', '.join(old)} ended without version {VERSION}"
-        if fault.ended_ms is None:
+            return unmet(books), f"{', '.join(old)} ended without version {expected[old[0]]}"
+        if len(begun) < len(upgrades) or any(fault.ended_ms is None for _, fault in begun):
             return Outcome.INCONCLUSIVE, "the upgrade was not over at the end"
-        return self._judge_pace(books, fault.begun_ms, fault.ended_ms)
+        if others := [name for name in record.scenario.validators.names if name not in expected]:
+            return Outcome.INCONCLUSIVE, f"{', '.join(others)} was not to get another version, or not there to get it"
+        paces = [_judge_pace(books, plan, fault) for plan, fault in begun]
+        outcome = worst(each for each, _ in paces)
+        return outcome, "; ".join(text for each, text in paces if each is outcome)
 
-    def _judge_pace(self, books: Books, begun_ms: float, ended_ms: float) -> Judgement:
-        first = sorted(first_finalizations(books.record.judged_finalizations).values())
-        during = [begun_ms, *(at for at in first if begun_ms < at < ended_ms), ended_ms]
-        longest = max(later - earlier for earlier, later in pairwise(during))
-        text = (
-            f"{self.validators} validators run version {VERSION} after {ended_ms - begun_ms:,.0f} ms;"
-            f" {len(during) - 2} heights became final meanwhile, {longest:,.0f} ms apart at most"
-        )
-        return (Outcome.PASS if longest <= self.stall_ms else Outcome.FAIL), text
+
+def _upgrades(books: Books) -> list[tuple[UpgradeFault, FaultRecord]]:
+    """The run's upgrades and what was seen of them, in the order in which they began."""
+    record = books.record
+    planned = zip(record.scenario.planned_faults, record.faults, strict=False)
+    found = [(plan, fault) for plan, fault in planned if isinstance(plan, UpgradeFault)]
+    return sorted(found, key=lambda pair: math.inf if pair[1].begun_ms is None else pair[1].begun_ms)
+
+
+def _whom(books: Books, plan: UpgradeFault, fault: FaultRecord) -> list[str]:
+    """Who must run the version in the end: while it goes on all who were to get it, then those who were there."""
+    if fault.ended_ms is not None or (plan.target is not None and plan.target[0] in KEYWORDS):
+        return list(fault.targets)
+    return books.record.scenario.validators.names if plan.target is None else list(plan.target)
+
+
+def _judge_pace(books: Books, plan: UpgradeFault, fault: FaultRecord) -> Judgement:
+    """Whether the chain went on while an upgrade that is over went on."""
+    begun_ms, ended_ms = fault.begun_ms or 0.0, fault.ended_ms or 0.0
+    first = sorted(first_finalizations(books.record.judged_finalizations).values())
+    during = [begun_ms, *(at for at in first if begun_ms < at < ended_ms), ended_ms]
+    longest = max(later - earlier for earlier, later in pairwise(during))
+    text = (
+        f"{len(fault.targets)} validators got version {plan.version} in {ended_ms - begun_ms:,.0f} ms;"
+        f" {len(during) - 2} heights became final meanwhile, {longest:,.0f} ms apart at most"
+    )
+    return (Outcome.PASS if longest <= books.record.scenario.success.stall_ms else Outcome.FAIL), text

@@ -9,6 +9,7 @@ from typing import Any, Final, TextIO, cast
 
 from cluster.errors import BadInput, ExitCode
 from cluster.options import add_change_options
+from cluster.printable import printable
 
 PLAIN_WIDTH: Final = 120
 """Characters in a line where the output is no terminal."""
@@ -43,7 +44,7 @@ def _output(text: str) -> Path:
 def _validate(options: Any) -> int:
     results = [_validated(path) for path in options.scenarios]
     for text, _ in results:
-        print(text)
+        print(printable(text))
     return ExitCode.PASS if all(is_right for _, is_right in results) else ExitCode.BAD_INPUT
 
 
@@ -69,13 +70,14 @@ def _explain(options: Any) -> int:
     from cluster.explain.picture import picture
     from cluster.results import write_atomically
     from cluster.scenario import change_scenario, load_scenario
+    from cluster.settings import options_of
 
     path: Path = options.scenario
-    scenario = change_scenario(load_scenario(path), options.changes, f"{path} with --set")
+    scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")
     problem = scenario.live_problem if options.backend == "live" else scenario.simulator_problem
     if options.backend and problem:
         raise BadInput(f"{path}: {problem}")
-    found, apart = outline(scenario), distances(scenario.network)
+    found, apart = outline(scenario, options.backend), distances(scenario.network)
     if options.out is None:
         _print(found, apart)
         return ExitCode.PASS

@@ -13,6 +13,8 @@ from statistics import mean
 from typing import Any, Final
 
 from cluster.checks import CHECKS
+from cluster.explain.course import MILLISECONDS_A_SECOND, Course, course, seconds
+from cluster.explain.doubts import doubts
 from cluster.faults import (
     AS_MANY_AS_WITHSTOOD,
     KEYWORDS,
@@ -26,6 +28,7 @@ from cluster.faults import (
     OneWayPartitionFault,
     PartitionFault,
 )
+from cluster.record import Backend
 from cluster.scenario import Scenario
 from cluster.scenario.model import NodeSection
 from cluster.scenario.schema import plain_text
@@ -35,7 +38,6 @@ from loadgen.workloads.phases import AnyPhase
 
 Rows = tuple[tuple[str, ...], ...]
 
-MILLISECONDS_A_SECOND: Final = 1_000
 EXECUTION_MS: Final = 5
 """What a block takes besides messages: two jobs of an executor, two syncs, and a little."""
 MAX_MEASURED: Final = 64
@@ -63,17 +65,19 @@ class Outline:
     tables: tuple[Table, ...]
 
 
-def outline(scenario: Scenario) -> Outline:
-    """What a scenario says. Pure."""
+def outline(scenario: Scenario, backend: Backend | None = None) -> Outline:
+    """What a scenario says; ``backend`` is where it is to run, where that is known. Pure."""
     each_ms = block_ms(scenario)
+    ahead = course(scenario, each_ms)
     tables = (
         _backends(scenario),
         _validators(scenario),
         _committees(scenario),
         _load(scenario),
         _timeline(scenario, each_ms),
-        _figures(scenario, each_ms),
+        _figures(scenario, each_ms, ahead),
         _reached(scenario),
+        _looked_at(tuple(doubts(scenario, ahead, backend))),
         _checks(),
     )
     return Outline(scenario.name, scenario.description, tuple(table for table in tables if table.rows))
@@ -194,7 +198,7 @@ def _timeline(scenario: Scenario, each_ms: float) -> Table:
 
 def _at_height(height: int, each_ms: float, what: str, how_long: str = "") -> _Moment:
     at_ms = height * each_ms
-    return _Moment(at_ms, f"height {height:,} (about {_seconds(at_ms)})", what, how_long)
+    return _Moment(at_ms, f"height {height:,} (about {seconds(at_ms)})", what, how_long)
 
 
 def _load_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
@@ -228,7 +232,7 @@ def _phase_words(phase: AnyPhase) -> str:
 def _epoch_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for epoch in scenario.validators.epochs:
         at_ms = epoch.from_view * each_ms
-        when = f"view {epoch.from_view:,} (about {_seconds(at_ms)})"
+        when = f"view {epoch.from_view:,} (about {seconds(at_ms)})"
         yield _Moment(at_ms, when, f"the committee becomes {_listed(epoch.members)}", "")
 
 
@@ -241,7 +245,7 @@ def _fault_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for given, fault in zip(scenario.faults, scenario.planned_faults, strict=True):
         what = f"fault: {fault.kind.replace('_', ' ')}, {whom(scenario, given, fault)}{_details(fault)}"
         if fault.at_ms is not None:
-            yield _Moment(fault.at_ms, _seconds(fault.at_ms), what, _how_long(fault))
+            yield _Moment(fault.at_ms, seconds(fault.at_ms), what, _how_long(fault))
         elif fault.at_height is not None:
             after = f", after {fault.after_votes} votes" if fault.after_votes else ""
             yield _at_height(fault.at_height, each_ms, what + after, _how_long(fault))
@@ -284,18 +288,19 @@ def whom(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
     if target is None:
         return "everybody, one host after the other"
     if target[0] in KEYWORDS:
-        return _keyword_words(target[0], len(names))
+        return _keyword_words(target[0], scenario)
     region = [name.removeprefix(REGION_PREFIX) for name in getattr(given, "target", ()) if ":" in name]
     words = _listed(target) + (f" (region {', '.join(region)})" if region else "")
     beside = _beside(scenario, target) if isinstance(fault, KillFault) else []
     return f"{words}, and on the same host {_listed(beside)}" if beside else words
 
 
-def _keyword_words(word: str, count: int) -> str:
+def _keyword_words(word: str, scenario: Scenario) -> str:
+    validators = scenario.validators
     return {
         LEADER: "whoever leads the newest view then",
         RANDOM: "one that runs then, drawn",
-        AS_MANY_AS_WITHSTOOD: f"{fault_bound(count)} of {count} that run then, drawn",
+        AS_MANY_AS_WITHSTOOD: f"{validators.withstood} of {validators.count} that run then, drawn",
     }[word]
 
 
@@ -317,7 +322,7 @@ def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     stop = scenario.stop
     yield _at_height(stop.height, each_ms, "the load stops", f"{stop.drain_blocks:,} more blocks to settle")
     limit_ms = stop.timeout_s * MILLISECONDS_A_SECOND
-    yield _Moment(limit_ms, _seconds(limit_ms), "the run ends, whatever it has reached")
+    yield _Moment(limit_ms, seconds(limit_ms), "the run ends, whatever it has reached")
 
 
 # --- what is expected -----------------------------------------------------------------------------------------------
@@ -345,7 +350,7 @@ def block_ms(scenario: Scenario) -> float:
     return scenario.consensus.block_interval_ms + EXECUTION_MS + (mean(reached) if reached else 0.0)
 
 
-def _figures(scenario: Scenario, each_ms: float) -> Table:
+def _figures(scenario: Scenario, each_ms: float, ahead: Course) -> Table:
     count, success, consensus = scenario.validators.count, scenario.success, scenario.consensus
     leaders = "drawn" if consensus.leader_election == "random" else "in turn"
     rows = (
@@ -356,9 +361,14 @@ def _figures(scenario: Scenario, each_ms: float) -> Table:
         ("a view that fails", f"{consensus.advance_timeout_ms + consensus.block_interval_ms:,} ms at most"),
         ("recovery from the last fault", f"within {scenario.recovery_ms:,} ms"),
         ("time without a final block", f"{success.stall_ms:,} ms at most"),
-        ("length of the run", f"about {_seconds((scenario.stop.height + scenario.stop.drain_blocks) * each_ms)}"),
+        ("length of the run", _length_words(scenario, ahead)),
     )
     return Table("What to expect", ("figure", "value"), rows)
+
+
+def _length_words(scenario: Scenario, ahead: Course) -> str:
+    limit_ms = scenario.stop.timeout_s * MILLISECONDS_A_SECOND
+    return f"about {seconds(ahead.length_ms)}" if ahead.length_ms <= limit_ms else f"{seconds(limit_ms)}, cut off then"
 
 
 def _reached(scenario: Scenario) -> Table:
@@ -378,6 +388,11 @@ def _reached(scenario: Scenario) -> Table:
     return Table("What must be reached", ("what", "how much", "otherwise"), tuple(rows))
 
 
+def _looked_at(rows: Rows) -> Table:
+    note = "by the estimates above, for a run that ends by itself; it runs all the same"
+    return Table("What to look at", ("where", "what"), rows, note)
+
+
 def _checks() -> Table:
     rows = tuple(
         (check.__name__.removeprefix("check_"), plain_text(check.__doc__ or "").split("\n\n")[0]) for check in CHECKS
@@ -391,7 +406,3 @@ def _checks() -> Table:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MAX_NAMED])
     return shown if len(names) <= MAX_NAMED else f"{shown} and {len(names) - MAX_NAMED} more"
-
-
-def _seconds(milliseconds: float) -> str:
-    return f"{milliseconds / MILLISECONDS_A_SECOND:,.1f} s"

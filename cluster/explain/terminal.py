@@ -8,13 +8,14 @@ from rich.text import Text
 
 from cluster.explain.distances import Distances
 from cluster.explain.outline import Outline, Table
+from cluster.printable import printable
 
 
 def print_outline(console: Console, found: Outline, apart: Distances) -> None:
     """Every table of the outline, and how far apart the validators are."""
     console.print(Text(found.name, style="bold"))
     if found.description:
-        console.print(Text(found.description))
+        console.print(_text(found.description))
     for table in found.tables:
         _print_table(console, table)
         if table.title == "Validators":
@@ -34,7 +35,12 @@ def _print_table(console: Console, table: Table) -> None:
     for column in table.columns:
         drawn.add_column(Text(column), overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(Text(cell) for cell in row))
+        drawn.add_row(*(_text(cell) for cell in row))
     console.print(drawn)
     if table.note:
         console.print(Text(table.note, style="dim"))
+
+
+def _text(words: str) -> Text:
+    """What a scenario says, in its own lines."""
+    return Text("\n".join(map(printable, words.splitlines())))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import BadInput, ExitCode
-from cluster.history.compare_command import add_compare
+from cluster.options import parse_seed
 
 SHOWN: Final = 30
 """Runs on the terminal, unless all are asked for."""
@@ -20,29 +20,63 @@ WHY_SHOWN: Final = 60
 
 def add_commands(commands: Any) -> None:
     """Add the commands to the console command's parser."""
-    from cluster.results import RUNS_FOLDER
-
     runs = commands.add_parser("runs", help="list the runs that were kept, and write their index page anew")
-    runs.add_argument("folder", nargs="?", type=Path, default=RUNS_FOLDER, metavar="DIR", help="default: runs")
+    runs.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="default: runs")
     runs.add_argument("--all", action="store_true", help=f"list more than the {SHOWN} newest")
     runs.add_argument("--json", type=Path, metavar="FILE", help="write the index there too")
     runs.set_defaults(command=_runs)
-    add_compare(commands)
+    _add_compare(commands)
+
+
+def _add_compare(commands: Any) -> None:
+    command = commands.add_parser(
+        "compare",
+        help="put two runs, or two groups of runs, side by side and say what changed significantly",
+        description="stampede compare A B, or stampede compare --group A1 A2 … -- B1 B2 …; each a run's folder, a"
+        " sweep's, or a folder that holds such folders.",
+    )
+    command.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="A and B; with --group the runs of B")
+    command.add_argument("--group", nargs="+", type=Path, metavar="RUN", help="the runs of A, up to --")
+    command.add_argument("--all", action="store_true", help="also the figures that did not change")
+    command.add_argument("--seed", type=parse_seed, default=1, metavar="N", help="of the resampling (default 1)")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there too")
+    command.add_argument("--html", type=Path, metavar="FILE", help="write it there as a page")
+    command.set_defaults(command=_compare)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from cluster.history.comparison import compare
+    from cluster.history.comparison_table import print_comparison
+    from cluster.history.groups import read_group
+    from cluster.history.page import render_comparison
+    from cluster.results import write_for_user
+
+    if options.group is None and len(options.runs) != 2:
+        raise BadInput(f"expected two runs, got {len(options.runs)}; for groups: stampede compare --group A… -- B…")
+    first, second = (options.group, options.runs) if options.group else (options.runs[:1], options.runs[1:])
+    found = compare(read_group(first), read_group(second), options.seed)
+    print_comparison(terminal(), found, options.all)
+    if options.json is not None:
+        write_for_user(options.json, json.dumps(found.page(), indent=2) + "\n")
+    if options.html is not None:
+        write_for_user(options.html, render_comparison(found))
+    return ExitCode.PASS
 
 
 def _runs(options: argparse.Namespace) -> int:
     from cluster.history.index import INDEX_FILE, write_index
-    from cluster.results import write_for_user
+    from cluster.results import RUNS_FOLDER, write_for_user
 
+    folder = RUNS_FOLDER if options.folder is None else options.folder
     try:
-        entries = write_index(options.folder)
+        entries = write_index(folder)
     except OSError as error:
-        raise BadInput(f"{error.filename or options.folder}: {error.strerror}") from None
+        raise BadInput(f"{error.filename or folder}: {error.strerror}") from None
     console = terminal()
     _print(console, entries if options.all else entries[:SHOWN])
     if len(entries) > SHOWN and not options.all:
         console.print(f"{len(entries) - SHOWN} older ones: --all")
-    console.print(f"index  {options.folder / INDEX_FILE}", soft_wrap=True, markup=False)
+    console.print(f"index  {folder / INDEX_FILE}", soft_wrap=True, markup=False)
     if options.json is not None:
         write_for_user(options.json, json.dumps([entry.page() for entry in entries], indent=2) + "\n")
     return ExitCode.PASS

@@ -165,7 +165,7 @@ def _series_differences(
     for name in first.series:
         if name == "height" or name not in second.series:
             continue
-        a, b = (dict(zip(run.series["height"], run.series[name], strict=False)) for run in (first, second))
+        a, b = (dict(zip(run.series.get("height", ()), run.series[name], strict=False)) for run in (first, second))
         known = [height for height in common if a.get(height) is not None and b.get(height) is not None]
         batches = min(STRETCHES, len(known) // 2)
         if batches >= LEAST_STRETCHES:

@@ -18,7 +18,7 @@ import msgspec
 from blake3 import blake3
 
 from cluster.errors import BadInput
-from cluster.results import RESULT_FILE, SCENARIO_FILE, SERIES_FILE
+from cluster.results import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, seed_of
 from cluster.sweeps.log import LOG_FILE
 from cluster.sweeps.outcome import SeedOutcome
 
@@ -146,7 +146,7 @@ def _read_run(folder: Path) -> ComparedRun:
     try:
         return ComparedRun(
             source=folder,
-            seed=int(result["seed"]),
+            seed=seed_of(result),
             backend=str(result["backend"]),
             scenario=str(result["scenario"]),
             text=_digest(folder / SCENARIO_FILE),
@@ -154,10 +154,24 @@ def _read_run(folder: Path) -> ComparedRun:
             machine=_machine(result.get("machine", {})),
             verdict=str(result["verdict"]),
             metrics=_finite({**result["metrics"], **_flattened(result.get("classes", {}))}),
-            series=_json(folder / SERIES_FILE) if (folder / SERIES_FILE).exists() else {},
+            series=_series(folder / SERIES_FILE),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"{folder / RESULT_FILE}: is no run's result: {type(error).__name__}: {error}") from None
+    except KeyError as error:
+        raise BadInput(f"{folder / RESULT_FILE}: is no run's result: {error.args[0]} is missing") from None
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        raise BadInput(f"{folder / RESULT_FILE}: is no run's result: a field is of another type or size") from None
+
+
+def _series(path: Path) -> dict[str, Any]:
+    """Figures block by block; none where there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[float | None]])
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"{path}: no figures of blocks: {error}") from None
 
 
 def _read_sweep(folder: Path) -> Iterator[ComparedRun]:

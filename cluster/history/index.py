@@ -136,7 +136,7 @@ def _run(folder: Path) -> Entry:
         )
     except OSError as error:
         return _broken(folder, f"{RESULT_FILE}: {error.strerror}")
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return _broken(folder, f"{RESULT_FILE} is none of ours: {_one_line(str(error))}")
 
 
@@ -152,7 +152,7 @@ def _sweep(folder: Path) -> Entry:
         failed, undecided = len(summary["failed"]), len(summary["undecided"])
     except OSError as error:
         return _broken(folder, f"{SUMMARY_FILE}: {error.strerror}")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         return _broken(folder, f"{SUMMARY_FILE} is none of ours: {_one_line(str(error))}")
     state: State = "fail" if failed else "inconclusive" if undecided or passed < seeds or not seeds else "pass"
     return Entry(

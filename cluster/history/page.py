@@ -7,8 +7,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from cluster.history.compare_command import cells
 from cluster.history.comparison import Change, Comparison
+from cluster.history.comparison_table import cells
 from cluster.report.charts import line, number
 from cluster.report.page import render_page
 

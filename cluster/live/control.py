@@ -9,6 +9,8 @@ which stands in the run's folder, readable by the user alone: ``Authorization: B
 ``GET /metrics``    Prometheus text of the whole testnet: each validator's metrics with the label ``validator``, and
                     the testnet's own
 ``GET /targets``    the validators as targets of Prometheus' HTTP service discovery
+``POST /faults``    adds a fault to the run: a JSON object as in a scenario's ``faults``, which begins at once where it
+                    states neither height nor time; needs the token
 ``POST /stop``      ends the run as if its stop height was reached; needs the token
 ==================  ================================================================================================
 """
@@ -17,12 +19,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import os
 import queue
 import secrets
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +35,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cluster.errors import BadInput
 from cluster.live.prometheus import PROMETHEUS, merge_pages, render_metric
-from cluster.live.web import Endpoint, Page, Rate, build_application, json_response, serve
+from cluster.live.web import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from loadgen.client import ClientError, ValidatorClient
 
 LOOPBACK: Final = "127.0.0.1"
@@ -43,9 +48,26 @@ MAX_WAITING: Final = 16
 SCRAPE_TIMEOUT_S: Final = 2.0
 """A validator that takes longer to tell its metrics counts as one that does not answer."""
 START_TIMEOUT_S: Final = 10.0
+ANSWER_TIMEOUT_S: Final = 5.0
+"""The driver looks several times a second, unless it waits for hosts."""
 SCHEME: Final = "Bearer "
 
-STOP: Final = "stop"
+
+class StopRun:
+    """The run is to end as if its stop height was reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddFault:
+    """A fault is to be added to the run. The driver answers what it became, or :class:`BadInput`."""
+
+    fields: Mapping[str, Any]
+    """As in a scenario's ``faults``."""
+    answer: Future[Page] = field(default_factory=Future)
+
+
+Order = StopRun | AddFault
+"""What the driver is told. One that is cancelled before the driver looks at it is not performed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +87,14 @@ class ControlServer:
     """The endpoint. :meth:`close` ends it."""
 
     def __init__(self, token_file: Path, port: int = 0) -> None:
-        """Serve at once, on a free port where none is given, and write the run's token. Raises :class:`OSError`."""
+        """Serve at once, on a free port where none is given, and write the run's token, which goes with the server.
+
+        Raises :class:`OSError`.
+        """
         self.view = Overview()
-        self.commands: queue.Queue[str] = queue.Queue(MAX_WAITING)
+        self.orders: queue.Queue[Order] = queue.Queue(MAX_WAITING)
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
-        _write_secret(token_file, self._token)
+        self._token_file = token_file
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
         self._thread.start()
@@ -80,13 +105,19 @@ class ControlServer:
         except BaseException:
             self._end_thread()
             raise
+        try:
+            _write_secret(token_file, self._token)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def url(self) -> str:
         return self._server.url
 
     def close(self) -> None:
-        """End the server and its thread."""
+        """End the server and its thread, and remove the token, which opens nothing any more."""
+        self._token_file.unlink(missing_ok=True)
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
         self._end_thread()
 
@@ -102,6 +133,7 @@ class ControlServer:
             ("GET", "/status", self._status),
             ("GET", "/metrics", self._metrics),
             ("GET", "/targets", self._targets),
+            ("POST", "/faults", self._add_fault),
             ("POST", "/stop", self._stop),
         ]
 
@@ -132,11 +164,32 @@ class ControlServer:
 
     async def _stop(self, request: Request) -> Response:
         self._check_token(request)
+        self._tell(StopRun())
+        return json_response({"told": "stop"}, 202)
+
+    async def _add_fault(self, request: Request) -> Response:
+        self._check_token(request)
         try:
-            self.commands.put_nowait(STOP)
+            fields = json.loads(await read_body(request))
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise HTTPException(400, 'expected a fault as a JSON object, such as {"kind": "kill", "target": "leader"}')
+        order = AddFault(fields)
+        self._tell(order)
+        try:
+            page = await asyncio.wait_for(asyncio.wrap_future(order.answer), ANSWER_TIMEOUT_S)
+        except BadInput as error:
+            raise HTTPException(400, str(error)) from None
+        except TimeoutError:
+            raise HTTPException(503, "the driver does not take orders now: the testnet starts or ends") from None
+        return json_response(page, 202)
+
+    def _tell(self, order: Order) -> None:
+        try:
+            self.orders.put_nowait(order)
         except queue.Full:
             raise HTTPException(429, "the driver has not looked at what it was told before") from None
-        return json_response({"told": STOP}, 202)
 
     def _check_token(self, request: Request) -> None:
         given = request.headers.get("authorization", "")

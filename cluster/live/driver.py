@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.fault_engine import FaultEngine
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect
-from cluster.live.control import STOP, ControlServer
+from cluster.live.control import AddFault, ControlServer, StopRun
 from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase
@@ -34,7 +35,7 @@ from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
 from cluster.record import JoinRecord, RunRecord, Sample
 from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
-from cluster.scenario import Scenario
+from cluster.scenario import Scenario, fault_to_add
 from consensus.keys import Ed25519Scheme
 
 TICK_S: Final = 0.25
@@ -56,7 +57,7 @@ def live_testnet(
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
     interrupts: Interrupts | None = None,
-    until_told: bool = False,
+    until_told: threading.Event | None = None,
     control_port: int = 0,
 ) -> Iterator[RunRecord]:
     """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; gives its record.
@@ -64,9 +65,10 @@ def live_testnet(
     While the block goes on, the validators are at rest and still serve their pages; nothing that was started runs on
     behind it, whichever way it ends. Samples and notices (one line each) come while the scenario runs. Ctrl-C, SIGTERM
     or SIGHUP ends it early: the record says so and holds what is known. With ``until_told`` it has no end of its own,
-    and the first signal is that: the load stops, the validators drain, and the height that was reached counts as the
-    scenario's. ``interrupts`` are the caller's, where it goes on to guard what it does with the record. The testnet's
-    own endpoint (:mod:`cluster.live.control`) is served on ``control_port``, 0 is a free one.
+    and the first signal is that, or the event, or a word to its endpoint: the load stops, the validators drain, and the
+    height that was reached counts as the scenario's. ``interrupts`` are the caller's, where it goes on to guard what it
+    does with the record. The testnet's own endpoint (:mod:`cluster.live.control`) is served on ``control_port``, 0 is a
+    free one.
 
     Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
     cannot be started, :class:`OSError` where the folder cannot be written.
@@ -108,7 +110,7 @@ class _LiveRun:
         commit: str,
         folder: Path,
         interrupts: Interrupts,
-        until_told: bool,
+        until_told: threading.Event | None,
         control_port: int,
     ) -> None:
         self.on_sample: Callable[[Sample], None] = lambda sample: None
@@ -117,10 +119,10 @@ class _LiveRun:
         self._folder = folder
         self._interrupts = interrupts
         self._until_told = until_told
-        self._end: int | None = None if until_told else scenario.stop.height
+        self._end: int | None = scenario.stop.height if until_told is None else None
         """The height at which the load stops, once that is known."""
         self._began = time.monotonic()
-        self._deadline = math.inf if until_told else self._began + scenario.stop.timeout_s
+        self._deadline = self._began + scenario.stop.timeout_s if until_told is None else math.inf
         began_epoch_ms = time.time() * MILLISECONDS_A_SECOND
         validators = validator_set(Ed25519Scheme(), scenario, seed)
         genesis = build_genesis(scenario, seed, validators)
@@ -219,6 +221,8 @@ class _LiveRun:
             self._session.check()
             hosts.look(self._watch.height)
             self._interrupts.checkpoint()
+            if self._is_told_to_end:
+                raise TestnetError("the testnet was told to end before it was up")
             failed = [host for host in hosts.all if host.phase is Phase.DEAD]
             if failed or time.monotonic() > deadline:
                 self._give_up_start(failed)
@@ -231,8 +235,10 @@ class _LiveRun:
         try:
             self._control = ControlServer(self._folder / TOKEN_FILE, self._control_port)
         except OSError as error:
-            where = f"port {self._control_port}" if self._control_port else "a free port"
-            raise TestnetError(f"the testnet's endpoint cannot be served on {where}: {one_line(error)}") from None
+            told = f"the testnet's endpoint cannot be served on {{}}: {one_line(error)}"
+            if self._control_port:
+                raise BadInput(told.format(f"port {self._control_port}")) from None
+            raise TestnetError(told.format("a free port")) from None
         self.on_notice(f"the testnet's own endpoint is {self._control.url}")
 
     def _give_up_start(self, failed: list[Host]) -> None:
@@ -247,7 +253,8 @@ class _LiveRun:
         self._write_endpoints(hosts)
         if self._scenario.load.user_count:
             urls = [address.url for address in hosts.addresses]
-            run_time_s = MAX_RUN_TIME_S if self._until_told else self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
+            has_end = self._until_told is None
+            run_time_s = self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S if has_end else MAX_RUN_TIME_S
             chain_id = self.record.genesis.chain_id
             self._load = LoadProcess(self._scenario, self.record.seed, chain_id, urls, self._folder, run_time_s)
             assert self._guardian is not None
@@ -312,13 +319,23 @@ class _LiveRun:
         return max(0.0, min(TICK_S, (next_ms - self._now_ms) / MILLISECONDS_A_SECOND))
 
     def _obey(self) -> None:
-        """Do what the testnet's endpoint was told since the last look."""
+        """Do what it was told since the last look."""
         assert self._control is not None
-        while not self._control.commands.empty():
-            command = self._control.commands.get_nowait()
-            assert command == STOP, command
-            if self._end is None or self._end > self._watch.height:
-                self._end_here()
+        if self._is_told_to_end and self._end is None:
+            self._end_here()
+        while not self._control.orders.empty():
+            match self._control.orders.get_nowait():
+                case StopRun() if self._end is None or self._end > self._watch.height:
+                    self._end_here()
+                case AddFault(fields, answer) if answer.set_running_or_notify_cancel():
+                    try:
+                        answer.set_result(self._add_fault(fields))
+                    except BadInput as error:
+                        answer.set_exception(error)
+
+    @property
+    def _is_told_to_end(self) -> bool:
+        return self._until_told is not None and self._until_told.is_set()
 
     def _end_here(self) -> None:
         """The height that is reached becomes the scenario's last one."""
@@ -391,6 +408,27 @@ class _LiveRun:
             self._told_height = self._watch.height
             self._stage.engine.on_new_height(self._told_height)
         self._stage.perform()
+
+    def _add_fault(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Have a fault that the scenario did not foresee, from now on or later, and return what it became.
+
+        Raises :class:`BadInput`.
+        """
+        assert self._stage is not None
+        height, at_ms = self._watch.height, math.ceil(self._stage.run_ms)
+        if self._end is not None and height >= self._end:
+            raise BadInput(f"the run is about to end: height {self._end} is reached")
+        begins = {} if fields.keys() & {"at_height", "at_ms"} else {"at_ms": at_ms}
+        fault = fault_to_add(self._scenario, {**fields, **begins}, has_end=self._end is not None)
+        if (fault.at_height or height + 1) <= height:
+            raise BadInput(f"at_height: {fault.at_height} is not above {height}, the final height")
+        if (at_ms if fault.at_ms is None else fault.at_ms) < at_ms:
+            raise BadInput(f"at_ms: {fault.at_ms} is over: it is {at_ms} ms since the testnet was up")
+        self._scenario = self._scenario.model_copy(update={"faults": [*self._scenario.faults, fault]})
+        self.record.scenario = self._scenario
+        self._stage.engine.adopt(self._scenario)
+        self.on_notice(f"height {height}: told of a fault: {fault.kind} of {fault.whom}")
+        return fault.model_dump(mode="json", exclude_none=True)
 
     def _note_joins(self, hosts: Hosts) -> None:
         """See which of those that join later have begun, and which have their snapshot."""

@@ -114,6 +114,11 @@ class LiveStage:
         return self._now_ms()
 
     @property
+    def run_ms(self) -> float:
+        """The time that faults count in."""
+        return self._now_ms() - self._began_ms
+
+    @property
     def height(self) -> int:
         return self._height()
 
@@ -152,12 +157,19 @@ class LiveStage:
         if kind != PAUSE:
             return f"{late:,} {LATE[kind]} of {whom}"
         hosts = {self._hosts.host_of(self._names.index(name)).number for name in names}
-        moments = [
-            f"process {process.pid} stood still (state T) at {len(seen)} looks within {max(seen) - min(seen):,.0f} ms"
+        looks = sorted(
+            (at_ms, process.pid)
             for (number, process), seen in self._seen_still.items()
             if number in hosts
-        ]
-        return f"{'; '.join(moments) or 'no process stood still'}: {whom}"
+            for at_ms in seen
+        )
+        words = []
+        for pid in sorted({pid for _, pid in looks[-late:]} if late else ()):
+            seen = [at_ms for at_ms, of in looks[-late:] if of == pid]
+            words.append(
+                f"process {pid} stood still (state T) at {len(seen)} looks within {seen[-1] - seen[0]:,.0f} ms"
+            )
+        return f"{'; '.join(words) or 'no process stood still'}: {whom}"
 
     def _inject(self, then: Then, **changes: object) -> None:
         self._injection = replace(self._injection, number=self._injection.number + 1, **changes)  # type: ignore[arg-type]

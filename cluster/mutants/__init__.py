@@ -6,17 +6,3 @@ counts how often the mutated line ran. Caught means that the check named for it 
 passes without it. ``stampede mutants`` hunts all of them (:mod:`cluster.mutants.hunt`), and those in the harness itself
 (:mod:`cluster.mutants.harness`).
 """
-
-from __future__ import annotations
-
-from cluster.mutants import consensus, scheduler, state, storage
-from cluster.mutants.base import Mutant
-from cluster.mutants.double_fire import DOUBLE_FIRE
-
-MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant
-    for mutant in (*consensus.MUTANTS, DOUBLE_FIRE, *scheduler.MUTANTS, *state.MUTANTS, *storage.MUTANTS)
-}
-"""Every mutant of validators, by the name that scenarios use."""
-
-__all__ = ["MUTANTS", "Mutant"]

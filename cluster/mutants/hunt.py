@@ -15,9 +15,9 @@ from typing import Any
 
 from cluster.checks import Outcome, Verdict, check_run
 from cluster.junit import Case, junit_xml
-from cluster.mutants import MUTANTS, Mutant
-from cluster.mutants.base import RunCounter
+from cluster.mutants.base import Mutant, RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant
+from cluster.mutants.registry import MUTANTS
 from cluster.mutants.scenes import Hunt
 from cluster.record import RunRecord
 from cluster.simulation.driver import simulate

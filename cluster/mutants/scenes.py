@@ -127,16 +127,8 @@ SCENES: Final[Mapping[str, Fields]] = {
     ),
     "bad-links": _scene("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
     "idle-fault": _scene(
-        "A fault that cannot bite: nobody sends to himself over a link.",
-        faults=[
-            {
-                "kind": "one_way_partition",
-                "from": ["validator-0"],
-                "to": ["validator-0"],
-                "at_height": 8,
-                "for_ms": 1_000,
-            }
-        ],
+        "A fault that cannot bite: links that lose nothing lose nothing for a while.",
+        faults=[{"kind": "degrade", "loss": 0.0, "from": ["validator-0"], "at_height": 8, "for_ms": 1_000}],
     ),
     "forger": _scene("A validator forges certificates.", byzantine={3: ["signature-forger"]}),
     "pruning": _scene(

@@ -60,6 +60,8 @@ class Series:
     """Place in the page's palette, from 0; the dashes follow it."""
     muted: bool = False
     """Drawn in grey and unlabelled: context for the series that matter."""
+    gap: float = math.inf
+    """Points further apart are not joined: nobody looked in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,10 +365,12 @@ class _Drawing:
         return f'{area}<path class="line {_colour(series)}" d="{path}"{dash}/>'
 
     def _path(self, series: Series) -> str:
-        parts = []
-        for i, (x, y) in enumerate(series.points):
+        parts: list[str] = []
+        before = -math.inf
+        for x, y in series.points:
             across, up = f"{self.x(x):.1f}", f"{self.y(y):.1f}"
-            if i == 0:
+            is_apart, before = x - before > series.gap or not parts, x
+            if is_apart:
                 parts.append(f"M{across} {up}")
             elif series.style == "step":
                 parts.append(f"H{across}V{up}")

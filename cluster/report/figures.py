@@ -5,9 +5,11 @@ Long runs are thinned to :data:`MAX_POINTS` points a curve, and say so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from markupsafe import Markup
@@ -350,6 +352,7 @@ def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Fi
 
 
 ACTOR_DIGITS: Final = 14
+MISSED_LOOKS: Final = 3
 
 
 # --- charts of validators -------------------------------------------------------------------------------------------
@@ -360,7 +363,7 @@ def resource_figures(record: RunRecord) -> list[Figure]:
     found = []
     for name, unit, value, is_rate in _RESOURCES:
         series = [
-            Series(validator, points, "line", place, muted=place >= MAX_NAMED_VALIDATORS)
+            Series(validator, points, "line", place, muted=place >= MAX_NAMED_VALIDATORS, gap=_gap(points))
             for place, validator in enumerate(record.scenario.validators.names)
             if (points := _resource_points(record, place, value, is_rate))
         ]
@@ -391,6 +394,12 @@ def _resource_points(
             if after >= before and later > earlier
         ]
     return _thinned(known)
+
+
+def _gap(points: Sequence[tuple[float, float]]) -> float:
+    """So much time between two looks says that the validator was down meanwhile."""
+    apart = [later - earlier for (earlier, _), (later, _) in pairwise(points)]
+    return MISSED_LOOKS * median(apart) if apart else math.inf
 
 
 _RESOURCES: Final[tuple[tuple[str, str, Callable[[Resources], float | None], bool], ...]] = (

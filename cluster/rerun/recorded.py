@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.checks import Outcome
 from cluster.errors import BadInput
-from cluster.results import RESULT_FILE, SCENARIO_FILE, checkout_commit
+from cluster.results import RESULT_FILE, SCENARIO_FILE, checkout_commit, seed_of
 from cluster.scenario import Scenario, load_scenario
 
 
@@ -42,13 +42,13 @@ def read_recorded(folder: Path) -> RecordedRun:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
     result = _read_result(folder / RESULT_FILE)
-    if result.get("backend") != "sim":
+    if result.get("backend") == "live":
         raise BadInput(f"{folder}: was a live run: only runs of the simulator repeat themselves")
     try:
         return RecordedRun(
             folder=folder,
             scenario=load_scenario(folder / SCENARIO_FILE),
-            seed=_typed(result["seed"], int),
+            seed=seed_of(result),
             commit=_typed(result["commit"], str),
             digest=_typed(result["digest"], str),
             events=_typed(result["metrics"]["events"], int),

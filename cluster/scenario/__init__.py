@@ -7,7 +7,7 @@ fields.
 
 from __future__ import annotations
 
-from cluster.scenario.files import change_scenario, load_scenario, minimal_fields
+from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields
 from cluster.scenario.links import LinksSection
 from cluster.scenario.model import (
     ChainSection,
@@ -35,6 +35,7 @@ __all__ = [
     "ValidatorsSection",
     "change_scenario",
     "describe",
+    "fault_to_add",
     "load_scenario",
     "minimal_fields",
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import reprlib
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,13 +13,13 @@ import yaml
 from pydantic import ValidationError
 
 from cluster.errors import BadInput
+from cluster.faults import AnyFault
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.problems import describe, first_problem, one_line
+from cluster.sections import MOST_HEIGHTS, MOST_SECONDS
 from cluster.settings import Change, SettingError, apply_changes
-
-MOST_NESTED: Final = 50
-"""Lists and mappings in one another that a scenario file may have, several times as many as any field needs."""
+from cluster.yaml_input import MOST_CHARACTERS, NoYaml, parse
 
 MAX_PARENTS: Final = 16
 """Files behind each other that a scenario may be made from."""
@@ -48,6 +51,23 @@ def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) 
         raise BadInput(f"{source}: {one_line(str(error))}") from None
     except ValidationError as error:
         raise BadInput(f"{source}: {describe(error)}") from None
+
+
+def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -> AnyFault:
+    """A fault for a scenario that runs on the live testnet, as it could stand in ``faults`` besides those that do.
+
+    ``has_end`` tells whether the scenario's end is the run's, before which it has to begin. Raises :class:`BadInput`.
+    """
+    data = scenario.model_dump(mode="json", exclude_unset=True) | {"faults": [dict(fields)]}
+    if not has_end:
+        data["stop"] = {"height": MOST_HEIGHTS, "timeout_s": MOST_SECONDS}
+    try:
+        checked = Scenario.model_validate(data)
+    except ValidationError as error:
+        raise BadInput(describe(error).removeprefix("faults[0].")) from None
+    if problem := checked.live_problem:
+        raise BadInput(problem.removeprefix("faults[0]."))
+    return checked.faults[0]
 
 
 def minimal_fields(scenario: Scenario) -> dict[str, Any]:
@@ -87,7 +107,7 @@ def _read_layers(path: Path) -> list[Layer]:
     while (given := layers[-1].fields.get(EXTENDS, _ABSENT)) is not _ABSENT:
         child = layers[-1].path
         if not isinstance(given, str) or not given:
-            raise BadInput(f"{child}: {EXTENDS}: expected the path of a scenario file, got {given!r}")
+            raise BadInput(f"{child}: {EXTENDS}: expected the path of a scenario file, got {reprlib.repr(given)}")
         parent = child.parent / given
         try:
             text = _read_text(parent)
@@ -108,59 +128,27 @@ _ABSENT: Final = object()
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8", opener=_open_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{path}: cannot be read: is no regular file")
+            text = file.read(MOST_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(text) > MOST_CHARACTERS:
+        raise BadInput(f"{path}: cannot be read: more than {MOST_CHARACTERS:,} characters")
+    return text
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Whoever opens a pipe in the usual way waits for somebody who writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _parse(text: str, path: Path) -> dict[str, Any]:
     try:
-        fields = yaml.load(text, Loader=_UniqueKeyLoader)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise BadInput(f"{path}: no YAML: {line}{one_line(str(error.problem or error))}") from None
-    except yaml.YAMLError as error:
+        fields = parse(text)
+    except NoYaml as error:
         raise BadInput(f"{path}: no YAML: {one_line(str(error))}") from None
     if not isinstance(fields, dict):
         raise BadInput(f"{path}: expected a mapping of scenario fields, got {type(fields).__name__}")
     return fields
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice in one mapping: the first of the two would be lost in silence.
-
-    It also refuses what is nested deeper than any scenario, before that costs more than the text is long.
-    """
-
-    _depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self._depth += 1
-        if self._depth > MOST_NESTED:
-            raise yaml.YAMLError("nested too deeply")
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, KeyError, AttributeError):
-            if not isinstance(node, yaml.ScalarNode):
-                raise
-            kind = node.tag.rpartition(":")[2]
-            raise yaml.constructor.ConstructorError(None, None, f"cannot be read as {kind}", node.start_mark) from None
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"field {key!r} is given twice", key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
-        return super().construct_mapping(node, deep)

@@ -24,7 +24,7 @@ from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
 from cluster.scenario.success import SuccessSection
-from cluster.sections import Count, Milliseconds, Name, Section
+from cluster.sections import MOST_SECONDS, Height, Milliseconds, Name, Section
 from cluster.settings import Change, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
@@ -63,7 +63,7 @@ class NodeSection(Section):
     """A planted bug, by its name in ``cluster.mutants``."""
     byzantine: list[str] = []
     """How it breaks the protocol on purpose, by names in ``cluster.byzantine``; a name stands for a list of it."""
-    joins_at_height: Count | None = None
+    joins_at_height: Height | None = None
     """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
     region: Name | None = None
     """Where it is: as in ``links.regions``."""
@@ -198,6 +198,16 @@ class ValidatorsSection(Section):
         scheduled = {e.from_view: tuple(sorted(names.index(name) for name in e.members)) for e in self.epochs}
         return {1: tuple(range(self.count)), **scheduled}
 
+    def committee(self, view: int) -> tuple[int, ...]:
+        """The members of the committee that rules a view."""
+        committees = self.committees
+        return committees[max(first for first in committees if first <= view)]
+
+    @property
+    def withstood(self) -> int:
+        """As many faulty validators as every committee withstands."""
+        return min(fault_bound(len(members)) for members in self.committees.values())
+
     @property
     def late(self) -> dict[int, int]:
         """The heights at which validators join by a snapshot, by index; the others are there from the genesis on."""
@@ -257,9 +267,9 @@ class ConsensusSection(Section):
 class StopSection(Section):
     """When the run ends."""
 
-    height: Count = 40
+    height: Height = 40
     """The load stops when the first validator has finalised this height."""
-    timeout_s: Annotated[int, Field(ge=1, le=86_400)] = 120
+    timeout_s: Annotated[int, Field(ge=1, le=MOST_SECONDS)] = 120
     """The run ends after so long, whatever it has reached."""
     drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
     """Blocks to finalise after the load stopped, so that what is under way settles."""

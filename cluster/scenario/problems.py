@@ -18,6 +18,8 @@ Step = str | int
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]]+): (.*)", re.DOTALL)
 """Our own checks of several fields begin with the path of the one that they are about."""
+MOST_SAID: Final = 2_000
+"""Characters of a problem; it may quote what the user gave."""
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -44,10 +46,11 @@ def first_problem(error: ValidationError) -> Problem:
     """The first of the problems that pydantic found."""
     problems = error.errors(include_url=False, include_context=False)
     first = problems[0]
-    path = ""
-    for part in _without_kinds(first["loc"]):
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    place = tuple(_without_kinds(first["loc"]))
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     reason = first["msg"].removeprefix("Value error, ")
+    if (wanted := _wanted(first["type"], place)) is not None:
+        reason = f"expected {wanted}, got {_GOT.get(type(first['input']), 'something else')}"
     if first["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
         path, reason = f"{path}.{deeper[1]}", deeper[2]
     return Problem(path.lstrip("."), reason, len(problems) - 1)
@@ -59,9 +62,44 @@ def describe(error: ValidationError) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks."""
-    return " ".join(text.split())
+    """The text without line breaks, and cut where it is so long that nobody reads it."""
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]}…"
 
+
+# --- in other words than pydantic's -----------------------------------------------------------------------------------
+
+_NO_MAPPING: Final = ("model_type", "model_attributes_type", "dict_type")
+_MAPPING: Final = "a mapping of fields"
+_WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
+    (("validators",), f"a number, a list of validators or {_MAPPING}"),
+    (("validators", "nodes", None, "byzantine"), "the name of a behaviour or a list of such"),
+    (("links", "topology"), f"the name of a topology, a list of links or {_MAPPING}"),
+    (("links", "topology", "edges", None), f"a list of two validators or {_MAPPING}"),
+    (("faults", None), f"{_MAPPING}, such as {{kind: kill, target: leader, at_height: 9}}"),
+    (("faults", None, "target"), "the name of a validator, a list of such, leader, random or f"),
+)
+"""Places that have short forms, or where an example helps; ``None`` is any item of a list."""
+_GOT: Final[dict[type, str]] = {
+    dict: "a mapping",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    type(None): "nothing",
+}
+
+
+def _wanted(kind: str, place: tuple[Step, ...]) -> str | None:
+    """What would be right where it is neither a mapping nor a list that was expected."""
+    if kind not in (*_NO_MAPPING, "list_type"):
+        return None
+    words = next((words for known, words in _WANTED if len(known) == len(place) and _fits(place, known)), None)
+    return words or (_MAPPING if kind in _NO_MAPPING else None)
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
 
 _KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
     (("faults", None), KIND_NAMES),
@@ -79,6 +117,8 @@ def _without_kinds(location: tuple[Step, ...]) -> Iterator[Step]:
 
 def _is_at(location: tuple[Step, ...], place: tuple[str | None, ...]) -> bool:
     """Whether a location is deeper than a place."""
-    return len(location) > len(place) and all(
-        wanted is None or wanted == part for part, wanted in zip(location, place, strict=False)
-    )
+    return len(location) > len(place) and _fits(location, place)
+
+
+def _fits(location: tuple[Step, ...], place: tuple[str | None, ...]) -> bool:
+    return all(wanted is None or wanted == part for part, wanted in zip(location, place, strict=False))

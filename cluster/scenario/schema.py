@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from cluster.byzantine import BEHAVIOURS
 from cluster.figures import METRICS, SAMPLES
-from cluster.mutants import MUTANTS
+from cluster.mutants.registry import MUTANTS
 from cluster.scenario.inheritance import EXTENDS
 from cluster.scenario.links import TOPOLOGY_NAMES
 from cluster.scenario.model import Scenario

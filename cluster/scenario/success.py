@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from cluster.figures import METRICS, SAMPLES
-from cluster.sections import Count, Section
+from cluster.sections import Height, Section
 
 Figure = Annotated[float, Field(allow_inf_nan=False)]
 BreachShare = Annotated[float, Field(ge=0, lt=1)]
@@ -55,7 +55,7 @@ class SampleCriterion(Criterion):
 class SuccessSection(Section):
     """What a run must have reached to be conclusive, or to pass."""
 
-    heights_compared: Count = 30
+    heights_compared: Height = 30
     """Heights at which all validators' blocks and state roots were compared."""
     transactions: Annotated[int, Field(ge=0)] = 50
     """Least number of committed load transactions."""

@@ -7,12 +7,13 @@ what a user has earned towards its next turn is an integer, so that the same hei
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-Height = Annotated[int, Field(ge=1, le=10_000)]
+Height = Annotated[int, Field(ge=1, le=1_000_000)]
 Rate = Annotated[float, Field(ge=0, le=100)]
 
 MILLI: Final = 1_000
@@ -117,7 +118,7 @@ def _is_known(given: Any) -> Any:
         if "kind" not in given:
             raise ValueError(f"kind: is missing; known: {', '.join(PHASE_NAMES)}")
         if given["kind"] not in PHASE_NAMES:
-            raise ValueError(f"kind: unknown phase {given['kind']!r}; known: {', '.join(PHASE_NAMES)}")
+            raise ValueError(f"kind: unknown phase {reprlib.repr(given['kind'])}; known: {', '.join(PHASE_NAMES)}")
     return given
 
 

@@ -389,6 +389,25 @@ def test_one_that_waits_for_votes_begins_with_those_of_a_quorum_in_one_view() ->
     assert not engine.is_listening
 
 
+def test_the_committee_of_the_view_is_who_counts() -> None:
+    epochs = [{"from_view": 1, "members": [f"validator-{index}" for index in range(4)]}]
+    validators = {"count": 7, "epochs": epochs}
+    fault = KILL | {"after_votes": "notarize", "target": "f"}
+    scenario = Scenario.model_validate({"name": "engine", "validators": validators, "faults": [fault]})
+    stage = FakeStage()
+    stage.up.update(range(7))
+    engine = FaultEngine(scenario, stage)
+    engine.schedule()
+    reach(engine, stage, 5)
+    for sender in (0, 1, 4, 5, 6):
+        engine.on_vote(sender, 3, VoteKind.NOTARIZE)
+    stage.advance(0)
+    assert stage.log == [], "three of them do not vote, whatever they send"
+    engine.on_vote(2, 3, VoteKind.NOTARIZE)
+    stage.advance(0)
+    assert len(stage.log) == 1, "of a committee of four f is one"
+
+
 def test_those_at_a_time_begin_then() -> None:
     begins = {key: value for key, value in KILL.items() if key != "at_height"} | {"at_ms": 250}
     engine, stage = make(begins)
@@ -411,6 +430,26 @@ def come_back(engine: FaultEngine, stage: FakeStage, *indices: int) -> None:
     stage.height += 2
     engine.on_progress()
     stage.advance(0)
+
+
+def test_faults_that_are_added_while_it_runs_are_performed_like_the_others() -> None:
+    engine, stage = make(CUT)
+    records = engine.records
+    reach(engine, stage, 6)
+    given = [CUT, KILL | {"at_height": 8}, KILL | {"at_height": None, "at_ms": 0, "target": "validator-2"}]
+    engine.adopt(Scenario.model_validate({"name": "engine", "faults": given}))
+    stage.advance(0)
+    assert stage.log == ["crash 2"], "it was to begin at a time that is over"
+    reach(engine, stage, 8)
+    assert stage.log == ["crash 2", "crash 1"]
+    stage.advance(2_000)
+    stage.up.update((1, 2))
+    engine.on_up()
+    stage.advance(0)
+    assert engine.are_over and stage.links == {}
+    assert records is engine.records
+    assert [record.kind for record in records] == ["partition", "kill", "kill"]
+    assert all(record.ended_ms is not None for record in records)
 
 
 def test_an_upgrade_goes_from_host_to_host() -> None:

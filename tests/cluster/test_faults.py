@@ -170,6 +170,25 @@ def test_a_degradation_to_what_the_links_are_does_not_bite() -> None:
     assert "none touched" in record.faults[0].evidence
 
 
+def test_a_degradation_may_better_the_links() -> None:
+    plan = make_scenario({"kind": "degrade", "loss": 0.0, "duplication": 0.0} | LASTING)
+    links = plan.links.model_copy(update={"loss": 0.05, "duplication": 0.05})
+    record = Simulation(plan.model_copy(update={"links": links}), 1, "test").run()
+    assert record.faults[0].bit
+    assert "on better links" in record.faults[0].evidence
+
+
+@pytest.mark.parametrize("kind", ["partition", "pause"])
+def test_a_fault_that_lasts_beyond_the_end_is_said_to_be_under_way(kind: str) -> None:
+    whom = {"groups": [["validator-1"]]} if kind == "partition" else {"target": "validator-1"}
+    plan = make_scenario({"kind": kind, "at_height": 5, "for_ms": 3_600_000} | whom)
+    stop = plan.stop.model_copy(update={"timeout_s": 20})
+    record = Simulation(plan.model_copy(update={"stop": stop}), 1, "test").run()
+    found = check(record)
+    assert found.verdict is Outcome.INCONCLUSIVE
+    assert found.detail.endswith("was still under way at the end")
+
+
 def test_a_fault_at_a_time_that_never_comes_is_inconclusive() -> None:
     record = run({"kind": "pause", "target": "random", "at_ms": 50_000, "for_ms": 10})
     assert "never began" in check(record).detail
@@ -371,6 +390,17 @@ def test_upgraded_validators_start_again_with_another_version_one_host_after_the
     assert statuses[2]["recovered_height"] < statuses[0]["recovered_height"]
     assert check(record).verdict is Outcome.PASS
     assert "heights finalised in the" in check(record).detail
+
+
+def test_one_that_an_upgrade_keeps_down_for_longer_is_back_with_it() -> None:
+    record = run(
+        {"kind": "kill", "target": "validator-1", "at_height": 5, "down_ms": 500},
+        {"kind": "upgrade", "target": "validator-1", "at_height": 5, "heights_between": 2, "down_ms": 1_500},
+    )
+    kill, upgrade = record.faults
+    assert kill.bit
+    assert kill.ended_ms == (upgrade.begun_ms or 0) + 1_500
+    assert check(record, "recovery").verdict is Outcome.PASS
 
 
 def test_a_bad_upgrade_is_caught_before_it_reaches_anybody_else() -> None:

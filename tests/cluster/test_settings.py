@@ -11,7 +11,15 @@ import yaml
 from cluster.cli import main
 from cluster.errors import BadInput, ExitCode
 from cluster.scenario import Scenario, change_scenario, load_scenario, minimal_fields
-from cluster.settings import Change, SettingError, apply_changes, differences, parse_removal, parse_setting
+from cluster.settings import (
+    Change,
+    SettingError,
+    apply_changes,
+    differences,
+    parse_removal,
+    parse_setting,
+    setting_text,
+)
 
 DATA: dict[str, Any] = {"a": {"b": 1}, "items": [{"x": 1}, {"x": 2}], "text": "t"}
 SCENARIO = Scenario.model_validate(
@@ -33,6 +41,24 @@ SCENARIO = Scenario.model_validate(
 def test_a_value_is_set(setting: str, expected: dict[str, Any]) -> None:
     assert apply_changes(DATA, [parse_setting(setting)]) == expected
     assert DATA["a"] == {"b": 1}, "the given data stays as it is"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1, "a=0.1"),
+        (1e-7, "a=1.0e-07"),
+        (None, "a=null"),
+        ("keyed-hash", "a=keyed-hash"),
+        ("9", 'a="9"'),
+        ("it's\nso", 'a="it\'s\\nso"'),
+        ({"kind": "kill", "target": ["b", "c"], "at_height": 15}, "a={kind: kill, target: [b, c], at_height: 15}"),
+        ([], "a=[]"),
+    ],
+)
+def test_a_setting_is_written_as_it_is_read(value: Any, text: str) -> None:
+    assert setting_text(Change("a", value)) == text
+    assert parse_setting(text) == Change("a", value)
 
 
 def test_items_and_fields_are_removed() -> None:
@@ -122,8 +148,13 @@ def test_wrong_settings_end_the_command_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("quiet.yaml").write_text("name: quiet\n")
-    for setting, words in (("stop", "is no setting"), ("stop.hight=4", "quiet.yaml with --set: stop.hight: Extra")):
-        assert main(["run", "quiet.yaml", "--set", setting]) == ExitCode.BAD_INPUT
+    for settings, words in (
+        (["--set", "stop"], "is no setting"),
+        (["--set", "stop.hight=4"], "quiet.yaml with --set: stop.hight: Extra"),
+        (["--unset", "name"], "quiet.yaml with --unset: name: Field required"),
+        (["--set", "seed=2", "--unset", "name"], "quiet.yaml with --set and --unset: name: Field required"),
+    ):
+        assert main(["run", "quiet.yaml", *settings]) == ExitCode.BAD_INPUT
         said = capsys.readouterr().err
         assert words in said and said.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == ["quiet.yaml"]

@@ -20,7 +20,7 @@ from cluster.divergence import bisect as bisecting
 from cluster.divergence.bisect import bisect, diverged_executions
 from cluster.divergence.words import key_words, lines
 from cluster.errors import BadInput, ExitCode
-from cluster.mutants import MUTANTS
+from cluster.mutants.registry import MUTANTS
 from cluster.reexecution import Reexecutor
 from cluster.results import finish_run
 from cluster.simulation.driver import simulate

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shlex
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -24,18 +26,27 @@ from cluster.drills.restart_all import RestartAll
 from cluster.drills.storm import Storm
 from cluster.drills.upgrade import Upgrade
 from cluster.errors import ExitCode
-from cluster.record import RunRecord
+from cluster.record import RunRecord, Sample
 from cluster.scenario import change_scenario
 from cluster.settings import Change
 from cluster.simulation.driver import simulate
 from cluster.verdict import Outcome, Verdict
+from tests.cluster.drills.planted import (
+    ALL_OF_FOUR,
+    ANY_NUMBER_OF_FAULTS,
+    COUNTS_WRONG,
+    SILENT,
+    TOO_MANY,
+    planted,
+)
 from validator.block import Event
 from validator.records import Timer
 from validator.scheduler.lane import TimerPhase
 
 REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "drills.md"
 FAST = Change("consensus.signatures", "keyed-hash")
-ANY_NUMBER_OF_FAULTS = Change("validators.allow_more_faults", True)
+SOON = Change("stop.timeout_s", 25)
+"""Where no quorum is left, the end comes by time."""
 
 CHEAP: tuple[Drill, ...] = (
     Reorg(times=1, for_s=5),
@@ -70,12 +81,6 @@ def judged(drill: Drill, *changes: Change) -> Verdict:
     return check_run(run(drill, *changes))
 
 
-def planted(mutant: str, indexes: Sequence[int], count: int = 4) -> tuple[Change, ...]:
-    """A planted bug in some of the validators."""
-    nodes = [{"mutant": mutant} if index in indexes else {} for index in range(count)]
-    return Change("validators.nodes", nodes), ANY_NUMBER_OF_FAULTS
-
-
 def of(verdict: Verdict, name: str) -> Outcome:
     return verdict.check(PREFIX + name).verdict
 
@@ -95,8 +100,8 @@ def test_every_drill_is_tested() -> None:
 def test_a_sound_chain_meets_what_is_expected(drill: Drill) -> None:
     verdict = judged(drill)
     assert verdict.outcome is Outcome.PASS, failures(verdict)
-    names = [check.name for check in verdict.checks]
-    assert names[-len(drill.expectations()) :] == [PREFIX + each.name for each in drill.expectations()]
+    names, expected = [check.name for check in verdict.checks], drill.expectations(drill.scenario())
+    assert names[-len(expected) :] == [PREFIX + each.name for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -114,9 +119,15 @@ def test_so_it_does_with_the_other_protocol(drill: Drill) -> None:
     assert verdict.outcome is Outcome.PASS, failures(verdict)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_validators_restart_too(count: int) -> None:
+    verdict = judged(RestartAll(validators=count, times=1))
+    assert verdict.outcome is Outcome.PASS, failures(verdict)
+
+
 def test_defaults_are_what_the_command_has() -> None:
     for name, drill in DRILLS.items():
-        assert drill().command == f"stampede drill {name}"
+        assert drill().command() == f"stampede drill {name}"
         assert drill().problem("sim") is None
         for each in fields(drill):
             assert each.metadata["text"]
@@ -125,19 +136,16 @@ def test_defaults_are_what_the_command_has() -> None:
 
 
 def test_a_command_names_what_is_not_the_default() -> None:
-    assert Reorg(depth=5).command == "stampede drill reorg --depth 5"
-    assert Divergence(bug="wrong-balance", culprit=0).command == (
+    assert Reorg(depth=5).command() == "stampede drill reorg --depth 5"
+    assert Divergence(bug="wrong-balance", culprit=0).command() == (
         "stampede drill divergence --culprit 0 --bug wrong-balance"
     )
 
 
 # --- planted bugs ---------------------------------------------------------------------------------------------------
 
-ALL_OF_FOUR = range(4)
 FORGETFUL = [{}, {"mutant": "reads-another-branch"}, {}, {"byzantine": "forgetful-leader"}]
-COUNTS_WRONG = [{}, {"mutant": "fires-not-taken-back"}, {}, {"byzantine": "forgetful-leader"}]
-SILENT = [{}, {}, {}, {}, {"joins_at_height": 30, "byzantine": "silent-leader"}]
-TOO_MANY = [{}, {}, {"byzantine": ["equivocating-leader", "conflicting-voter"]}, {"byzantine": "conflicting-voter"}]
+BREAKS_ANOTHER = {"kind": "upgrade", "target": "validator-2", "mutant": "double-fire", "at_height": 2}
 
 
 @pytest.mark.parametrize(
@@ -155,8 +163,7 @@ TOO_MANY = [{}, {}, {"byzantine": ["equivocating-leader", "conflicting-voter"]},
         (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY),), "withstood"),
         (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
         (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "replay"),
-        (CHEAP[7], planted("double-fire", (1, 2)), "found"),
-        (Divergence(bug="wrong-balance"), planted("double-fire", (1,)), "bisected"),
+        (CHEAP[7], (Change("faults[+]", BREAKS_ANOTHER), ANY_NUMBER_OF_FAULTS, SOON), "found"),
     ],
 )
 def test_a_planted_bug_turns_it_red(drill: Drill, changes: tuple[Change, ...], red: str) -> None:
@@ -220,6 +227,153 @@ def test_what_did_not_come_about_is_not_met(drill: Drill, changes: tuple[Change,
     assert of(judged(drill, *changes), undecided) is Outcome.INCONCLUSIVE
 
 
+# --- changed scenarios ----------------------------------------------------------------------------------------------
+
+KILL_BEFORE = {"kind": "kill", "target": "validator-0", "at_height": 6, "down_ms": 300}
+CUT = {"kind": "partition", "groups": [["validator-2", "validator-3"]], "at_height": 15, "for_ms": 12_000}
+DEGRADE_AFTER = {"kind": "degrade", "latency_ms": 400, "at_height": 60, "for_ms": 6_000}
+FOUR_OF_FIVE = [{"from_view": 2, "members": [f"validator-{index}" for index in range(4)]}]
+ONE_LIAR: list[dict[str, object]] = [{"byzantine": ["equivocating-leader", "conflicting-voter"]}]
+STORM_FIRST = Storm(timers=2_000).scenario().model_dump(mode="json", exclude_unset=True)["load"]["users"][::-1]
+OTHER_NAMES = [{"name": name} for name in "abcd"]
+
+
+@pytest.mark.parametrize(
+    ("drill", "changes"),
+    [
+        (Outage(), (Change("faults[+]", DEGRADE_AFTER), Change("stop.height", 90))),
+        (Storm(timers=2_000), (Change("load.users", STORM_FIRST),)),
+        (Partition(), (Change("validators.count", 7),)),
+        (Partition(), (Change("faults", [KILL_BEFORE, CUT]),)),
+        (Partition(validators=5), (Change("validators.epochs", FOUR_OF_FIVE),)),
+        (Partition(), (Change("validators.nodes", [{}, {}, {}, {"joins_at_height": 8}]),)),
+        (RestartAll(times=1), (Change("faults[+]", DEGRADE_AFTER | {"at_height": 25}),)),
+        (Join(), (Change("validators.nodes", [{"name": "late", "joins_at_height": 30}]),)),
+        (Byzantine(), (Change("validators.nodes", ONE_LIAR),)),
+        (Upgrade(), (Change("faults[0].version", "9"),)),
+        (Upgrade(), (Change("validators.nodes", OTHER_NAMES),)),
+        (Upgrade(), (Change("faults", [KILL_BEFORE, {"kind": "upgrade", "at_height": 10}]),)),
+        (Divergence(), (Change("validators.nodes", [{"name": "other", "mutant": "wrong-balance"}]),)),
+    ],
+)
+def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Change, ...]) -> None:
+    verdict = judged(drill, *changes)
+    assert verdict.outcome is Outcome.PASS, failures(verdict)
+
+
+@pytest.mark.parametrize(
+    ("drill", "changes", "name", "words"),
+    [
+        (Outage(), (Change("validators.count", 7),), "backlog", "left a quorum"),
+        (Outage(), (Change("validators.count", 7),), "recovery", "left a quorum"),
+        (Storm(timers=2_000), (Change("load.users[1]", removes=True),), "storm", "0 timers are no storm"),
+        (Partition(), (Change("faults", [KILL_BEFORE]),), "sides", "the scenario has no partition"),
+        (Partition(), (Change("faults", [KILL_BEFORE]),), "one_again", "no partition"),
+        (Partition(cut_off=1, for_s=1), (), "sides", "it lasted 1,000 ms"),
+        (Partition(cut_off=1, for_s=1), (Change("consensus.advance_timeout_ms", 3_000),), "sides", "it lasted 1,000"),
+        (RestartAll(times=1), (Change("validators.count", 7),), "durable", "4 of 7 validators were down"),
+        (RestartAll(times=1), (Change("faults[3].at_height", 20),), "durable", "3 of 4 validators were down"),
+        (Join(), (Change("stop.height", 31), Change("stop.drain_blocks", 0)), "takes_part", "led 0 views"),
+        (Byzantine(), (Change("validators.nodes", []),), "proven", "nobody who breaks the protocol"),
+        (
+            Byzantine(),
+            (Change("validators.nodes", [{"byzantine": "silent-leader"}] * 3),),
+            "withstood",
+            "at most 2 must be withstood",
+        ),
+        (Upgrade(), (Change("faults", [KILL_BEFORE]),), "upgraded", "the scenario has no upgrade"),
+        (Upgrade(), (Change("faults[0].target", "validator-1"),), "upgraded", "was not to get another version"),
+        (Divergence(), (*planted("double-fire", (1, 2)), SOON), "found", "2 validators have a planted bug"),
+        (Divergence(), (Change("validators.nodes", []),), "others", "0 validators have a planted bug"),
+        (Divergence(), planted("quorum-of-2f", (1,)), "bisected", "is not known"),
+    ],
+)
+def test_what_a_change_took_away_is_not_judged(
+    drill: Drill, changes: tuple[Change, ...], name: str, words: str
+) -> None:
+    check = judged(drill, *changes).check(PREFIX + name)
+    assert check.verdict is Outcome.INCONCLUSIVE, check.detail
+    assert words in check.detail
+
+
+@pytest.mark.parametrize(
+    ("drill", "changes", "red"),
+    [
+        (Join(), (Change("validators.nodes", [{"joins_at_height": 30, "byzantine": "silent-leader"}]),), "takes_part"),
+        (Byzantine(), (Change("success.stall_ms", 300),), "withstood"),
+        (Upgrade(), (Change("success.stall_ms", 300),), "upgraded"),
+        (Outage(), (Change("success.recovery_ms", 100),), "recovery"),
+    ],
+)
+def test_the_changed_scenario_can_be_red(drill: Drill, changes: tuple[Change, ...], red: str) -> None:
+    check = judged(drill, *changes).check(PREFIX + red)
+    assert check.verdict is Outcome.FAIL, check.detail
+
+
+def test_what_is_expected_follows_the_changes() -> None:
+    drill = Divergence()
+    changed = change_scenario(
+        drill.scenario(), [Change("validators.nodes", [{"name": "a", "mutant": "wrong-balance"}])], ""
+    )
+    found, bisected, _ = drill.expectations(changed)
+    assert found.text.startswith("a diverges")
+    assert "'transaction'" in bisected.text
+    cut = Partition()
+    assert "neither side is a quorum" in cut.expectations(cut.scenario())[0].text
+    changed = change_scenario(cut.scenario(), [Change("validators.count", 7)], "")
+    assert "the side with a quorum goes on" in cut.expectations(changed)[0].text
+
+
+# --- interrupted ----------------------------------------------------------------------------------------------------
+
+
+def interrupted(drill: Drill, height: int) -> Verdict:
+    """What a drill comes to that is interrupted once a height is final."""
+
+    def look(sample: Sample) -> None:
+        if max(each or 0 for each in sample.heights) >= height:
+            raise KeyboardInterrupt
+
+    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, on_sample=look)
+    assert record.interrupted
+    record.drill = drill
+    return check_run(record)
+
+
+@pytest.mark.parametrize(
+    ("drill", "height"),
+    [(drill, height) for drill in CHEAP for height in (0, 1, 12)]
+    + [(Outage(), height) for height in (21, 23, 30)]
+    + [(Join(), height) for height in (31, 33, 40)]
+    + [(Partition(cut_off=1), height) for height in (15, 18, 30)]
+    + [(Upgrade(), height) for height in (11, 20)]
+    + [(RestartAll(times=2), 25), (Divergence(bug="p50-not-wired"), 1), (Reorg(times=1, for_s=5), 20)],
+    ids=str,
+)
+def test_what_an_interruption_kept_from_being_reached_is_no_failure(drill: Drill, height: int) -> None:
+    verdict = interrupted(drill, height)
+    failed = [f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict is Outcome.FAIL]
+    assert not failed
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_violation_stays_one_in_an_interrupted_run() -> None:
+    sides = run(CHEAP[3], *planted("quorum-of-2f", ALL_OF_FOUR))
+    liars = run(Byzantine(validators=4, liars=1), Change("validators.nodes", TOO_MANY))
+    twice = run(CHEAP[4])
+    twice = replace(twice, finalizations=[*twice.finalizations, twice.finalizations[0]])
+    for record, red in ((sides, "sides"), (liars, "withstood"), (twice, "durable")):
+        assert of(check_run(replace(record, interrupted=True)), red) is Outcome.FAIL
+
+
+def test_nothing_that_was_collected_is_no_traceback() -> None:
+    for drill in CHEAP:
+        record = replace(run(drill), validators=[], interrupted=True)
+        names = {PREFIX + each.name for each in drill.expectations(record.scenario)}
+        verdicts = {check.name: check.verdict for check in check_run(record).checks if check.name in names}
+        assert Outcome.FAIL not in verdicts.values(), verdicts
+
+
 # --- divergence -----------------------------------------------------------------------------------------------------
 
 
@@ -236,20 +390,51 @@ def test_a_blind_bisection_turns_it_red(monkeypatch: pytest.MonkeyPatch) -> None
     assert (of(verdict, "bisected"), of(verdict, "found")) == (Outcome.FAIL, Outcome.PASS)
 
 
+def test_the_wrong_bug_is_told_apart() -> None:
+    record = run(CHEAP[7])
+    other = replace(record, scenario=Divergence(bug="wrong-balance").scenario())
+    assert of(check_run(other), "bisected") is Outcome.FAIL
+    other = replace(record, scenario=Divergence(culprit=2).scenario())
+    assert of(check_run(other), "found") is Outcome.FAIL
+
+
 def test_a_blind_check_turns_it_red() -> None:
-    sound = judged(CHEAP[7], *planted("double-fire", ()))
-    assert sound.check("state_roots").verdict is Outcome.FAIL
-    assert sound.check("state_roots").detail.startswith("saw nothing of the planted bug: ")
+    record = run(CHEAP[7])
+    sound = next(validator.blocks for validator in record.validators if validator.mutant is None)
+    blind = [
+        replace(each, status={**(each.status or {}), "diverged": None, "height": len(sound)}, blocks=sound, trace=b"")
+        for each in record.validators
+    ]
+    seen = check_run(replace(record, validators=blind))
+    assert seen.check("state_roots").verdict is Outcome.FAIL
+    assert seen.check("state_roots").detail.startswith("saw nothing of the planted bug: ")
+    assert of(seen, "found") is Outcome.FAIL
+    never = [replace(each, mutant_runs=0) for each in blind]
+    assert check_run(replace(record, validators=never)).check("state_roots").verdict is Outcome.INCONCLUSIVE
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
+
+
+CHANGES = [
+    "--set",
+    "consensus.signatures=keyed-hash",
+    "--set",
+    'validators.nodes[0]={name: "0"}',
+    "--unset",
+    "description",
+]
+AGAIN = (
+    "stampede drill divergence --bug wrong-balance --set consensus.signatures=keyed-hash"
+    """ --set 'validators.nodes[0]={"name": "0"}' --unset description --backend sim --seed 3"""
+)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drill") / "run"
     options = ["--backend", "sim", "--seed", "3", "--bug", "wrong-balance", "--out", str(folder)]
-    assert main(["drill", "divergence", *options, "--set", "consensus.signatures=keyed-hash"]) == ExitCode.PASS
+    assert main(["drill", "divergence", *options, *CHANGES]) == ExitCode.PASS
     return folder
 
 
@@ -262,7 +447,10 @@ def test_the_folder_knows_the_drill(folder: Path) -> None:
     assert (result["verdict"], result["divergences"][0]["validator"]) == ("pass", "validator-1")
     report = (folder / "report.html").read_text()
     assert "drill bisected" in report
-    assert "stampede drill divergence --bug wrong-balance --backend sim --seed 3" in report
+    assert AGAIN in html.unescape(report)
+    assert AGAIN in html.unescape((folder / "junit.xml").read_text())
+    given = [shlex.join(CHANGES[at : at + 2]) for at in (0, 4)]
+    assert result["drill"]["changes"] == [given[0], """--set 'validators.nodes[0]={"name": "0"}'""", given[1]]
 
 
 def test_what_is_expected_is_printed_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,8 +476,11 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "which drill? reorg, "),
         (["nope"], "invalid choice: 'nope'"),
+        (["partition", "--list"], "unrecognized arguments: --list (see stampede drill partition --help)"),
+        (["--nope"], "unrecognized arguments: --nope (see stampede drill --help)"),
         (["reorg", "--depth", "0"], "'0' is none: expected an integer from 1 to 12"),
         (["reorg", "--backend", "sim", "--set", "stop.heigth=3"], "drill reorg with --set: stop.heigth: "),
+        (["reorg", "--backend", "sim", "--unset", "name"], "drill reorg with --unset: name: Field required"),
         (["partition", "--backend", "sim", "--cut-off", "4"], "--cut-off: 4 of 4 validators leave nobody"),
         (["byzantine", "--backend", "sim", "--liars", "3"], "--liars: 3 of 7 validators; at most 2 are withstood"),
         (["divergence", "--backend", "sim", "--culprit", "4"], "--culprit: there is no validator 4, the last is 3"),
@@ -315,7 +506,7 @@ def test_the_reference_has_every_drill_and_option() -> None:
             values = values or f"{metadata['least']:,} to {metadata['most']:,}"
             row = f"| `--{each.name.replace('_', '-')}` | `{default}` | {values} | {metadata['text']}"
             assert row in section, row
-        for expectation in drill().expectations():
+        for expectation in drill().expectations(drill().scenario()):
             assert f"`{PREFIX}{expectation.name}`" in section, expectation.name
 
 

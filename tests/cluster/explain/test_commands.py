@@ -64,6 +64,22 @@ def test_what_will_happen_is_told_on_the_terminal(capsys: pytest.CaptureFixture[
     assert not list(Path().glob("*.html"))
 
 
+def test_a_terminal_gets_nothing_that_it_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("loud.yaml").write_text(
+        "name: loud\n"
+        'description: "\\e]0;owned\\a\\e[31mred\\r\\nand more"\n'
+        'faults: [{kind: upgrade, at_height: 5, code: "\\e[2J"}]\n'
+    )
+    Path("wrong.yaml").write_text('name: a\n"\\e[31mcolour": 1\n')
+    assert main(["explain", "loud.yaml"]) == ExitCode.PASS
+    said = capsys.readouterr().out
+    assert said.startswith("loud\n\\x1b]0;owned\\x07\\x1b[31mred\nand more\n")
+    assert "\\x1b[2J)" in said
+    assert main(["validate", "wrong.yaml"]) == ExitCode.BAD_INPUT
+    assert "\\x1b[31mcolour: Extra inputs" in (also := capsys.readouterr().out)
+    assert "\x1b" not in said + also and "\x07" not in said
+
+
 def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("out.html", "out.svg"):
         assert main(["explain", "ring.yaml", "--out", name]) == ExitCode.PASS
@@ -78,6 +94,7 @@ def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) ->
         (["explain", "wrong.yaml"], "wrong.yaml: stop.hight: Extra inputs"),
         (["explain", "none.yaml"], "none.yaml: cannot be read"),
         (["explain", "right.yaml", "--set", "stop.hight=3"], "right.yaml with --set: stop.hight: Extra inputs"),
+        (["explain", "right.yaml", "--unset", "name"], "right.yaml with --unset: name: Field required"),
         (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
         (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
         (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator repeats"),

@@ -116,7 +116,7 @@ def test_what_happens_is_in_the_order_of_time(everything: Outline) -> None:
     "line",
     [
         "fault: kill, anna, and on the same host validator-4 down for 2,000 ms at least",
-        "0.1 s fault: pause, 2 of 7 that run then, drawn 2,500 ms",
+        "0.1 s fault: pause, 1 of 7 that run then, drawn 2,500 ms",
         "fault: slow disk, whoever leads the newest view then (sync_ms 30) until height 16",
         "fault: clock skew, one that runs then, drawn (factor 2.0) 9 ms or until height 17",
         "fault: pause, anna, validator-4 (region us-east) 5 ms",

@@ -136,6 +136,12 @@ def test_scenarios_of_one_name_that_differ_are_told(tmp_path: Path) -> None:
         (lambda root: (write_run(root / "a"), write_run(root / "b", metrics=3)), "is no run's result"),
         (lambda root: (write_run(root / "a"), write_run(root / "b", seed="x")), "is no run's result"),
         (
+            lambda root: (write_run(root / "a"), write_run(root / "b", seed=-5)),
+            "is no run's result: a field is of another",
+        ),
+        (lambda root: (write_run(root / "a"), write_run(root / "b", metrics={"fires": 10**400})), "or size"),
+        (lambda root: (write_run(root / "a"), write_run(root / "b", series={"fires": 3})), "no figures of blocks"),
+        (
             lambda root: (write_sweep(root / "a", range(2)), write_sweep(root / "b", range(2), {0: {}, 1: {}})),
             "older version",
         ),
@@ -145,6 +151,11 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, make, reason: str) -
     first, second = make(tmp_path)
     with pytest.raises(BadInput, match=reason):
         compared(first, second)
+
+
+def test_series_without_heights_have_none_in_common(tmp_path: Path) -> None:
+    one, two = (write_run(tmp_path / name, series={"fires": [1, 2, 3]}) for name in "ab")
+    assert not compared(one, two).significant
 
 
 def test_a_folder_without_runs_and_one_that_is_given_twice_are_refused(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_runs_and_sweeps_are_told_newest_first(tmp_path: Path) -> None:
         '{"verdict": "pass"}',
         '{"verdict": "maybe"}',
         '{"verdict": "pass", "metrics": 3}',
+        '{"verdict": "pass", "metrics": {"fires": 1' + "0" * 400 + "}}",
         "[" * 9_999,
     ],
 )

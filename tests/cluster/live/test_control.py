@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 
+from cluster.control_client import ControlClient, ControlError
+from cluster.errors import BadInput
 from cluster.live import control
-from cluster.live.control import STOP, ControlServer, Overview
+from cluster.live.control import AddFault, ControlServer, Overview, StopRun
 from cluster.live.prometheus import merge_pages
 from cluster.live.web import MAX_CLIENTS, ClientBudgets, Rate
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
@@ -74,9 +77,9 @@ def test_only_the_runs_token_ends_it(server: ControlServer, tmp_path: Path) -> N
     for wrong in (None, "", token[:-1], token + "x", "é"):
         status, text = ask(server, "POST", "/stop", wrong if wrong is None else wrong.encode().decode("latin-1"))
         assert (status, "needs the run's token" in text) == (401, True)
-    assert server.commands.empty()
+    assert server.orders.empty()
     assert ask(server, "POST", "/stop", token)[0] == 202
-    assert server.commands.get_nowait() == STOP
+    assert isinstance(server.orders.get_nowait(), StopRun)
     assert ask(server, "GET", "/stop", token)[0] == 405
 
 
@@ -85,18 +88,77 @@ def test_what_it_is_told_is_bounded(server: ControlServer, tmp_path: Path) -> No
     assert answers == [202] * control.MAX_WAITING + [429]
 
 
+def test_a_fault_is_handed_to_the_driver_and_its_answer_back(server: ControlServer, tmp_path: Path) -> None:
+    def drive() -> None:
+        for answer in ({"kind": "kill", "at_ms": 7}, BadInput("target: no validator is named 'x'")):
+            order = server.orders.get(timeout=30)
+            assert isinstance(order, AddFault) and order.fields == {"kind": "kill"}
+            if isinstance(answer, BadInput):
+                order.answer.set_exception(answer)
+            else:
+                order.answer.set_result(answer)
+
+    client = ControlClient(server.url, tmp_path / "token")
+    with ThreadPoolExecutor(1) as driver:
+        driving = driver.submit(drive)
+        assert client.add_fault({"kind": "kill"}) == {"kind": "kill", "at_ms": 7}
+        with pytest.raises(BadInput, match=r"^target: no validator is named 'x'$"):
+            client.add_fault({"kind": "kill"})
+        driving.result()
+
+
+def test_what_is_no_fault_or_comes_without_the_token_does_not_reach_the_driver(
+    server: ControlServer, tmp_path: Path
+) -> None:
+    client = ControlClient(server.url, tmp_path / "token")
+    for wrong in ([], 7, "kill"):
+        with pytest.raises(BadInput, match="expected a fault as a JSON object"):
+            client.add_fault(wrong)  # type: ignore[arg-type]
+    (tmp_path / "token").write_text("another")
+    with pytest.raises(ControlError, match="status 401: needs the run's token"):
+        client.add_fault({"kind": "kill"})
+    assert server.orders.empty()
+
+
+def test_a_fault_that_the_driver_does_not_look_at_is_not_performed_later(
+    server: ControlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "ANSWER_TIMEOUT_S", 0.05)
+    with pytest.raises(ControlError, match="status 503: the driver does not take orders now"):
+        ControlClient(server.url, tmp_path / "token").add_fault({"kind": "kill"})
+    order = server.orders.get_nowait()
+    assert isinstance(order, AddFault) and not order.answer.set_running_or_notify_cancel()
+
+
+def test_a_run_that_is_over_or_none_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="expected the folder of a live run that goes on"):
+        ControlClient.of_run(tmp_path)
+    endpoints = tmp_path / "endpoints.json"
+    endpoints.write_text("[]")
+    with pytest.raises(BadInput, match="does not say where"):
+        ControlClient.of_run(tmp_path)
+    endpoints.write_text(json.dumps({"testnet": {"url": NOBODY, "token_file": "token"}}))
+    with pytest.raises(BadInput, match="that run is over"):
+        ControlClient.of_run(tmp_path)
+    (tmp_path / "token").write_text("x")
+    with pytest.raises(ControlError, match="refused"):
+        ControlClient.of_run(tmp_path).stop()
+
+
 def test_a_token_of_before_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("old")
     (tmp_path / "token").chmod(0o644)
     server = ControlServer(tmp_path / "token")
-    server.close()
     assert token_of(tmp_path) != "old"
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+    server.close()
+    assert not (tmp_path / "token").exists(), "it opens nothing any more"
 
 
 def test_a_port_that_is_taken_is_an_error_and_leaves_no_thread(server: ControlServer, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="in use"):
         ControlServer(tmp_path / "other", int(server.url.rpartition(":")[2]))
+    assert not (tmp_path / "other").exists()
 
 
 # --- how many requests a client may make ------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Drills on the testnet itself: a divergence that is bisected over HTTP, and a restart of all.
 
-Two runs, each judged more than once. What else there is of drills is tested in the simulator.
+Two runs, each judged more than once; the other drills take minutes, and are a soak. What else there is of drills is
+tested in the simulator.
 """
 
 from __future__ import annotations
@@ -15,15 +16,33 @@ from cluster.archive import decode_traces
 from cluster.books import keep_books
 from cluster.checks import check_run
 from cluster.cli import main
-from cluster.drills.base import PREFIX
+from cluster.drills.base import PREFIX, Drill
+from cluster.drills.byzantine import Byzantine
 from cluster.drills.divergence import Divergence
 from cluster.drills.expected import judge_replay, judge_timers_once
+from cluster.drills.join import Join
+from cluster.drills.outage import Outage
+from cluster.drills.partition import Partition
+from cluster.drills.registry import DRILLS
+from cluster.drills.reorg import Reorg
 from cluster.drills.restart_all import RestartAll
+from cluster.drills.storm import Storm
+from cluster.drills.upgrade import Upgrade
 from cluster.errors import ExitCode
 from cluster.live.driver import run_live
 from cluster.record import RunRecord
 from cluster.results import finish_run
-from cluster.verdict import Outcome
+from cluster.scenario import change_scenario
+from cluster.settings import Change
+from cluster.verdict import Outcome, Verdict
+from tests.cluster.drills.planted import (
+    ALL_OF_FOUR,
+    ANY_NUMBER_OF_FAULTS,
+    COUNTS_WRONG,
+    SILENT,
+    TOO_MANY,
+    planted,
+)
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -51,9 +70,9 @@ def test_a_live_divergence_is_found_and_bisected(diverged: tuple[RunRecord, Path
 
 def test_the_wrong_bug_is_told_apart(diverged: tuple[RunRecord, Path]) -> None:
     record, _ = diverged
-    other = replace(record, drill=Divergence(bug="wrong-balance"))
+    other = replace(record, scenario=Divergence(bug="wrong-balance").scenario())
     assert check_run(other).check(f"{PREFIX}bisected").verdict is Outcome.FAIL
-    other = replace(record, drill=Divergence(culprit=2))
+    other = replace(record, scenario=Divergence(culprit=2).scenario())
     assert check_run(other).check(f"{PREFIX}found").verdict is Outcome.FAIL
 
 
@@ -82,3 +101,52 @@ def test_all_restart_live(tmp_path: Path) -> None:
     assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
     doubled = replace(record, finalizations=[*record.finalizations, record.finalizations[0]])
     assert check_run(doubled).check(f"{PREFIX}durable").verdict is Outcome.FAIL
+
+
+# --- the others, which take minutes -----------------------------------------------------------------------------------
+
+OTHERS: tuple[Drill, ...] = (
+    Reorg(),
+    Outage(),
+    Storm(timers=2_000),
+    Partition(),
+    Join(),
+    Byzantine(),
+    Upgrade(),
+)
+
+
+def judged(drill: Drill, changes: tuple[Change, ...], folder: Path) -> Verdict:
+    record = run_live(change_scenario(drill.scenario(), changes, drill.name), 1, "test", folder)
+    record.drill = drill
+    return check_run(record)
+
+
+def test_every_drill_is_run_live() -> None:
+    assert {drill.name for drill in (*OTHERS, BUG, RESTARTS)} == set(DRILLS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("drill", OTHERS, ids=lambda drill: drill.name)
+def test_a_sound_testnet_meets_what_is_expected(drill: Drill, tmp_path: Path) -> None:
+    verdict = judged(drill, (), tmp_path / "run")
+    wrong = [f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict is not Outcome.PASS]
+    assert verdict.outcome is Outcome.PASS, wrong
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("drill", "changes", "red"),
+    [
+        (Reorg(), (Change("validators.nodes", COUNTS_WRONG), ANY_NUMBER_OF_FAULTS), "replay"),
+        (Outage(), planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
+        (Partition(), planted("quorum-of-2f", ALL_OF_FOUR), "sides"),
+        (Join(), (Change("validators.nodes", SILENT),), "takes_part"),
+        (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY), ANY_NUMBER_OF_FAULTS), "withstood"),
+        (Upgrade(), (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
+    ],
+    ids=lambda given: given.name if isinstance(given, Drill) else "",
+)
+def test_a_planted_bug_turns_it_red(drill: Drill, changes: tuple[Change, ...], red: str, tmp_path: Path) -> None:
+    verdict = judged(drill, changes, tmp_path / "run")
+    assert verdict.check(PREFIX + red).verdict is Outcome.FAIL, verdict.check(PREFIX + red).detail

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,28 @@ def test_whoever_is_killed_the_run_ends_with_a_result(
     details = {check["name"]: check["detail"] for check in result["checks"]}
     assert told in details["no_problems"]
     assert max(tip["height"] for tip in result["validators"]) >= (0 if is_ray else 30)
+
+
+@pytest.mark.soak
+def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    scenario_file = tmp_path / "small.yaml"
+    scenario_file.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": 15, "timeout_s": 90}}))
+    command = [sys.executable, "-m", "cluster.cli", "run", str(scenario_file), "--out"]
+    folders = [tmp_path / name for name in ("one", "two")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with ExitStack() as logs:
+        running = []
+        for folder in folders:
+            said = logs.enter_context(folder.with_suffix(".log").open("wb"))
+            running.append(subprocess.Popen([*command, str(folder)], cwd=tmp_path, env=environment, stdout=said))
+        for each in running:
+            each.wait(WAIT_S)
+    for folder in folders:
+        result = json.loads((folder / "result.json").read_text())
+        wrong = [check for check in result["checks"] if check["verdict"] != "pass"]
+        assert not wrong, [wrong, folder.with_suffix(".log").read_text()]
+    served = [json.loads((folder / "endpoints.json").read_text())["validators"] for folder in folders]
+    assert not {each["url"] for each in served[0]} & {each["url"] for each in served[1]}
 
 
 # --- signals to the command -------------------------------------------------------------------------------------------

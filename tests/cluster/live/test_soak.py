@@ -72,8 +72,11 @@ def test_what_is_left_behind_is_named(tmp_path: Path) -> None:
         assert left_behind(tmp_path, [url]) == []
         listener.listen()
         assert left_behind(tmp_path, [url]) == [f"somebody still listens at {url}"]
-    with subprocess.Popen(["tail", "-f", "/dev/null", str(tmp_path)], stderr=subprocess.DEVNULL) as left:
+    command = ["tail", "-f", "/dev/null", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as left:
         try:
+            assert left.stdout is not None
+            assert left.stdout.readline(), "its arguments are there to be seen once it says something"
             starters = processes.with_argument(str(tmp_path))
             assert left_behind(tmp_path, []) == [f"process {left.pid} is left: tail"]
             assert left_behind(tmp_path, [], starters) == []

@@ -1,8 +1,9 @@
 """A run over two Ray nodes in two network namespaces: real sockets between machines, as far as one can stand for two.
 
 The link between the namespaces is cut while the chain runs, and healed: neither side has a quorum meanwhile, and
-afterwards all agree again. The test makes the namespaces itself and is skipped, saying so, where the machine does not
-let it.
+afterwards all agree again. Then faults of every way in which they are done hit validators of the node on which the
+driver is not: in the transport, to a process, and to its disk. The test makes the namespaces itself and is skipped,
+saying so, where the machine does not let it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,19 @@ ROOT = Path(__file__).parents[3]
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 PORT = 6399
 WAIT_S = 120.0
-CUT_AT, HEALED_AFTER_MS, LAST = 8, 4_000, 30
+CUT_AT, HEALED_AFTER_MS, LAST = 8, 4_000, 60
 SCENARIO: Final[dict[str, Any]] = {
     "name": "two-nodes",
     "validators": 4,
     "consensus": {"block_interval_ms": 100, "leader_timeout_ms": 500, "advance_timeout_ms": 800, "rebroadcast_ms": 300},
     "load": {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 300}]},
+    "faults": [
+        {"kind": "degrade", "from": ["validator-1"], "latency_ms": 40, "at_height": 20, "for_ms": 1_000},
+        {"kind": "pause", "target": "validator-3", "at_height": 25, "for_ms": 700},
+        {"kind": "kill", "target": "validator-1", "at_height": 32, "down_ms": 300},
+        {"kind": "failed_sync", "target": "validator-3", "at_height": 40, "down_ms": 300},
+        {"kind": "wipe", "target": "validator-1", "at_height": 48, "down_ms": 300},
+    ],
     "stop": {"height": LAST, "drain_blocks": 3, "timeout_s": 100},
     "success": {"heights_compared": 20, "transactions": 1, "fires": 1},
 }
@@ -52,6 +60,7 @@ record = run_live(
 )
 verdict = check_run(record)
 tell(verdict=verdict.outcome, stall_ms=longest_stall(record).length_ms,
+     bit={fault.kind: fault.evidence for fault in record.faults if fault.bit},
      wrong=[f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict != "pass"])
 """
 
@@ -140,6 +149,7 @@ def test_a_cable_that_is_pulled_stops_the_chain_until_it_is_back(two_nodes: TwoN
         complaints = driver.stderr.read()
     assert driver.returncode == 0, complaints
     assert told[-1].get("verdict") == "pass", told[-1]
+    assert told[-1]["bit"].keys() == {fault["kind"] for fault in SCENARIO["faults"]}, told[-1]["bit"]
     assert told[-1]["stall_ms"] >= HEALED_AFTER_MS * 0.9, "neither side has a quorum by itself"
     endpoints = json.loads((tmp_path / "run" / "endpoints.json").read_text(encoding="utf-8"))["validators"]
     hosts = [validator["peers"].partition(":")[0] for validator in endpoints]

@@ -15,10 +15,11 @@ from cluster.checks import CHECKS, Outcome
 from cluster.cli import main
 from cluster.coverage import COVERAGE
 from cluster.errors import BadInput
-from cluster.mutants import MUTANTS, hunt
+from cluster.mutants import hunt
 from cluster.mutants.base import Area, Mutant, RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant, KnownAnswer, _replaced
 from cluster.mutants.hunt import Kill, all_mutants, page
+from cluster.mutants.registry import MUTANTS
 from cluster.mutants.scenes import ALL, MOST_SEEDS, ONE, SCENES, Hunt
 from cluster.mutants.table import print_table
 from cluster.scenario import Scenario

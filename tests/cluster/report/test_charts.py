@@ -46,6 +46,15 @@ def test_odd_data_draws_without_nonsense(style: str, points: list[tuple[float, f
     assert "inf" not in drawn
 
 
+def test_a_line_has_a_gap_where_nobody_looked() -> None:
+    points = [(0.0, 1.0), (1.0, 2.0), (9.0, 3.0), (10.0, 4.0)]
+    strokes = [
+        re.findall(r'class="line [^"]*" d="([^"]+)"', render(chart(points, series=[series])))[0]
+        for series in (Series("one", points, gap=3.0), Series("one", points))
+    ]
+    assert [stroke.count("M") for stroke in strokes] == [2, 1]
+
+
 def test_labels_and_band_names_keep_apart() -> None:
     series = [Series(f"s{i}", [(0.0, 1.0), (1.0, 1.0)], colour=i) for i in range(6)]
     bands = [Band(0.1, 0.2, "kill one"), Band(0.12, 0.3, "kill two"), Band(0.9, 2.0, "kill three")]

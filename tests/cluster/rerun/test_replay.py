@@ -152,7 +152,7 @@ CERTIFICATE = consensus.Certificate(
             "2 final blocks, 0 headers up to a finalization",
         ),
         (messages.SnapshotRequest(), "request", "for a snapshot"),
-        (messages.SnapshotOffer(b"", b"", b"", b"123"), "snapshot", "offer with a manifest of 3 bytes"),
+        (messages.SnapshotOffer(b"", b"", (), b"", b"123"), "snapshot", "offer with a manifest of 3 bytes"),
         (messages.ChunkRequest(8, 2), "request", "for chunk 2 of the snapshot of height 8"),
         (messages.ChunkRequest(8, 2, 5_000), "request", "for chunk 2 of the snapshot of height 8 from byte 5,000 on"),
         (messages.ChunkResponse(8, 2, b"12", 0, 2), "snapshot", "chunk 2 of height 8, 2 bytes"),

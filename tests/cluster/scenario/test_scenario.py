@@ -15,10 +15,10 @@ from pydantic.fields import FieldInfo
 from cluster.byzantine import BEHAVIOURS
 from cluster.errors import BadInput, ExitCode
 from cluster.figures import METRICS, SAMPLES
-from cluster.mutants import MUTANTS
+from cluster.mutants.registry import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
-from cluster.scenario.files import MOST_NESTED
 from cluster.scenario.latencies import MATRICES
+from cluster.yaml_input import MOST_NESTED
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
 
@@ -58,7 +58,21 @@ WRONG = {
     "number from a boolean": ("name: a\nlinks: {jitter_ms: true}", "links.jitter_ms: Input should be a valid number"),
     "integer from a float": ("name: a\nstop: {height: 40.0}", "stop.height: Input should be a valid integer"),
     "text from a number": ("name: 7", "name: Input should be a valid string"),
-    "section that is a list": ("name: a\nstop: [1]", "stop: "),
+    "section that is a list": ("name: a\nstop: [1]", "stop: expected a mapping of fields, got a list"),
+    "section that is empty": ("name: a\nstop:", "stop: expected a mapping of fields, got nothing"),
+    "validators that are none": (
+        "name: a\nvalidators: true",
+        "validators: expected a number, a list of validators or a mapping of fields, got true or false",
+    ),
+    "validator that is none": ("name: a\nvalidators: [x]", "validators.nodes[0]: expected a mapping of fields, got a"),
+    "topology that is none": (
+        "name: a\nlinks: {topology: 2.5}",
+        "links.topology: expected the name of a topology, a list of links or a mapping of fields, got a number",
+    ),
+    "bound that is none": (
+        "name: a\nsuccess: {metrics: {fires: 5}}",
+        "success.metrics.fires: expected a mapping of fields, got a number",
+    ),
     "list that is a section": ("name: a\nfaults: {kind: kill}", "faults: Input should be a valid list"),
     "wrong name": ("name: A scenario", "name: String should match pattern"),
     "several at once": ("seed: -1\ncolour: red", "name: Field required (and 2 more)"),
@@ -126,7 +140,10 @@ WRONG = {
         "faults[0].at_height: 40 is not below stop.height (40)",
     ),
     "fault without a kind": ("name: a\nfaults: [{target: b}]", "faults[0].kind: is missing; known: kill, "),
-    "fault that is no mapping": ("name: a\nfaults: [kill]", "faults[0]: "),
+    "fault that is no mapping": (
+        "name: a\nfaults: [kill]",
+        "faults[0]: expected a mapping of fields, such as {kind: kill, target: leader, at_height: 9}, got a text",
+    ),
     "kind that is no text": ("name: a\nfaults: [{kind: [1], at_height: 1}]", "faults[0].kind: unknown fault [1]"),
     "fault without a moment": ("name: a\nfaults: [{kind: kill, target: f}]", "faults[0].at_height: give either"),
     "fault with two moments": (
@@ -158,7 +175,10 @@ WRONG = {
         "faults[0].target: a validator is named twice",
     ),
     "no target": ("name: a\nfaults: [{kind: kill, target: [], at_ms: 1}]", "faults[0].target: List should have at"),
-    "target that is a number": ("name: a\nfaults: [{kind: kill, target: 3, at_ms: 1}]", "faults[0].target: "),
+    "target that is a number": (
+        "name: a\nfaults: [{kind: kill, target: 3, at_ms: 1}]",
+        "faults[0].target: expected the name of a validator, a list of such, leader, random or f, got a number",
+    ),
     "too many disks": (
         "name: a\nfaults: [{kind: wipe, target: [validator-0, validator-1], at_ms: 1}]",
         "faults[0].target: 2 of 4 validators lose their disks; at most 1 may",
@@ -191,6 +211,36 @@ WRONG = {
     "skew of nothing": (
         "name: a\nfaults: [{kind: clock_skew, target: f, factor: 0.0, at_ms: 1, for_ms: 1}]",
         "faults[0].factor: Input should be greater than or equal to 0.01",
+    ),
+    "skew that is none": (
+        "name: a\nfaults: [{kind: clock_skew, target: f, factor: 1.0, at_ms: 1, for_ms: 1}]",
+        "faults[0].factor: at 1 a clock runs as it does anyway",
+    ),
+    "as many as withstood where none is": (
+        "name: a\nvalidators: 3\nfaults: [{kind: pause, target: f, at_ms: 1, for_ms: 1}]",
+        "faults[0].target: f is 0 of 3 validators, so that nobody would be hit",
+    ),
+    "upgrade of nobody": (
+        "name: a\nvalidators: 3\nfaults: [{kind: upgrade, target: f, at_ms: 1}]",
+        "faults[0].target: f is 0 of 3 validators, so that nobody would be hit",
+    ),
+    "link to itself": (
+        "name: a\nfaults: [{kind: degrade, loss: 0.1, from: [validator-0], to: [validator-0], at_ms: 1, for_ms: 1}]",
+        "faults[0].from: validator-0 has no link to itself, so that none would be hit",
+    ),
+    "partition from itself": (
+        "name: a\nvalidators: [{region: eu}, {}, {}, {}]\n"
+        "faults: [{kind: one_way_partition, from: ['region:eu'], to: [validator-0], at_ms: 1, for_ms: 1}]",
+        "faults[0].from: validator-0 has no link to itself, so that none would be hit",
+    ),
+    "links of one validator": (
+        "name: a\nvalidators: 1\nfaults: [{kind: degrade, loss: 0.1, at_ms: 1, for_ms: 1}]",
+        "faults[0]: validator-0 has no link to itself, so that none would be hit",
+    ),
+    "partition from everybody": (
+        "name: a\nvalidators: 2\n"
+        "faults: [{kind: one_way_partition, to: [validator-0, validator-1], at_ms: 1, for_ms: 1}]",
+        "faults[0].to: all validators are on one side",
     ),
     "validator called like a word": ("name: a\nvalidators: [{name: leader}]", "validators.nodes: no validator may be"),
     "region of a stranger": ("name: a\nlinks: {regions: {east: [bob]}}", "links.regions.east: no validator is named"),
@@ -548,11 +598,11 @@ def test_the_reference_names_every_field_with_its_default_and_range() -> None:
     ("heading", "field", "cells"),
     [
         ("stop", "height", None),
-        ("stop", "hight", ["`40`", "1 to 10,000", ""]),
-        ("stop", "height", ["`41`", "1 to 10,000", ""]),
+        ("stop", "hight", ["`40`", "1 to 1,000,000", ""]),
+        ("stop", "height", ["`41`", "1 to 1,000,000", ""]),
         ("stop", "height", ["`40`", "1 to 1,000", ""]),
         ("validators.nodes", "mutant", None),
-        ("kill", "at_height", ["`1`", "1 to 10,000", ""]),
+        ("kill", "at_height", ["`1`", "1 to 1,000,000", ""]),
         ("flood options", "timers", None),
         ("weather", "rain", ["`0`", "", ""]),
     ],

@@ -1,52 +1,11 @@
-"""``stampede compare``: its options, and the table that it prints."""
+"""The table that ``stampede compare`` prints."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
 from typing import Any
 
-from cluster.errors import BadInput, ExitCode
 from cluster.history.comparison import Change, Comparison
-from cluster.options import parse_seed
 from cluster.report.charts import number
-
-
-def add_compare(commands: Any) -> None:
-    """Add the command to the console command's parser."""
-    command = commands.add_parser(
-        "compare",
-        help="put two runs, or two groups of runs, side by side and say what changed significantly",
-        description="stampede compare A B, or stampede compare --group A1 A2 … -- B1 B2 …; each a run's folder, a"
-        " sweep's, or a folder that holds such folders.",
-    )
-    command.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="A and B; with --group the runs of B")
-    command.add_argument("--group", nargs="+", type=Path, metavar="RUN", help="the runs of A, up to --")
-    command.add_argument("--all", action="store_true", help="also the figures that did not change")
-    command.add_argument("--seed", type=parse_seed, default=1, metavar="N", help="of the resampling (default 1)")
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there too")
-    command.add_argument("--html", type=Path, metavar="FILE", help="write it there as a page")
-    command.set_defaults(command=_compare)
-
-
-def _compare(options: argparse.Namespace) -> int:
-    from cluster.history.commands import terminal
-    from cluster.history.comparison import compare
-    from cluster.history.groups import read_group
-    from cluster.history.page import render_comparison
-    from cluster.results import write_for_user
-
-    if options.group is None and len(options.runs) != 2:
-        raise BadInput(f"expected two runs, got {len(options.runs)}; for groups: stampede compare --group A… -- B…")
-    first, second = (options.group, options.runs) if options.group else (options.runs[:1], options.runs[1:])
-    found = compare(read_group(first), read_group(second), options.seed)
-    print_comparison(terminal(), found, options.all)
-    if options.json is not None:
-        write_for_user(options.json, json.dumps(found.page(), indent=2) + "\n")
-    if options.html is not None:
-        write_for_user(options.html, render_comparison(found))
-    return ExitCode.PASS
 
 
 def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> None:

@@ -1,0 +1,124 @@
+"""YAML that users write: scenario files, values of ``--set``, faults to inject. Read strictly, and at a bounded cost.
+
+Refused besides what is no YAML: a field given twice in one mapping, of which the first would be lost in silence; what
+is nested deeper than any scenario; and what comes to more values than any scenario has. What an alias or a merge key
+names counts as often as it is used: a few short lines can stand for more than fits in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+from yaml.constructor import ConstructorError
+
+MOST_CHARACTERS: Final = 4 * 1_024 * 1_024
+"""Of a text."""
+MOST_NESTED: Final = 50
+"""Lists and mappings in one another, several times as many as any field needs."""
+MOST_VALUES: Final = 100_000
+"""Values, lists and mappings in all; the largest list of links comes to 70,000."""
+CHARACTERS_A_VALUE: Final = 64
+"""A longer text counts as several values."""
+MOST_DIGITS: Final = 400
+"""Characters of a number."""
+SHOWN_CHARACTERS: Final = 300
+"""Of a problem, which may quote the text."""
+
+MERGE: Final = "tag:yaml.org,2002:merge"
+NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+class NoYaml(ValueError):
+    """What is wrong with a text, in a few words, and in which line where that is known."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(problem if line is None else f"line {line}: {problem}")
+        self.problem = problem
+
+
+def parse(text: str) -> Any:
+    """The value of a text. Raises :class:`NoYaml`."""
+    if len(text) > MOST_CHARACTERS:
+        raise NoYaml(f"more than {MOST_CHARACTERS:,} characters")
+    try:
+        return yaml.load(text, Loader=_StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise NoYaml(_shortened(str(error.problem or error)), line) from None
+    except yaml.YAMLError as error:
+        raise NoYaml(_shortened(str(error))) from None
+
+
+def _shortened(problem: str) -> str:
+    return " ".join(problem.split())[:SHOWN_CHARACTERS]
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """The bounds are held while nodes are composed: nothing was made of an alias by then but a reference."""
+
+    _depth = 0
+    _deepest = 0
+    """Of what was composed since the innermost node began."""
+    _values = 0
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._sizes: dict[yaml.Node, tuple[int, int]] = {}
+        """Of nodes that are complete: how many values they are, and how deep."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event, is_alias = self.peek_event(), self.check_event(yaml.AliasEvent)
+        values, deepest = self._values, self._deepest
+        self._depth += 1
+        self._deepest = self._depth
+        self._check_bounds(event)
+        node = super().compose_node(parent, index)
+        assert node is not None
+        if is_alias:
+            if node not in self._sizes:
+                raise ConstructorError(None, None, "an alias stands in what it names", event.start_mark)
+            more, levels = self._sizes[node]
+            self._values += more
+            self._deepest += levels - 1
+        else:
+            length = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+            self._values += 1 + length // CHARACTERS_A_VALUE
+            self._sizes[node] = self._values - values, self._deepest - self._depth + 1
+        self._check_bounds(event)
+        self._depth -= 1
+        self._deepest = max(deepest, self._deepest)
+        return node
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+                continue
+            if (key.tag, key.value) in seen:
+                raise ConstructorError(None, None, f"field {key.value!r} is given twice", key.start_mark)
+            seen.add((key.tag, key.value))
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
+            raise _unreadable(node)
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, ArithmeticError, LookupError, AttributeError):
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            raise _unreadable(node) from None
+
+    def _check_bounds(self, event: yaml.Event) -> None:
+        if self._deepest > MOST_NESTED:
+            raise yaml.YAMLError("nested too deeply")
+        if self._values > MOST_VALUES:
+            what = f"more than {MOST_VALUES:,} values, those behind an alias counted as often as it is used"
+            raise ConstructorError(None, None, what, event.start_mark)  # type: ignore[arg-type]
+
+
+def _unreadable(node: yaml.Node) -> ConstructorError:
+    kind = node.tag.rpartition(":")[2]
+    return ConstructorError(None, None, f"cannot be read as {kind}", node.start_mark)
