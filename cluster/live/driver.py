@@ -34,6 +34,7 @@ from cluster.live.stage import LiveStage
 from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
 from cluster.record import JoinRecord, RunRecord, Sample
+from cluster.recovery import height_when_healed
 from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
 from cluster.scenario import Scenario, fault_to_add
 from consensus.keys import Ed25519Scheme
@@ -355,8 +356,10 @@ class _LiveRun:
         alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
         if self._end is None:
             return not alive
-        ended = [fault.height_when_ended or 0 for fault in self.record.faults]
-        goal = max(self._end + self._scenario.stop.drain_blocks, 1 + max(ended, default=0))
+        goal = self._end + self._scenario.stop.drain_blocks
+        if self._watch.height < goal:
+            return not alive
+        goal = max(goal, 1 + height_when_healed(self.record))
         node = self._scenario.validators.node
         awaited = [state for host in alive for index, state in host.states.items() if not node(index).byzantine]
         return (

@@ -30,6 +30,7 @@ from cluster.fault_engine import FaultEngine
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, ValidatorRecord
+from cluster.recovery import height_when_healed
 from cluster.release import Release
 from cluster.resources import ResourceLog
 from cluster.scenario import Scenario
@@ -502,7 +503,7 @@ class Simulation:
         awaited = [machine for machine in self.machines if machine.byzantine is None]
         if any(not machine.is_up for machine in awaited) or not self.faults.are_over:
             return False
-        goal = max(goal, 1 + max((fault.height_when_ended or 0 for fault in self.record.faults), default=0))
+        goal = max(goal, 1 + height_when_healed(self.record))
         nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
         return all(node.height >= goal or node.diverged is not None for node in nodes)
 
