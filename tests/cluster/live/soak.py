@@ -1,8 +1,8 @@
 """A live testnet under load and rolling faults for an hour (``make soak-live``), and what must be so at its end.
 
-Every kind of fault that the live testnet knows comes round, on one validator after the other. At the end the run is
-judged like any other: the state roots agree at every height, every timer ended once. Besides, no validator's memory and
-open files grew from the run's second quarter to its last, and no process and no port of the run is left.
+Every kind of fault comes round, on one validator after the other. At the end the run is judged like any other: the
+state roots agree at every height, every timer ended once. Besides, no validator's memory and open files grew from the
+run's second quarter to its last, and no process and no port of the run is left.
 
     python -m tests.cluster.live.soak --minutes 60 --out runs/soak-live
 """
@@ -46,6 +46,11 @@ KINDS: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "slow_execution", "job_ms": 40, "for_ms": LASTS_MS},
     {"kind": "wipe", "down_ms": 2_000},
     {"kind": "clock_skew", "factor": 0.5, "for_ms": LASTS_MS},
+    {"kind": "kill", "how": "process", "down_ms": 2_000},
+    {"kind": "failed_sync", "of": "state", "down_ms": 2_000},
+    {"kind": "leader_delay", "delay_ms": 100, "for_ms": LASTS_MS},
+    {"kind": "bit_rot", "down_ms": 2_000},
+    {"kind": "upgrade", "down_ms": 2_000},
 )
 
 
@@ -97,16 +102,19 @@ def rolling_faults(minutes: float) -> Iterator[dict[str, Any]]:
     """One fault after the other, each kind on each validator in turn."""
     number, at_ms = 0, FIRST_FAULT_MS
     while at_ms < (minutes - 1) * MILLISECONDS_A_MINUTE:
-        fault = dict(KINDS[number % len(KINDS)])
-        name = f"validator-{(number + number // len(KINDS)) % VALIDATORS}"
+        turn, kind = divmod(number, len(KINDS))
+        fault = dict(KINDS[kind])
+        name = f"validator-{(kind + turn) % VALIDATORS}"
         match fault["kind"]:
             case "partition":
                 fault["groups"] = [[name]]
             case "one_way_partition":
                 fault |= {"from": [name], "to": [f"validator-{index}" for index in range(VALIDATORS)]}
                 fault["to"].remove(name)
-            case "degrade":
+            case "degrade" | "leader_delay":
                 pass
+            case "upgrade":
+                fault |= {"target": name, "version": f"next-{turn}"}
             case _:
                 fault["target"] = name
         yield {**fault, "at_ms": at_ms}
