@@ -27,6 +27,7 @@ from cluster.checks import Check, Verdict, check_run
 from cluster.control_client import ControlClient
 from cluster.errors import BadInput, HarnessError
 from cluster.interrupts import Interrupts
+from cluster.live.served import LOOPBACK, Served, listening_address
 from cluster.measures import metrics
 from cluster.options import is_seed
 from cluster.record import RunRecord, Sample
@@ -108,18 +109,21 @@ def run(
     seed: int | None = None,
     out: Path | str | None = None,
     settings: Sequence[str] = (),
+    bind: str = LOOPBACK,
 ) -> Outcome:
     """Run a scenario on the live testnet and write its folder, ``runs/<time>-<scenario>`` where ``out`` names no other.
+
+    ``bind`` is the address of this machine where it listens, unless Ray has several nodes, which listen at their own.
 
     Ctrl-C ends it early, with an outcome that is at best inconclusive. Raises :class:`BadInput` and
     :class:`HarnessError`.
     """
     from cluster.live.driver import run_live
 
-    chosen, seed = _scenario(scenario, seed, settings)
+    chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
     with Interrupts() as interrupts:
-        record = run_live(chosen, seed, checkout_commit(), folder, interrupts=interrupts)
+        record = run_live(chosen, seed, checkout_commit(), folder, interrupts=interrupts, served=served)
         books = keep_books(record)
         return Outcome(record, books, finish(record, folder, interrupts, books=books), folder)
 
@@ -152,18 +156,19 @@ def up(
     seed: int | None = None,
     out: Path | str | None = None,
     settings: Sequence[str] = (),
+    bind: str = LOOPBACK,
 ) -> Iterator[LiveTestnet]:
     """A live testnet for as long as the block lasts: it has made a block when that begins; then its load stops, it
     drains and is judged.
 
-    The scenario's load and faults are performed, its stop height and time are not used. Raises :class:`BadInput`, and
-    :class:`HarnessError` where the testnet does not come up or broke down.
+    The scenario's load and faults are performed, its stop height and time are not used. ``bind`` is as of :func:`run`.
+    Raises :class:`BadInput`, and :class:`HarnessError` where the testnet does not come up or broke down.
     """
-    chosen, seed = _scenario(scenario, seed, settings)
+    chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
     has_block, told_to_end = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
-        ending = thread.submit(_run_until_told, chosen, seed, folder, has_block, told_to_end)
+        ending = thread.submit(_run_until_told, chosen, seed, folder, has_block, told_to_end, served)
         ending.add_done_callback(lambda _: has_block.set())
         try:
             is_up = has_block.wait(FIRST_BLOCK_TIMEOUT_S)
@@ -185,7 +190,12 @@ def up(
 
 
 def _run_until_told(
-    scenario: Scenario, seed: int, folder: Path, has_block: threading.Event, told_to_end: threading.Event
+    scenario: Scenario,
+    seed: int,
+    folder: Path,
+    has_block: threading.Event,
+    told_to_end: threading.Event,
+    served: Served,
 ) -> Outcome:
     from cluster.live.driver import live_testnet
 
@@ -193,7 +203,7 @@ def _run_until_told(
         if any(sample.heights):
             has_block.set()
 
-    with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=told_to_end) as record:
+    with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=told_to_end, served=served) as record:
         books = keep_books(record)
         return Outcome(record, books, finish_run(record, folder, books=books), folder)
 
@@ -203,6 +213,13 @@ def _folder(chosen: Scenario, out: Path | str | None) -> Path:
     if problem := chosen.live_problem:
         raise BadInput(f"{chosen.name}: {problem}")
     return new_run_folder(chosen.name, datetime.now(UTC)) if out is None else claim_run_folder(Path(out))
+
+
+def _served(bind: str) -> Served:
+    try:
+        return Served(listening_address(bind))
+    except ValueError as error:
+        raise BadInput(f"bind: {error}") from None
 
 
 def _scenario(given: Scenario | Path | str, seed: int | None, settings: Sequence[str]) -> tuple[Scenario, int]:

@@ -213,7 +213,7 @@ def check_conservation(books: Books) -> Check:
 def check_progress(books: Books) -> Check:
     """Everybody reached the target height, enough heights were finalised, and no stall was too long."""
     record = books.record
-    success, target = record.scenario.success, record.scenario.stop.height
+    success, target = record.scenario.success, record.target_height
     least, limit = success.heights_compared, success.stall_ms
     height, stall = _highest(books), longest_stall(record)
     if stall is not None and stall.length_ms > limit:

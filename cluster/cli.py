@@ -23,8 +23,9 @@ from cluster.explain.commands import add_commands as add_explain_commands
 from cluster.history.commands import add_commands as add_archive_commands
 from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.live.commands import add_commands as add_live_commands
+from cluster.live.served import Served
 from cluster.mutants.commands import add_commands as add_mutant_commands
-from cluster.options import add_change_options, parse_port, parse_seed
+from cluster.options import add_bind_option, add_change_options, parse_port, parse_seed
 from cluster.printable import printable
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
@@ -118,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with --backend live: keep the testnet of a run that does not pass up, at rest, until Ctrl-C",
     )
+    add_bind_option(run)
     add_change_options(run)
     run.set_defaults(command=_run)
 
@@ -128,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--port", type=parse_port, default=0, metavar="N", help="of the testnet's own endpoint (default: a free one)"
     )
+    add_bind_option(up)
     add_change_options(up)
     up.set_defaults(command=_up)
 
@@ -181,7 +184,7 @@ def _run(options: Any) -> int:
         options.out,
         options.check_determinism,
         options.changes,
-        LiveOptions(keep=options.keep),
+        LiveOptions(keep=options.keep, served=Served(options.bind)),
     )
     return verdict.exit_code
 
@@ -189,7 +192,7 @@ def _run(options: Any) -> int:
 def _up(options: Any) -> int:
     from cluster.running import LiveOptions, run_scenario
 
-    live = LiveOptions(until_told=True, control_port=options.port)
+    live = LiveOptions(until_told=True, served=Served(options.bind, options.port))
     verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
     return verdict.exit_code
 

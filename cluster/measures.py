@@ -58,7 +58,7 @@ def longest_stall(record: RunRecord) -> Stall | None:
         if not moments or seen.height > moments[-1][1]:
             moments.append((seen.at_ms, seen.height))
     stalls = [Stall(later - earlier, height) for (earlier, height), (later, _) in pairwise(moments)]
-    if moments and moments[-1][1] < record.scenario.stop.height and not record.interrupted:
+    if moments and moments[-1][1] < record.target_height and not record.interrupted:
         stalls.append(Stall(record.duration_ms - moments[-1][0], moments[-1][1]))
     return max(stalls, key=lambda stall: stall.length_ms, default=None)
 

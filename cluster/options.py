@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from cluster.live.served import LOOPBACK, listening_address
 from cluster.settings import Change, SettingError, parse_removal, parse_setting, setting_text
 
 MAX_SEED: Final = 2**64 - 1
@@ -30,6 +31,25 @@ def parse_port(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= MAX_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: expected an integer from 1 to {MAX_PORT}")
     return int(text)
+
+
+def parse_address(text: str) -> str:
+    """An address to listen at, which others are told."""
+    try:
+        return listening_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_bind_option(command: argparse.ArgumentParser) -> None:
+    """``--bind``: where a live testnet listens."""
+    command.add_argument(
+        "--bind",
+        type=parse_address,
+        default=LOOPBACK,
+        metavar="ADDRESS",
+        help=f"listen at this address of the machine, for whoever can reach it (default {LOOPBACK})",
+    )
 
 
 def add_change_options(command: argparse.ArgumentParser) -> None:

@@ -271,6 +271,8 @@ class RunRecord:
     """``None`` where nobody watched: a live run."""
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
+    told_to_end_at: int | None = None
+    """The height that was reached when a run without an end of its own was told to end."""
     interrupted: bool = False
     """Ctrl-C, or a driver failure, ended the run early."""
     problems: list[str] = field(default_factory=list)
@@ -298,6 +300,11 @@ class RunRecord:
                 if isinstance(plan, UpgradeFault) and validator.name in fault.targets
             ]
             validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
+
+    @property
+    def target_height(self) -> int:
+        """What every validator has to reach."""
+        return self.scenario.stop.height if self.told_to_end_at is None else self.told_to_end_at
 
     @property
     def faults_under_way(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from cluster.checks import Outcome, Verdict
 from cluster.errors import BadInput, HarnessError
 from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
+from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
     ENDPOINTS_FILE,
@@ -54,8 +55,7 @@ class LiveOptions:
     """A testnet that does not pass is kept up, at rest, until a signal comes."""
     until_told: bool = False
     """It runs until it is told to end, whatever the scenario says of its end."""
-    control_port: int = 0
-    """Of the testnet's own endpoint; 0 is a free one."""
+    served: Served = ON_THE_LOOPBACK
 
 
 def run_scenario(
@@ -75,6 +75,8 @@ def run_scenario(
     """
     if live.keep and backend != "live":
         raise BadInput("only a live testnet can be kept up: --keep needs --backend live")
+    if live.served != ON_THE_LOOPBACK and backend != "live":
+        raise BadInput("only a live testnet listens: --bind needs --backend live")
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
@@ -168,7 +170,7 @@ def drive(
         on_notice,
         interrupts,
         threading.Event() if live.until_told else None,
-        live.control_port,
+        live.served,
     )
 
 

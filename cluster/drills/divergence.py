@@ -152,7 +152,7 @@ class Divergence(Drill):
             return Outcome.FAIL, f"they differ at height {apart[0]}"
         if not others:
             return Outcome.INCONCLUSIVE, "nothing was collected from another validator"
-        target = books.record.scenario.stop.height
+        target = books.record.target_height
         if behind := [each.name for each in others if each.tip < target]:
             return unmet(books), f"{', '.join(behind)} did not reach height {target}"
         return Outcome.PASS, f"{len(others)} validators agree on {lowest} heights"

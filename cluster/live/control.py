@@ -37,10 +37,10 @@ from starlette.responses import Response
 
 from cluster.errors import BadInput
 from cluster.live.prometheus import PROMETHEUS, merge_pages, render_metric
+from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.live.web import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from loadgen.client import ClientError, ValidatorClient
 
-LOOPBACK: Final = "127.0.0.1"
 TOKEN_BYTES: Final = 32
 CLIENT_RATE: Final = Rate(50, 100)
 MAX_WAITING: Final = 16
@@ -86,8 +86,8 @@ class Overview:
 class ControlServer:
     """The endpoint. :meth:`close` ends it."""
 
-    def __init__(self, token_file: Path, port: int = 0) -> None:
-        """Serve at once, on a free port where none is given, and write the run's token, which goes with the server.
+    def __init__(self, token_file: Path, served: Served = ON_THE_LOOPBACK) -> None:
+        """Serve at once and write the run's token, which goes with the server.
 
         Raises :class:`OSError`.
         """
@@ -100,7 +100,8 @@ class ControlServer:
         self._thread.start()
         try:
             self._server = asyncio.run_coroutine_threadsafe(
-                serve(build_application(self._table(), Counter(), CLIENT_RATE), LOOPBACK, port), self._loop
+                serve(build_application(self._table(), Counter(), CLIENT_RATE), served.bind, served.port),
+                self._loop,
             ).result(START_TIMEOUT_S)
         except BaseException:
             self._end_thread()

@@ -30,6 +30,7 @@ from cluster.live.injection import LastWords
 from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
 from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
+from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.live.stage import LiveStage
 from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
@@ -59,7 +60,7 @@ def live_testnet(
     on_notice: Callable[[str], None] | None = None,
     interrupts: Interrupts | None = None,
     until_told: threading.Event | None = None,
-    control_port: int = 0,
+    served: Served = ON_THE_LOOPBACK,
 ) -> Iterator[RunRecord]:
     """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; gives its record.
 
@@ -68,8 +69,7 @@ def live_testnet(
     or SIGHUP ends it early: the record says so and holds what is known. With ``until_told`` it has no end of its own,
     and the first signal is that, or the event, or a word to its endpoint: the load stops, the validators drain, and the
     height that was reached counts as the scenario's. ``interrupts`` are the caller's, where it goes on to guard what it
-    does with the record. The testnet's own endpoint (:mod:`cluster.live.control`) is served on ``control_port``, 0 is a
-    free one.
+    does with the record. ``served`` is where it can be reached.
 
     Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
     cannot be started, :class:`OSError` where the folder cannot be written.
@@ -77,7 +77,7 @@ def live_testnet(
     if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = _LiveRun(scenario, seed, commit, folder, active, until_told, control_port)
+        run = _LiveRun(scenario, seed, commit, folder, active, until_told, served)
         run.on_sample = on_sample or run.on_sample
         run.on_notice = on_notice or run.on_notice
         try:
@@ -95,9 +95,10 @@ def run_live(
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
     interrupts: Interrupts | None = None,
+    served: Served = ON_THE_LOOPBACK,
 ) -> RunRecord:
     """:func:`live_testnet`, ended once the scenario is over; returns the record."""
-    with live_testnet(scenario, seed, commit, folder, on_sample, on_notice, interrupts) as record:
+    with live_testnet(scenario, seed, commit, folder, on_sample, on_notice, interrupts, served=served) as record:
         return record
 
 
@@ -112,7 +113,7 @@ class _LiveRun:
         folder: Path,
         interrupts: Interrupts,
         until_told: threading.Event | None,
-        control_port: int,
+        served: Served,
     ) -> None:
         self.on_sample: Callable[[Sample], None] = lambda sample: None
         self.on_notice: Callable[[str], None] = lambda notice: None
@@ -142,7 +143,7 @@ class _LiveRun:
         self._load: LoadProcess | None = None
         self._guardian: Guardian | None = None
         self._control: ControlServer | None = None
-        self._control_port = control_port
+        self._served = served
         self._load_failed = False
         self._sampled_ms = float("-inf")
 
@@ -216,7 +217,7 @@ class _LiveRun:
         self._hosts = hosts = Hosts(
             self._session, self._take_view, self._host_is_up, self._host_was_lost, self.record.problems.append
         )
-        hosts.create(self._scenario, self.record.seed, self._folder)
+        hosts.create(self._scenario, self.record.seed, self._folder, self._served.bind)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not all(host.phase is Phase.UP for host in hosts.all):
             self._session.check()
@@ -234,12 +235,10 @@ class _LiveRun:
 
     def _start_control(self) -> None:
         try:
-            self._control = ControlServer(self._folder / TOKEN_FILE, self._control_port)
+            self._control = ControlServer(self._folder / TOKEN_FILE, self._served)
         except OSError as error:
-            told = f"the testnet's endpoint cannot be served on {{}}: {one_line(error)}"
-            if self._control_port:
-                raise BadInput(told.format(f"port {self._control_port}")) from None
-            raise TestnetError(told.format("a free port")) from None
+            told = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
+            raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(told) from None
         self.on_notice(f"the testnet's own endpoint is {self._control.url}")
 
     def _give_up_start(self, failed: list[Host]) -> None:
@@ -339,11 +338,10 @@ class _LiveRun:
         return self._until_told is not None and self._until_told.is_set()
 
     def _end_here(self) -> None:
-        """The height that is reached becomes the scenario's last one."""
-        self._end = self._watch.height
+        """The height that is reached becomes the run's last one."""
+        self._end = self.record.told_to_end_at = self._watch.height
         self._deadline = time.monotonic() + self._scenario.stop.timeout_s
-        stop = self._scenario.stop.model_copy(update={"height": self._end})
-        self.record.scenario = self._scenario.model_copy(update={"stop": stop})
+        self.record.scenario = self._scenario.ended_at(self._end)
         self.on_notice(f"height {self._end}: told to end")
 
     def _show(self, hosts: Hosts) -> None:

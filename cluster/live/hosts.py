@@ -238,8 +238,8 @@ class Hosts:
         self._wardens: dict[Place, Warden | RemoteWarden] = {}
         self._start_actor: Callable[[Host], Any] = _no_actor
 
-    def create(self, scenario: Scenario, seed: int, folder: Path) -> None:
-        """Have Ray create every host; :meth:`look` then brings them up."""
+    def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
+        """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up."""
         section = scenario.validators
         scenario_json = scenario.model_dump_json()
 
@@ -250,7 +250,7 @@ class Hosts:
             return self._session.start_host(host.place, planned, hash_seed, arguments, host.release)
 
         self._start_actor = start_actor
-        for number, place in enumerate(self._session.place_hosts(section.host_count)):
+        for number, place in enumerate(self._session.place_hosts(section.host_count, bind)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
             late = {index: height for index, height in section.late.items() if index in carried}
             host = Host(number, place, carried, late)

@@ -26,6 +26,7 @@ from cluster.errors import TestnetError
 from cluster.live import processes
 from cluster.live.host import ValidatorHost
 from cluster.live.processes import Process
+from cluster.live.served import LOOPBACK
 from cluster.live.warden import Warden
 from cluster.release import Release
 
@@ -41,7 +42,6 @@ SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
 """What it names is not printed; Ray reads it when it is imported."""
 SKIPPED_LINES: Final = "A worker died or was killed while executing a task"
 
-LOOPBACK: Final = "127.0.0.1"
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
 """About the least that Ray takes."""
 STARTING_CPUS: Final = 2
@@ -170,12 +170,14 @@ class RaySession:
         joined = os.environ.get(ADDRESS_VARIABLE)
         return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus, on_folder)
 
-    def place_hosts(self, count: int) -> list[Place]:
-        """A place for each host, spread over the nodes. On a single node everything stays on the loopback."""
+    def place_hosts(self, count: int, bind: str = LOOPBACK) -> list[Place]:
+        """A place for each host, spread over the nodes. Several nodes have addresses of their own, a single one
+        ``bind``.
+        """
         nodes = [node for node in self.ray.nodes() if node["Alive"]]
         nodes.sort(key=lambda node: node["NodeID"])
         single = len(nodes) == 1
-        places = [Place(node["NodeID"], LOOPBACK if single else node["NodeManagerAddress"]) for node in nodes]
+        places = [Place(node["NodeID"], bind if single else node["NodeManagerAddress"]) for node in nodes]
         return [places[host % len(places)] for host in range(count)]
 
     def start_host(

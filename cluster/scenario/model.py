@@ -386,6 +386,14 @@ class Scenario(Section):
         """What lies between the validators; made anew each time."""
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
+    def ended_at(self, height: int) -> Scenario:
+        """The scenario of a run that was told to end at a height: it stops there, or behind the last thing it plans."""
+        begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts]
+        last = max([height, *(1 + begin for begin in [*begins, *self.validators.late.values()] if begin is not None)])
+        last_s = max((1 + fault.at_ms // 1_000 for fault in self.faults if fault.at_ms is not None), default=0)
+        stop = {"height": last, "timeout_s": max(self.stop.timeout_s, last_s)}
+        return self.model_copy(update={"stop": self.stop.model_copy(update=stop)})
+
     @property
     def planned_faults(self) -> list[AnyFault]:
         """The faults with names in the place of regions, for whoever performs them."""

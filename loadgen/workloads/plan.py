@@ -125,6 +125,11 @@ class LoadPlan(BaseModel):
                     )
 
     @property
+    def parts(self) -> list[UserGroup | Phase]:
+        """Whatever may begin at a height of its own."""
+        return [*self.users, *self.phases]
+
+    @property
     def user_count(self) -> int:
         return sum(group.count for group in self.users)
 

@@ -16,6 +16,7 @@ from cluster.errors import BadInput
 from cluster.live import control
 from cluster.live.control import AddFault, ControlServer, Overview, StopRun
 from cluster.live.prometheus import merge_pages
+from cluster.live.served import Served
 from cluster.live.web import MAX_CLIENTS, ClientBudgets, Rate
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 
@@ -157,7 +158,7 @@ def test_a_token_of_before_is_replaced(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_is_an_error_and_leaves_no_thread(server: ControlServer, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="in use"):
-        ControlServer(tmp_path / "other", int(server.url.rpartition(":")[2]))
+        ControlServer(tmp_path / "other", Served(port=int(server.url.rpartition(":")[2])))
     assert not (tmp_path / "other").exists()
 
 

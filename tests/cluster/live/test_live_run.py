@@ -503,7 +503,7 @@ def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
 
 
 def test_a_testnet_that_is_up_runs_until_it_is_told_to_end(run_command: Callable[..., Command]) -> None:
-    little = ("--set", "success.transactions=1", "--set", "success.fires=1")
+    little = ("--set", "success.transactions=1", "--set", "success.fires=1", "--bind", "127.0.0.2")
     command = run_command(height=5, name="up", options=little)
     command.wait_for(rb" height ([89]|\d\d+) \S+ \S+ blocks/s \S+ [1-9]")  # beyond its own end, and timers fire
     endpoints = json.loads((command.folder / "endpoints.json").read_text(encoding="utf-8"))
@@ -511,6 +511,8 @@ def test_a_testnet_that_is_up_runs_until_it_is_told_to_end(run_command: Callable
     status = json.loads(ask(f"{testnet}/status")[1])
     assert status["height"] >= 8
     assert [one["url"] for one in status["validators"]] == [one["url"] for one in endpoints["validators"]]
+    told = [testnet, *(f"{one[of]}" for one in endpoints["validators"] for of in ("url", "peers"))]
+    assert all("127.0.0.2:" in address for address in told), "it listens where it was asked to"
     _, metrics = ask(f"{testnet}/metrics")
     assert metrics.count(b"\nstampede_height{") == 4
     assert ask(f"{testnet}/stop", "POST")[0] == 401

@@ -17,6 +17,7 @@ from cluster.errors import BadInput, ExitCode
 from cluster.figures import METRICS, SAMPLES
 from cluster.mutants.registry import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
+from cluster.scenario.files import scenario_text
 from cluster.scenario.latencies import MATRICES
 from cluster.yaml_input import MOST_NESTED
 from loadgen.workloads import WORKLOADS
@@ -653,3 +654,41 @@ def test_examples_in_the_reference_are_right(tmp_path: Path) -> None:
     for example in examples:
         named = example if example.startswith("name:") else f"name: a\n{example}"
         load_scenario(scenario_file(tmp_path, named))
+
+
+# --- runs that are told to end ---------------------------------------------------------------------------------------
+
+PLANS_MUCH = {
+    "name": "plans-much",
+    "validators": {"count": 5, "nodes": [{}, {}, {}, {}, {"joins_at_height": 300}]},
+    "load": {
+        "users": [{"workload": "heartbeat", "count": 1, "from_height": 50}],
+        "phases": [{"kind": "steady", "from_height": 200, "rate": 1.0}],
+    },
+    "faults": [
+        {"kind": "kill", "target": "validator-0", "at_height": 400},
+        {"kind": "pause", "target": "validator-0", "at_ms": 90_500, "for_ms": 10},
+    ],
+    "stop": {"height": 1_000, "timeout_s": 3_600},
+}
+
+
+@pytest.mark.parametrize(("reached", "stop"), [(7, 401), (400, 401), (401, 401), (402, 402), (5_000, 5_000)])
+def test_the_scenario_of_a_run_that_was_told_to_end_can_be_loaded(reached: int, stop: int) -> None:
+    """Whatever it plans and never came to."""
+    scenario = Scenario.model_validate(PLANS_MUCH)
+    ended = scenario.ended_at(reached)
+    assert Scenario.model_validate(yaml.safe_load(scenario_text(ended, None))) == ended
+    assert ended.stop.height == stop
+    assert ended.model_copy(update={"stop": scenario.stop}) == scenario
+
+
+def test_each_thing_that_is_planned_is_before_the_end() -> None:
+    for drop, stop in ((("faults",), 301), (("faults", "validators"), 201), (("faults", "validators", "load"), 7)):
+        fields = {key: value for key, value in PLANS_MUCH.items() if key not in drop}
+        assert Scenario.model_validate(fields).ended_at(7).stop.height == stop
+    injected = Scenario.model_validate({**PLANS_MUCH, "stop": {"height": 1_000, "timeout_s": 91}})
+    late = injected.faults[1].model_copy(update={"at_ms": 100_000})
+    beyond = injected.model_copy(update={"faults": [late]}).ended_at(7)
+    assert beyond.stop.timeout_s == 101
+    assert Scenario.model_validate(yaml.safe_load(scenario_text(beyond, None))) == beyond

@@ -1,0 +1,36 @@
+"""Where a live testnet can be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
+from typing import Final
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where a live testnet listens, unless Ray has several nodes: then hosts listen at their nodes' addresses."""
+
+    bind: str = LOOPBACK
+    """An address of the machine: of the testnet's own endpoint, of the validators' pages and of their streams."""
+    port: int = 0
+    """Of the testnet's own endpoint; 0 is a free one."""
+
+    def __str__(self) -> str:
+        return f"{self.bind}, {f'port {self.port}' if self.port else 'a free port'}"
+
+
+def listening_address(text: object) -> str:
+    """An address to listen at, of which others can be told. Raises :class:`ValueError`."""
+    try:
+        address = IPv4Address(text if isinstance(text, str) else "")
+    except AddressValueError:
+        raise ValueError(f"{text!r} is no IPv4 address: expected one of this machine") from None
+    if address.is_unspecified or address.is_multicast:
+        raise ValueError(f"{address} is no address that others can be told: expected one of this machine")
+    return str(address)
+
+
+ON_THE_LOOPBACK: Final = Served()
