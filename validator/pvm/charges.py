@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from validator.costs import READ_CONTEXT_CYCLES
 from validator.pvm.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
 from validator.pvm.subset import Function
+from validator.pvm.trees import parts_of, walk
 from validator.pvm.weights import (
     BUILTIN,
     DISPLAY_ELEMENT,
@@ -76,7 +77,7 @@ def statement_cost(statement: ast.stmt) -> int:
 
 def entry_cost(method: Function) -> int:
     """What entering a method costs, besides its first piece."""
-    parts = sum(isinstance(node, ast.expr) for statement in method.body for node in ast.walk(statement))
+    parts = sum(isinstance(node, ast.expr) for statement in method.body for node in walk(statement))
     return OWN_CALL + max(0, parts - METHOD_PARTS_INCLUDED) // METHOD_PARTS_A_CYCLE
 
 
@@ -142,7 +143,7 @@ def cost(node: ast.expr) -> int:
             return own + _extra(operator) + cost(operand)
         case ast.Await(value=awaited):
             return own + cost(awaited) + (0 if _is_self_call(awaited) else TASK_TURN)
-    return own + sum(cost(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+    return own + sum(cost(part) for part in parts_of(node) if isinstance(part, ast.expr))
 
 
 def _extra(operator: ast.AST) -> int:

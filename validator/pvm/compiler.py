@@ -16,12 +16,13 @@ import ast
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Set
 from types import CodeType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from validator.pvm.api import CONSTANTS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
 from validator.pvm.charges import Comprehension, element_cost, entry_cost, pieces, statement_cost, turn_cost
 from validator.pvm.limits import INTEGER_BITS, INTEGER_LIMIT, MAX_CALL_DEPTH, MAX_KEY_TEXT
 from validator.pvm.subset import Function, Method, Program, stored_names
+from validator.pvm.trees import parts_of, walk
 from validator.pvm.weights import BYTES_A_CYCLE
 
 FILE_NAME: Final = "<actor>"
@@ -144,19 +145,22 @@ def _place(tree: ast.AST) -> None:
     waiting: list[tuple[Any, int]] = [(tree, 1)]
     while waiting:
         node, line = waiting.pop()
-        if "lineno" in node._attributes:
+        if node._attributes:
             line = getattr(node, "lineno", line)
             node.lineno = node.end_lineno = line
             node.col_offset = node.end_col_offset = 0
-        for name in node._fields:
-            part = getattr(node, name, None)
-            if isinstance(part, list):
-                waiting += [(each, line) for each in part if isinstance(each, _PLACED)]
-            elif isinstance(part, _PLACED):
-                waiting.append((part, line))
+        waiting += [(part, line) for part in parts_of(node)]
 
 
-_PLACED: Final = (ast.expr, ast.stmt, ast.arguments, ast.arg, ast.comprehension, ast.keyword)
+_Made = TypeVar("_Made", bound=ast.stmt | ast.expr)
+
+
+def _at(made: _Made, node: ast.AST) -> _Made:
+    """What was made for a node is in its line."""
+    line = getattr(node, "lineno", None)
+    if line is not None:
+        made.lineno = line
+    return made
 
 
 def _all_of(tests: list[ast.expr]) -> ast.expr:
@@ -210,7 +214,7 @@ def integers_of(method: Method, constants: dict[str, Any]) -> frozenset[str]:
     bindings = list(_bindings(method.node.body))
     users: dict[str, list[int]] = {}
     for place, (_, value) in enumerate(bindings):
-        for name in {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} if value is not None else ():
+        for name in {part.id for part in walk(value) if isinstance(part, ast.Name)} if value is not None else ():
             users.setdefault(name, []).append(place)
     waiting = list(range(len(bindings)))
     while waiting:
@@ -333,7 +337,7 @@ class _Function:
         made = kind(FUNCTION + method.name, parameters, body, [])
         if "type_params" in made._fields:
             made.type_params = []  # type: ignore[union-attr]  # from Python 3.12 on
-        return ast.copy_location(made, method.node)
+        return _at(made, method.node)
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -352,7 +356,7 @@ class _Function:
             made += first
             first = ()
             for statement in piece:
-                made += [ast.copy_location(part, statement) for part in self._statement(statement)]
+                made += [_at(part, statement) for part in self._statement(statement)]
         return made
 
     def _charge(self, cycles: int, place: ast.stmt, lines: list[tuple[int, int]]) -> list[ast.stmt]:
@@ -364,7 +368,7 @@ class _Function:
             made.append(ast.AugAssign(_store(LEFT), ast.Sub(), _constant(cycles)))
             spent = ast.Compare(_name(LEFT), [ast.Lt()], [_constant(0)])
             made.append(ast.If(spent, [ast.Expr(_call("_out"))], []))
-        return [ast.copy_location(part, place) for part in made]
+        return [_at(part, place) for part in made]
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -400,7 +404,7 @@ class _Function:
             body = self._block(node.body, turn_cost(node), node.lineno)
             return [ast.For(node.target, self._iterated(node.iter), body, [])]
         element = self._temporary()
-        unpacked = [ast.copy_location(part, node) for part in self._unpack(node.target, _name(element))]
+        unpacked = [_at(part, node) for part in self._unpack(node.target, _name(element))]
         body = self._block(node.body, turn_cost(node), node.lineno, unpacked)
         return [ast.For(_store(element), self._iterated(node.iter), body, [])]
 
@@ -485,8 +489,7 @@ class _Function:
     # --- expressions --------------------------------------------------------------------------------------------------
 
     def _expression(self, node: ast.expr) -> ast.expr:
-        made = self._build(node)
-        return ast.copy_location(made, node)
+        return _at(self._build(node), node)
 
     def _build(self, node: ast.expr) -> ast.expr:
         match node:

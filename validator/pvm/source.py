@@ -19,6 +19,7 @@ _FORMATTED: Final = frozenset({"f", "fr", "rf", "t", "tr", "rt"})
 _WITHOUT_NAMES: Final = frozenset({"r", "b", "br", "rb"})
 """Prefixes of strings in which ``\\N`` says nothing."""
 
+_ORDINARY: Final = re.compile(r"""[^#'"\\()\[\]{}\n]+""")
 _TOKEN: Final = re.compile(
     r"""#[^\n]*|"{3}(?:\\.?|[^\\])*?(?:"{3}|\Z)|'{3}(?:\\.?|[^\\])*?(?:'{3}|\Z)"""
     r"""|"(?:\\.?|[^"\\\n])*"?|'(?:\\.?|[^'\\\n])*'?|\w+|[^\s\w]""",
@@ -97,7 +98,7 @@ class _Scan:
         return None
 
     def _token(self, character: str) -> Problem | None:
-        """Past a comment, a string, or one character of anything else."""
+        """Past a comment, a string, a bracket, or all that stands up to the next one of these."""
         if character == "#":
             self._skip_to_line_end()
         elif character in ("'", '"'):
@@ -106,11 +107,13 @@ class _Scan:
             return self._skip_string(character)
         elif character == "\\":
             return self._here("a backslash outside a string", "put what goes on in the next line into brackets")
-        else:
-            self._brackets = max(0, self._brackets + (character in _OPENING) - (character in _CLOSING))
+        elif character in _OPENING or character in _CLOSING:
+            self._brackets = max(0, self._brackets + (1 if character in _OPENING else -1))
             if self._brackets > MAX_BRACKETS:
                 return self._here(f"more than {MAX_BRACKETS} brackets open at once", "name a part of the expression")
             self._advance(1)
+        elif ordinary := _ORDINARY.match(self._source, self._position):  # none where the text ends in blanks
+            self._advance(ordinary.end() - self._position)
         return None
 
     def _here(self, what: str, remedy: str) -> Problem:

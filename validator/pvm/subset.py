@@ -38,6 +38,7 @@ from validator.pvm.limits import (
     MAX_TREE_DEPTH,
 )
 from validator.pvm.source import Problem, check_text
+from validator.pvm.trees import parts_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FEATURE_VERSION: Final = (3, 11)
@@ -172,9 +173,9 @@ def _too_deep(tree: ast.AST) -> Problem | None:
     while waiting:
         node, depth, line, column = waiting.pop()
         line, column = getattr(node, "lineno", line), getattr(node, "col_offset", column - 1) + 1
-        if depth > MAX_TREE_DEPTH:
+        if depth + hasattr(node, "ctx") > MAX_TREE_DEPTH:  # a context is a node below, too
             return Problem(line, column, f"an expression of more than {MAX_TREE_DEPTH} levels", "name a part of it")
-        waiting.extend((child, depth + 1, line, column) for child in ast.iter_child_nodes(node))
+        waiting.extend((child, depth + 1, line, column) for child in parts_of(node))
     return None
 
 

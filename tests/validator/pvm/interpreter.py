@@ -14,6 +14,7 @@ import operator
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import msgspec
@@ -91,6 +92,12 @@ class Task:
         self.ended = False
         self.result: Value = None
         self.waiting: list[Task] = []
+
+
+@lru_cache(maxsize=4)
+def parsed(source: str) -> ast.Module:
+    """A program runs several times, with other bounds; nothing changes its tree."""
+    return ast.parse(source)
 
 
 def fail(name: str) -> NoReturn:
@@ -220,7 +227,7 @@ class Interpreter:
     """One run of one handler."""
 
     def __init__(self, source: str, context: HandlerContext) -> None:
-        (shell,) = ast.parse(source).body
+        (shell,) = parsed(source).body
         assert isinstance(shell, ast.ClassDef)
         self.methods: dict[str, Any] = {}
         self.constants: Names = {}

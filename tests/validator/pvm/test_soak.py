@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -74,6 +76,23 @@ def test_notes_are_of_the_code_that_they_tried(
     monkeypatch.setattr(soak, "code_digest", lambda: "other")
     assert main(["0:200", "--out", str(tmp_path)]) == 0
     assert len(asked) == 400
+
+
+def test_the_code_that_is_tried_is_the_vm_and_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A file that is loaded and changes makes another digest; one that is not, or is not ours, does not."""
+    monkeypatch.setattr(soak, "ROOT", tmp_path)
+    file = tmp_path / "validator" / "pvm" / "made_up.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("one", encoding="utf-8")
+    nothing = soak.code_digest()
+    made_up = ModuleType("made_up")
+    made_up.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "made_up", made_up)
+    one = soak.code_digest()
+    file.write_text("other", encoding="utf-8")
+    assert len({nothing, one, soak.code_digest()}) == 3
+    made_up.__file__ = str(tmp_path / "cluster.py")
+    assert soak.code_digest() == nothing
 
 
 @pytest.mark.parametrize("wrong", ["5", "5:", "7:7", "9:2", "-1:4", "a:b"])

@@ -1,0 +1,46 @@
+"""Walks over syntax trees: what is below a node, without the leaves that say nothing.
+
+Whether a name is read or written, and which operator it is, are nodes of Python's trees too, as many as all others
+together.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+_LEAVES: Final = frozenset({"ctx", "op", "ops"})
+_NO_NODES: Final = frozenset(
+    {"id", "attr", "kind", "type_comment", "lineno", "level", "conversion", "simple", "is_async"}
+)
+_fields: Final[dict[type[ast.AST], tuple[str, ...]]] = {ast.Constant: ()}
+"""By class: the fields that may hold a node or several."""
+
+
+def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a class of nodes that may hold nodes other than contexts and operators."""
+    found = _fields.get(kind)
+    if found is None:
+        found = _fields[kind] = tuple(name for name in kind._fields if name not in _LEAVES and name not in _NO_NODES)
+    return found
+
+
+def parts_of(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below a node in the order of the fields, contexts and operators apart."""
+    found: list[ast.AST] = []
+    for name in fields_of(node.__class__):
+        part = getattr(node, name, None)
+        if part.__class__ is list:
+            found += [each for each in part if isinstance(each, ast.AST)]
+        elif isinstance(part, ast.AST):
+            found.append(part)
+    return found
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it, contexts and operators apart; breadth first, as :func:`ast.walk`."""
+    level = [node]
+    while level:
+        yield from level
+        level = [part for each in level for part in parts_of(each)]
