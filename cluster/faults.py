@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cluster.release import Release
-from cluster.sections import Height, Milliseconds, RunMilliseconds, Section
+from cluster.sections import LINK_FIELDS, Height, LinkChanges, Milliseconds, RunMilliseconds, Section
 from consensus.types import fault_bound
 
 LEADER: Final = "leader"
@@ -29,9 +29,6 @@ CODE_FILE: Final = "cluster/live/host.py"
 
 Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$")]
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
-Share = Annotated[float, Field(ge=0, le=0.9)]
-LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
-BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
 ClockFactor = Annotated[float, Field(ge=0.01, le=100)]
 REGION_PREFIX: Final = "region:"
 
@@ -197,36 +194,16 @@ class OneWayPartitionFault(_Directed):
         return self
 
 
-class DegradeFault(_Directed):
+class DegradeFault(_Directed, LinkChanges):
     """Links are worse for a while: what is given replaces the scenario's own value."""
 
     kind: Literal["degrade"]
-    latency_ms: LinkMilliseconds | None = None
-    """In place of that of ``links``, as all that follows."""
-    jitter_ms: LinkMilliseconds | None = None
-    """Drawn for each message between minus and plus this."""
-    loss: Share | None = None
-    """Share of messages that are lost."""
-    duplication: Share | None = None
-    """Share of messages that arrive twice."""
-    reordering: Share | None = None
-    """Share of messages that are held back."""
-    bandwidth_kbps: BandwidthKbps | None = None
-    """Kilobits a second that each directed link carries."""
 
     @model_validator(mode="after")
     def _something_changes(self) -> DegradeFault:
         if not self.changes:
             raise ValueError(f"latency_ms: give at least one of {', '.join(LINK_FIELDS)}")
         return self
-
-    @property
-    def changes(self) -> dict[str, float]:
-        """What it replaces, by field."""
-        return {name: value for name in LINK_FIELDS if (value := getattr(self, name)) is not None}
-
-
-LINK_FIELDS: Final = ("latency_ms", "jitter_ms", "loss", "duplication", "reordering", "bandwidth_kbps")
 
 
 class LeaderDelayFault(_Lasting):

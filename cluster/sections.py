@@ -14,9 +14,37 @@ RunMilliseconds = Annotated[int, Field(ge=0, le=MOST_SECONDS * 1_000)]
 MOST_HEIGHTS: Final = 1_000_000
 Height = Annotated[int, Field(ge=1, le=MOST_HEIGHTS)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Share = Annotated[float, Field(ge=0, le=0.9)]
+LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
+BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
 class Section(BaseModel):
     """A part of a scenario: unknown fields are refused, values are not coerced from other types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
+
+
+LINK_FIELDS: Final = ("latency_ms", "jitter_ms", "loss", "duplication", "reordering", "bandwidth_kbps")
+
+
+class LinkChanges(Section):
+    """What some links have in place of what ``links`` says."""
+
+    latency_ms: LinkMilliseconds | None = None
+    """In place of that of ``links``, or of the regions."""
+    jitter_ms: LinkMilliseconds | None = None
+    """In place of that of ``links``, as all that follows; drawn for each message between minus and plus this."""
+    loss: Share | None = None
+    """Share of messages that are lost."""
+    duplication: Share | None = None
+    """Share of messages that arrive twice."""
+    reordering: Share | None = None
+    """Share of messages that are held back."""
+    bandwidth_kbps: BandwidthKbps | None = None
+    """Kilobits a second that each direction carries."""
+
+    @property
+    def changes(self) -> dict[str, float]:
+        """What it replaces, by field."""
+        return {name: value for name in LINK_FIELDS if (value := getattr(self, name)) is not None}

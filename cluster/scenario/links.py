@@ -12,40 +12,22 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from cluster.faults import LINK_FIELDS, BandwidthKbps, LinkMilliseconds, Share
 from cluster.scenario.latencies import MATRICES, MatrixName
-from cluster.sections import Name, Section
+from cluster.sections import BandwidthKbps, LinkChanges, LinkMilliseconds, Name, Section, Share
 
 Seed = Annotated[int, Field(ge=0, lt=2**64)]
 
 
-class EdgeSection(Section):
+class EdgeSection(LinkChanges):
     """A link of an edge list. ``[a, b]`` stands for ``{between: [a, b]}``."""
 
     between: Annotated[list[Name], Field(min_length=2, max_length=2)]
     """The two validators."""
-    latency_ms: LinkMilliseconds | None = None
-    """In place of that of ``links``, or of the regions."""
-    jitter_ms: LinkMilliseconds | None = None
-    """In place of that of ``links``, as all that follows."""
-    loss: Share | None = None
-    """Share of messages that are lost."""
-    duplication: Share | None = None
-    """Share of messages that arrive twice."""
-    reordering: Share | None = None
-    """Share of messages that are held back."""
-    bandwidth_kbps: BandwidthKbps | None = None
-    """Kilobits a second that each direction carries."""
 
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, given: Any) -> Any:
         return {"between": given} if isinstance(given, list) else given
-
-    @property
-    def changes(self) -> dict[str, float]:
-        """What it replaces, by field."""
-        return {name: value for name in LINK_FIELDS if (value := getattr(self, name)) is not None}
 
 
 class FullTopology(Section):
