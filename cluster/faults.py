@@ -194,7 +194,7 @@ class OneWayPartitionFault(_Directed):
         return self
 
 
-class DegradeFault(_Directed, LinkChanges):
+class DegradeFault(LinkChanges, _Directed):
     """Links are worse for a while: what is given replaces the scenario's own value."""
 
     kind: Literal["degrade"]

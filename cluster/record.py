@@ -272,7 +272,7 @@ class RunRecord:
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     told_to_end_at: int | None = None
-    """The height that was reached when a run without an end of its own was told to end."""
+    """The height that was reached when the run was told to end, or had to without an end of its own."""
     interrupted: bool = False
     """Ctrl-C, or a driver failure, ended the run early."""
     problems: list[str] = field(default_factory=list)

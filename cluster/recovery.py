@@ -39,7 +39,10 @@ def height_when_healed(record: RunRecord) -> int:
 
     By the validators' own stamps: a driver hears of a height after it was final, so the one it had heard of is too low.
     """
-    healed_ms = max((fault.ended_ms for fault in record.faults if fault.ended_ms is not None), default=-1.0)
+    ended = [fault.ended_ms for fault in record.faults if fault.ended_ms is not None]
+    if not ended:
+        return 0
+    healed_ms = max(ended)
     return max((seen.height for seen in record.finalizations if seen.at_ms <= healed_ms), default=0)
 
 

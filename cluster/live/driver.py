@@ -339,10 +339,13 @@ class _LiveRun:
 
     def _end_here(self) -> None:
         """The height that is reached becomes the run's last one."""
-        self._end = self.record.told_to_end_at = self._watch.height
+        self._end = self._watch.height
         self._deadline = time.monotonic() + self._scenario.stop.timeout_s
-        self.record.scenario = self._scenario.ended_at(self._end)
+        self._note_end(self._end)
         self.on_notice(f"height {self._end}: told to end")
+
+    def _note_end(self, height: int) -> None:
+        self.record.told_to_end_at, self.record.scenario = height, self._scenario.ended_at(height)
 
     def _show(self, hosts: Hosts) -> None:
         """What the testnet's endpoint shows from now on."""
@@ -355,9 +358,6 @@ class _LiveRun:
         if self._end is None:
             return not alive
         goal = self._end + self._scenario.stop.drain_blocks
-        if self._watch.height < goal:
-            return not alive
-        goal = max(goal, 1 + height_when_healed(self.record))
         node = self._scenario.validators.node
         awaited = [state for host in alive for index, state in host.states.items() if not node(index).byzantine]
         return (
@@ -365,6 +365,8 @@ class _LiveRun:
             and (self._stage is None or self._stage.engine.are_over)
             and all(host.phase is Phase.UP and host.is_started(goal) for host in alive)
             and all(state.height >= goal or state.diverged for state in awaited)
+            and self._watch.height > (healed := height_when_healed(self.record))
+            and all(state.height > healed or state.diverged for state in awaited)
         ) or not alive
 
     def _standings(self, hosts: Hosts) -> str:
@@ -481,6 +483,8 @@ class _LiveRun:
     def _conclude(self) -> None:
         """Stop the load, bring the validators to rest, and ask them for everything."""
         self.record.duration_ms = self._now_ms
+        if self._end is None:
+            self._note_end(self._watch.height)
         if self._load is not None:
             self._finish_load(self._load, self._interrupts.checkpoint)
         if self._hosts is not None:

@@ -24,7 +24,7 @@ from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
 from cluster.scenario.success import SuccessSection
-from cluster.sections import MOST_SECONDS, Height, Milliseconds, Name, Section
+from cluster.sections import MOST_HEIGHTS, MOST_SECONDS, Height, Milliseconds, Name, Section
 from cluster.settings import Change, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
@@ -387,9 +387,10 @@ class Scenario(Section):
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
     def ended_at(self, height: int) -> Scenario:
-        """The scenario of a run that was told to end at a height: it stops there, or behind the last thing it plans."""
+        """The scenario of a run that ended at a height: it stops there, or behind the last thing it plans."""
         begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts]
-        last = max([height, *(1 + begin for begin in [*begins, *self.validators.late.values()] if begin is not None)])
+        begins += self.validators.late.values()
+        last = max(1, min(height, MOST_HEIGHTS), *(1 + begin for begin in begins if begin is not None))
         last_s = max((1 + fault.at_ms // 1_000 for fault in self.faults if fault.at_ms is not None), default=0)
         stop = {"height": last, "timeout_s": max(self.stop.timeout_s, last_s)}
         return self.model_copy(update={"stop": self.stop.model_copy(update=stop)})

@@ -503,9 +503,11 @@ class Simulation:
         awaited = [machine for machine in self.machines if machine.byzantine is None]
         if any(not machine.is_up for machine in awaited) or not self.faults.are_over:
             return False
-        goal = max(goal, 1 + height_when_healed(self.record))
         nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
-        return all(node.height >= goal or node.diverged is not None for node in nodes)
+        heights = [node.height for node in nodes if node.diverged is None]
+        return all(height >= goal for height in heights) and (
+            not heights or min(heights) > height_when_healed(self.record)
+        )
 
     def _collect(self) -> None:
         record = self.record

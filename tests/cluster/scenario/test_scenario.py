@@ -673,7 +673,9 @@ PLANS_MUCH = {
 }
 
 
-@pytest.mark.parametrize(("reached", "stop"), [(7, 401), (400, 401), (401, 401), (402, 402), (5_000, 5_000)])
+@pytest.mark.parametrize(
+    ("reached", "stop"), [(0, 401), (400, 401), (401, 401), (402, 402), (5_000, 5_000), (10**7, 10**6)]
+)
 def test_the_scenario_of_a_run_that_was_told_to_end_can_be_loaded(reached: int, stop: int) -> None:
     """Whatever it plans and never came to."""
     scenario = Scenario.model_validate(PLANS_MUCH)
@@ -687,6 +689,8 @@ def test_each_thing_that_is_planned_is_before_the_end() -> None:
     for drop, stop in ((("faults",), 301), (("faults", "validators"), 201), (("faults", "validators", "load"), 7)):
         fields = {key: value for key, value in PLANS_MUCH.items() if key not in drop}
         assert Scenario.model_validate(fields).ended_at(7).stop.height == stop
+    nothing = Scenario.model_validate({"name": "nothing"}).ended_at(0)
+    assert Scenario.model_validate(yaml.safe_load(scenario_text(nothing, None))).stop.height == 1
     injected = Scenario.model_validate({**PLANS_MUCH, "stop": {"height": 1_000, "timeout_s": 91}})
     late = injected.faults[1].model_copy(update={"at_ms": 100_000})
     beyond = injected.model_copy(update={"faults": [late]}).ended_at(7)

@@ -47,7 +47,7 @@ def _trouble(seed: int) -> str | None:
 
 
 def code_digest() -> str:
-    """Of everything that decides what a seed's program is and does: of our modules those that are loaded for it."""
+    """Of what decides what a seed's program is and does: the modules of the validator and its tests that it loads."""
     digest = hashlib.sha256(sys.version.encode())
     loaded = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     for path in sorted(path for path in loaded if any(path.is_relative_to(ROOT / folder) for folder in TRIED)):
@@ -97,7 +97,6 @@ def results(waiting: Sequence[tuple[int, int]], processes: int) -> Iterator[Chun
 def soak(first: int, end: int, processes: int, folder: Path) -> int:
     """How many programs differ."""
     notes, different = Notes(folder), 0
-    gc.freeze()  # what is loaded by now is not looked through again and again
     waiting = [bounds for bounds in chunks(first, end) if bounds not in notes.done]
     left = sum(last - start for start, last in waiting)
     tried_before = end - first - left
@@ -130,4 +129,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # what is loaded by now is not looked through again and again
     sys.exit(main())
