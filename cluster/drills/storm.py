@@ -18,8 +18,8 @@ from cluster.measures import finality_latencies
 from cluster.quantiles import counted_quantile, quantile
 from cluster.scenario import Scenario
 from cluster.verdict import Outcome
+from loadgen.workloads.storm import ONE_RISE_PERCENT, StormOptions
 from loadgen.workloads.storm import Storm as StormWorkload
-from loadgen.workloads.storm import StormOptions
 
 HARDENED: Final = "hardened"
 PLAIN: Final = "plain"
@@ -33,8 +33,10 @@ BURST: Final = 100
 BURSTS_AT_ONCE: Final = 10
 """Of all users together, in one block."""
 BLOCK_MS: Final = 200
+SCHEDULED_PERCENT: Final = 75
+"""Of the timers that were asked for must have been scheduled: a bid just above the price is refused while it rises."""
 ENOUGH_PERCENT: Final = 90
-"""Of the timers that were to be scheduled must have ended in vain."""
+"""Of those must have ended in vain."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Storm(Drill):
     summary: ClassVar[str] = "timers by the thousand that expire or cannot pay, while honest ones run"
 
     timers: int = option(6_000, "how many make the storm", least=LEAST_TIMERS, most=1_000_000)
+    bid_percent: int = option(ONE_RISE_PERCENT, "what timers that can pay offer, of the price", least=100, most=10_000)
     preset: str = option(HARDENED, "the chain's parameters", choices=(HARDENED, PLAIN))
     lateness_blocks: int = option(5, "p99 of the honest timers' lateness at most, in blocks", least=0, most=1_000)
     finality_ms: int = option(1_500, "p95 of the finality latency at most", least=10, most=60_000)
@@ -54,7 +57,7 @@ class Storm(Drill):
             "workload": StormWorkload.name,
             "count": users,
             "interval_ms": max(BLOCK_MS, BLOCK_MS * users // BURSTS_AT_ONCE),
-            "options": {"timers": BURST, "in_all": -(-self.timers // users)},
+            "options": {"timers": BURST, "in_all": -(-self.timers // users), "bid_percent": self.bid_percent},
         }
         height = 30 + 2 * blocks
         return self.build(
@@ -68,8 +71,8 @@ class Storm(Drill):
         return [
             Expectation(
                 "storm",
-                f"at least {ENOUGH_PERCENT} % of {_timers(scenario):,} timers end in vain, expired or for want of"
-                " funds, and both kinds are among them",
+                f"at least {SCHEDULED_PERCENT} % of {_timers(scenario):,} timers are taken, and {ENOUGH_PERCENT} % of"
+                " those end in vain, expired or for want of funds, both kinds among them",
                 self._judge_storm,
             ),
             Expectation(
@@ -92,11 +95,13 @@ class Storm(Drill):
             return Outcome.INCONCLUSIVE, f"{timers:,} timers are no storm: at least {LEAST_TIMERS:,} make one"
         reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor in storm)
         most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
+        taken = sum(life.actor in storm for life in books.ledger.timers.values())
         text = (
-            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {timers:,};"
-            f" at most {most:,} removed in a block"
+            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {taken:,} that were"
+            f" taken and {timers:,} asked for; at most {most:,} removed in a block"
         )
-        enough = reasons.total() * 100 >= timers * ENOUGH_PERCENT and len(reasons) > 1
+        is_storm = taken * 100 >= timers * SCHEDULED_PERCENT
+        enough = is_storm and reasons.total() * 100 >= taken * ENOUGH_PERCENT and len(reasons) > 1
         return (Outcome.PASS if enough else Outcome.INCONCLUSIVE), text
 
     def _judge_lateness(self, books: Books) -> Judgement:

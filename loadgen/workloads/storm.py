@@ -2,7 +2,9 @@
 
 A transaction schedules a burst. Some of its timers are *insolvent*: their payer may spend one unit, so that they are
 destroyed when their turn comes. The others are *hopeless*: each asks for as much of the lane as a fire may, and offers
-no tip for it, so that a few of them fire and the rest expires after ``wait_blocks``.
+no tip for it and little more than the price of the moment, so that a few of them fire, which raises the price, and the
+rest expires after ``wait_blocks``. With a high ``bid_percent`` they are not worthless any more: as long as they pay for
+the whole lane its price rises, and whoever bids less waits.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from loadgen.workloads.script import Operation, Script, attempt, burn, fire_gas_
 SLACK_BLOCKS: Final = 4
 """From the block that a user knows of to the one that holds its transaction, at most."""
 FEE_HEADROOM: Final = 4
-"""``max_fee_per_cycle`` is this many times the lane price."""
+"""What the insolvent offer, in lane prices: their turn comes, and they cannot pay."""
+ONE_RISE_PERCENT: Final = 115
+"""A little above the price after one block with a full lane: with less, timers are refused while the price rises."""
 
 
 class StormOptions(Options):
@@ -33,6 +37,8 @@ class StormOptions(Options):
     """They fall due in 1 to so many blocks."""
     wait_blocks: Annotated[int, Field(ge=1, le=1_000)] = 2
     """How many blocks a timer that can pay waits before it expires, at least."""
+    bid_percent: Annotated[int, Field(ge=100, le=10_000)] = ONE_RISE_PERCENT
+    """What a timer that can pay offers for a cycle at most, of the lane price that its user knows."""
 
 
 class Storm(Workload[StormOptions]):
@@ -53,13 +59,13 @@ class Storm(Workload[StormOptions]):
     def _timer(self, observation: Observation) -> Operation:
         random, options = self.member.random, self.options
         in_blocks = random.randint(1, options.spread_blocks)
-        max_fee = FEE_HEADROOM * self.member.lane_price(observation)
+        lane_price = self.member.lane_price(observation)
         if random.randrange(100) < options.insolvent_percent:
             return schedule(
                 in_blocks,
                 [],
                 gas_limit=fire_gas_limit([], self.member.parameters),
-                max_fee_per_cycle=max_fee,
+                max_fee_per_cycle=FEE_HEADROOM * lane_price,
                 max_priority_fee_per_cycle=0,
                 payer_cap=1,
             )
@@ -69,7 +75,7 @@ class Storm(Workload[StormOptions]):
             self._work(),
             gas_limit=self._gas_limit,
             expires_at=expires_at,
-            max_fee_per_cycle=max_fee,
+            max_fee_per_cycle=lane_price * options.bid_percent // 100,
             max_priority_fee_per_cycle=0,
         )
 

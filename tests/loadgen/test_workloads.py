@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -219,6 +220,24 @@ def test_a_storm_ends() -> None:
     actions = [parse(wire, CHAIN_ID).action for _, wire in play(user, turns=6)]
     sizes = [action.payload.count(b'["schedule"') for action in actions if isinstance(action, Call)]
     assert sizes == [30, 30, 10]
+
+
+@pytest.mark.parametrize("percent", [100, 115, 400])
+def test_what_a_storm_bids(percent: int) -> None:
+    options = {"timers": 50, "bid_percent": percent}
+    plan = LoadPlan.model_validate({"users": [{"workload": "storm", "options": options}]})
+    (user,) = plan.build_users(SEED, CHAIN_ID)
+    ((observation, wire),) = play(user, turns=1)
+    price = user._workload.member.lane_price(observation)
+    action = parse(wire, CHAIN_ID).action
+    assert isinstance(action, Call)
+    bids = [
+        (b'"payer_cap":1' in timer, int(fee[1]))
+        for timer in action.payload.split(b'["schedule"')[1:]
+        if (fee := re.search(rb'"max_fee_per_cycle":(\d+)', timer))
+    ]
+    assert len(bids) == 50
+    assert set(bids) == {(True, 4 * price), (False, price * percent // 100)}
 
 
 # --- determinism ----------------------------------------------------------------------------------------------------

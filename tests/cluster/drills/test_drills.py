@@ -514,3 +514,10 @@ def test_the_reference_has_every_drill_and_option() -> None:
 def test_a_storm_of_a_hundred_thousand() -> None:
     verdict = judged(Storm(timers=100_000))
     assert verdict.outcome is Outcome.PASS, failures(verdict)
+
+
+@pytest.mark.soak
+def test_a_storm_that_buys_the_lane_prices_honest_timers_out() -> None:
+    verdict = judged(Storm(timers=30_000, bid_percent=400))
+    assert of(verdict, "honest_lateness") is Outcome.FAIL, verdict.check(PREFIX + "honest_lateness").detail
+    assert of(verdict, "timers_once") is Outcome.PASS
