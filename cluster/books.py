@@ -114,6 +114,8 @@ class Books:
     """The longest chain, from height 1 on."""
     seals: dict[str, SealedChain] = field(default_factory=dict)
     """By validator name."""
+    lost_seals: list[SealedChain] = field(default_factory=list)
+    """Of the record's lost ones, in their order."""
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
     divergences: list[Divergence] = field(default_factory=list)
@@ -138,6 +140,15 @@ class Books:
         return [validator for validator in self.record.validators if not validator.byzantine]
 
     @property
+    def served(self) -> list[tuple[str, SealedChain]]:
+        """Every chain that a validator served whose word counts: at the end, and before it lost a disk."""
+        served = [(validator.name, self.seals[validator.name]) for validator in self.seen]
+        for validator, chain in zip(self.record.lost, self.lost_seals, strict=True):
+            if chain and not validator.byzantine:
+                served.append((f"{validator.name} with the disk that it lost at height {validator.tip}", chain))
+        return served
+
+    @property
     def seen(self) -> list[ValidatorRecord]:
         """The validators whose word counts and that served at least one block."""
         return [validator for validator in self.judged if self.seals[validator.name]]
@@ -145,11 +156,12 @@ class Books:
 
 def keep_books(record: RunRecord) -> Books:
     """The books of a run. Reads the record only; never raises on what a validator served."""
-    chain = longest_chain(record.validators)
+    chain = longest_chain([*record.validators, *record.lost])
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
     cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
     for validator in record.validators:
         books.seals[validator.name] = _seals(validator, cache)
+    books.lost_seals = [_seals(validator, cache) for validator in record.lost]
     if not chain:
         return books
     sharing = [validator for validator in books.judged if _is_part(validator, chain)]
@@ -177,7 +189,7 @@ def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
     held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
     longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
     chain = [] if longest is None else list(longest.blocks)
-    for validator in validators:
+    for validator in sorted(validators, key=lambda v: v.first_height):
         overlap = len(chain) + 1 - validator.first_height
         if not 0 < overlap < len(validator.blocks) or validator.first_height == 1:
             continue

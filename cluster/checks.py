@@ -89,9 +89,9 @@ def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
 
 def check_agreement(books: Books) -> Check:
     """All validators hold the same block at every height; heights that only some hold are compared among those."""
-    differences, compared = [], 0
+    differences, compared, served = [], 0, books.served
     for height in range(1, _highest(books) + 1):
-        seals = {validator.name: books.seals[validator.name].at(height) for validator in books.seen}
+        seals = {name: chain.at(height) for name, chain in served}
         held = {name: seal.block_hash for name, seal in seals.items() if seal is not None}
         compared += len(held) > 1
         if len(set(held.values())) > 1:
@@ -109,12 +109,12 @@ def check_state_roots(books: Books) -> Check:
         for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
     ]
     compared = 0
-    for validator in books.seen:
-        for height, seal in books.seals[validator.name].items():
+    for name, chain in books.served:
+        for height, seal in chain.items():
             compared += 1
             if seal.computed_root != seal.header_root:
                 problems.append(
-                    f"{validator.name} at height {height}: header root {_root(seal.header_root.hex())},"
+                    f"{name} at height {height}: header root {_root(seal.header_root.hex())},"
                     f" computed {_root(seal.computed_root.hex())}"
                 )
     if problems:

@@ -141,6 +141,9 @@ class Stage(Protocol):
     def has_diverged(self, index: int) -> bool:
         """Whether it computed another state than the others, and stands still."""
 
+    def keep_blocks(self, index: int) -> None:
+        """Keep what it serves of the chain: its disk is about to be lost."""
+
     def crash(self, index: int, plan: DownFault) -> None:
         """Take it down, at once and without a word; whatever is on its host may go down with it."""
 
@@ -530,6 +533,8 @@ class FaultEngine:
         active.deaths_before = {index: stage.deaths(index) for index in were_running}
         self._hold_down(active.hit)
         for index in were_running:
+            if index in active.targets and isinstance(plan, WipeFault | BitRotFault):
+                stage.keep_blocks(index)
             stage.crash(index, plan)
             if index not in active.targets:
                 continue

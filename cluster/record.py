@@ -259,6 +259,8 @@ class RunRecord:
     former: list[Scenario] = field(default_factory=list)
     """What applied before the forks that were taken, in their order."""
     validators: list[ValidatorRecord] = field(default_factory=list)
+    lost: list[ValidatorRecord] = field(default_factory=list)
+    """What validators served right before a fault took their disks, by which nobody may have it at the end."""
     finalizations: list[Finalization] = field(default_factory=list)
     proposals: dict[int, float] = field(default_factory=dict)
     """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
@@ -293,7 +295,7 @@ class RunRecord:
     def note_mutants(self) -> None:
         """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
         section = self.scenario.validators
-        for validator in self.validators:
+        for validator in (*self.validators, *self.lost):
             upgrades = [
                 plan.mutant
                 for plan, fault in zip(self.scenario.planned_faults, self.faults, strict=False)

@@ -34,22 +34,35 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     ``urls`` are the endpoints by validator index. ``checkpoint`` is called often and may raise to end it early; what
     was collected until then stays.
     """
-    names = record.scenario.validators.names
-    record.validators = [
-        ValidatorRecord(
-            name,
-            index,
-            byzantine=tuple(record.scenario.validators.node(index).byzantine),
-        )
-        for index, name in enumerate(names)
-    ]
+    record.validators = [_nothing_yet(record, index) for index in range(record.scenario.validators.count)]
     record.note_mutants()
     answering = [found for found in record.validators if found.index in urls]
     answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
-    asked = questions(record.genesis, longest_chain(answering))
+    asked = questions(record.genesis, longest_chain([*answering, *record.lost]))
     _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
     for found in record.validators:
         found.mutant_runs = (found.status or {}).get("mutant_runs", 0)
+
+
+def keep_blocks(record: RunRecord, index: int, url: str, checkpoint: Callable[[], None]) -> ValidatorRecord | None:
+    """Enter what a validator serves of the chain into ``record.lost``, since its disk is about to be lost.
+
+    ``None`` where it does not answer: what it had is lost then.
+    """
+    found = _nothing_yet(record, index)
+    try:
+        with ValidatorClient(url, REQUEST_TIMEOUT_S) as client:
+            for _ in _take_blocks(client, found):
+                checkpoint()
+    except ClientError:
+        return None
+    record.lost.append(found)
+    return found
+
+
+def _nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
+    section = record.scenario.validators
+    return ValidatorRecord(section.names[index], index, byzantine=tuple(section.node(index).byzantine))
 
 
 def _ask_all(

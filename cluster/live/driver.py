@@ -21,7 +21,7 @@ from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.fault_engine import FaultEngine
 from cluster.interrupts import Interrupts
-from cluster.live.collect import collect
+from cluster.live.collect import collect, keep_blocks
 from cluster.live.control import AddFault, ControlServer, StopRun
 from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
@@ -400,7 +400,7 @@ class _LiveRun:
     def _prepare_faults(self, hosts: Hosts) -> None:
         """From now on, with every host up, faults may begin."""
         now_ms, height = (lambda: self._now_ms), (lambda: self._watch.height)
-        stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice)
+        stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice, self._keep_blocks)
         stage.engine = FaultEngine(self._scenario, stage)
         stage.engine.schedule()
         self._stage, self.record.faults = stage, stage.engine.records
@@ -411,6 +411,12 @@ class _LiveRun:
             self._told_height = self._watch.height
             self._stage.engine.on_new_height(self._told_height)
         self._stage.perform()
+
+    def _keep_blocks(self, index: int, url: str) -> None:
+        kept = keep_blocks(self.record, index, url, self._interrupts.checkpoint)
+        if kept is None:
+            name = self._scenario.validators.names[index]
+            self.on_notice(f"height {self._watch.height}: {name} does not serve what its disk had")
 
     def _add_fault(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Have a fault that the scenario did not foresee, from now on or later, and return what it became.

@@ -63,13 +63,16 @@ class LiveStage:
         now_ms: Callable[[], float],
         height: Callable[[], int],
         notice: Callable[[str], None],
+        keep_blocks: Callable[[int, str], None],
     ) -> None:
+        """``keep_blocks(index, url)`` asks a validator for its blocks, and takes as long as that takes."""
         self.random = Random(f"{seed}/faults")
         self._names = scenario.validators.names
         self._hosts = hosts
         self._now_ms = now_ms
         self._height = height
         self._notice = notice
+        self._keep_blocks = keep_blocks
         self._began_ms = now_ms()
         """Times of faults count from here: from when the testnet was up."""
         self._due: list[_Due] = []
@@ -213,6 +216,10 @@ class LiveStage:
 
     def deaths(self, index: int) -> int:
         return self._hosts.host_of(index).deaths
+
+    def keep_blocks(self, index: int) -> None:
+        (url,) = [address.url for address in self._hosts.addresses if address.index == index]
+        self._keep_blocks(index, url)
 
     def crash(self, index: int, plan: DownFault) -> None:
         host = self._hosts.host_of(index)

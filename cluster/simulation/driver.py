@@ -146,6 +146,7 @@ class Simulation:
             install=self._install,
             best_height=lambda: self._best_height,
             notice=self._notice,
+            keep=lambda index: self.record.lost.append(self._record_of(self.machines[index])),
         )
         self.stage.expect(scenario.planned_faults)
         self.faults = FaultEngine(scenario, self.stage)
@@ -521,19 +522,11 @@ class Simulation:
         record.metrics["messages_sent"] = self.links.sent
         record.metrics["messages_dropped"] = self.links.dropped
         for machine in self.machines:
-            found = ValidatorRecord(
-                machine.name,
-                machine.index,
-                byzantine=tuple(self.scenario.validators.node(machine.index).byzantine),
-            )
+            found = self._record_of(machine)
             found.mutant_runs = machine.tally.mutant_runs.runs
             if machine.validator is None:
                 record.problems.append(f"{machine.name} was still down at the end")
             else:
-                executor = machine.validator.executor
-                found.first_height = executor.archive.first_height + 1
-                while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
-                    found.blocks.extend(BlockRecord(*item) for item in taken)
                 found.status = machine.status()
                 diverged = machine.validator.node.diverged
                 found.trace = b"" if diverged is None else diverged.trace
@@ -541,9 +534,20 @@ class Simulation:
         record.note_mutants()
         self._ask()
 
+    def _record_of(self, machine: Machine) -> ValidatorRecord:
+        """The blocks that a machine serves; none where it is down."""
+        byzantine = tuple(self.scenario.validators.node(machine.index).byzantine)
+        found = ValidatorRecord(machine.name, machine.index, byzantine=byzantine)
+        if machine.validator is not None:
+            executor = machine.validator.executor
+            found.first_height = executor.archive.first_height + 1
+            while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
+                found.blocks.extend(BlockRecord(*item) for item in taken)
+        return found
+
     def _ask(self) -> None:
         """What the checks want to know of everybody's final state."""
-        chain = longest_chain(self.record.validators)
+        chain = longest_chain([*self.record.validators, *self.record.lost])
         asked = questions(self._genesis, chain, self.monitor.ledger_of(chain))
         for machine, found in zip(self.machines, self.record.validators, strict=True):
             if machine.validator is None:

@@ -55,6 +55,8 @@ class SimulatedStage:
     """Lets a machine run other code from its next start on."""
     best_height: Callable[[], int]
     notice: Callable[[str], None]
+    keep: Callable[[int], None]
+    """Keeps what a machine serves of the chain."""
     _link_faults: dict[int, LinkFaultInForce] = field(default_factory=dict)
     """All that ever were in force, by key."""
     _leader_delays: list[LinkFaultInForce] = field(default_factory=list)
@@ -133,6 +135,9 @@ class SimulatedStage:
 
     def deaths(self, index: int) -> int:
         return self.machines[index].incarnation
+
+    def keep_blocks(self, index: int) -> None:
+        self.keep(index)
 
     def crash(self, index: int, plan: DownFault) -> None:
         self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)

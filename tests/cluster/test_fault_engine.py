@@ -125,6 +125,9 @@ class FakeStage:
     def has_diverged(self, index: int) -> bool:
         return index in self.diverged
 
+    def keep_blocks(self, index: int) -> None:
+        self.log.append(f"keep {index}")
+
     def crash(self, index: int, plan: DownFault) -> None:
         self.log.append(f"crash {index}")
         self._stop(index)
@@ -312,7 +315,7 @@ def test_who_shares_a_host_shares_its_fate() -> None:
     engine, _ = make(wipe, KILL | {"target": "validator-0"}, stage=stage, count=7)
     stage.shares = True
     reach(engine, stage, 5)
-    assert stage.log == ["crash 4", "lose 4", "crash 0"]
+    assert stage.log == ["keep 4", "crash 4", "lose 4", "crash 0"]
     wiped, killed = engine.records
     assert (wiped.targets, wiped.impaired) == (("validator-4",), ("validator-4", "validator-0"))
     assert killed.targets == killed.impaired == ("validator-0", "validator-4")
@@ -343,11 +346,11 @@ def test_a_rotten_disk_is_refused_and_replaced() -> None:
     engine, stage = make({"kind": "bit_rot", "target": "validator-1", "at_height": 5, "down_ms": 300})
     reach(engine, stage, 5)
     stage.advance(300)
-    assert stage.log == ["crash 1", "start 1"]
+    assert stage.log == ["keep 1", "crash 1", "start 1"]
     stage._stop(1)
     assert engine.on_failed(1, "file of 1: damaged")
     stage.advance(0)
-    assert stage.log == ["crash 1", "start 1", "lose 1", "start 1"]
+    assert stage.log == ["keep 1", "crash 1", "start 1", "lose 1", "start 1"]
     stage.up.add(1)
     engine.on_up()
     stage.advance(0)

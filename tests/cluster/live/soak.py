@@ -32,7 +32,9 @@ MAX_GROWTH: Final = 1.2
 """Of a validator's memory, from the second quarter of the run to the last one."""
 ALLOWED_BYTES: Final = 32 * 1024 * 1024
 """So much more is no growth, whatever the share."""
-ALLOWED_FILES: Final = 8
+USERS: Final = {"heartbeat": 8, "flood": 2}
+ALLOWED_FILES: Final = 8 + sum(USERS.values())
+"""A user whose validator goes down stays with another one, and each keeps a connection."""
 CONNECT_TIMEOUT_S: Final = 2.0
 
 KINDS: Final[tuple[dict[str, Any], ...]] = (
@@ -87,8 +89,13 @@ def soak_scenario(minutes: float) -> Scenario:
             "consensus": {"block_interval_ms": 500},
             "load": {
                 "users": [
-                    {"workload": "heartbeat", "count": 8, "interval_ms": 2_000},
-                    {"workload": "flood", "count": 2, "interval_ms": 2_000, "options": {"timers": 20}},
+                    {"workload": "heartbeat", "count": USERS["heartbeat"], "interval_ms": 2_000},
+                    {
+                        "workload": "flood",
+                        "count": USERS["flood"],
+                        "interval_ms": 2_000,
+                        "options": {"timers": 20},
+                    },
                 ]
             },
             "faults": list(rolling_faults(minutes)),
