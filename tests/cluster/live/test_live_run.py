@@ -57,8 +57,8 @@ SCENARIO: dict[str, Any] = {
             {"workload": "flood", "count": 1, "interval_ms": 300, "options": {"timers": 5, "spread_blocks": 3}},
         ]
     },
-    "stop": {"height": 25, "drain_blocks": 3, "timeout_s": 90},
-    "success": {"heights_compared": 15, "transactions": 3, "fires": 3},
+    "stop": {"height": 25, "drain_blocks": 3, "timeout_s": 300},
+    "success": {"heights_compared": 15, "transactions": 3, "fires": 3, "stall_ms": 120_000},
 }
 FAULTS = [{"kind": "kill", "target": f"validator-{KILLED}", "at_height": 5, "down_ms": 1_500}]
 
