@@ -152,6 +152,15 @@ def test_every_kind_bites_and_the_network_goes_on(faulty_run: FaultyRun) -> None
     assert record.problems == []
 
 
+def test_what_a_validator_serves_is_kept_before_its_disk_is_lost(faulty_run: FaultyRun) -> None:
+    wiped, rotten = faulty_run.fault("wipe"), faulty_run.fault("bit_rot")
+    lost = faulty_run.record.lost
+    assert [each.name for each in lost] == [wiped.targets[0], rotten.targets[0]]
+    assert lost[0].first_height == 1
+    for each, fault in zip(lost, (wiped, rotten), strict=True):
+        assert each.tip >= fault.height_when_begun - 1
+
+
 def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: FaultyRun) -> None:
     """And so does one that never bites; without them the same run passes."""
     record = faulty_run.record

@@ -581,6 +581,7 @@ for number in range(2):
 """
 
 
+@pytest.mark.soak
 def test_two_runs_in_one_process_leave_no_folder(folder: Path, temporary: Path) -> None:
     folder.mkdir()
     scenario_file = folder / "scenario.yaml"
