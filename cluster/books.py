@@ -156,7 +156,7 @@ class Books:
 
 def keep_books(record: RunRecord) -> Books:
     """The books of a run. Reads the record only; never raises on what a validator served."""
-    chain = longest_chain([*record.validators, *record.lost])
+    chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
     cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
     for validator in record.validators:

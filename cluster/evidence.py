@@ -106,7 +106,7 @@ class _Chain:
 
     def __init__(self, record: RunRecord) -> None:
         self._executor = Executor(MemoryDisk(), record.genesis)
-        self._blocks = longest_chain([*record.validators, *record.lost])
+        self._blocks = longest_chain(record.lives)
 
     def at(self, height: int) -> Executor | None:
         """The executor with this height final, where the run got there; heights may be asked for ascending only."""

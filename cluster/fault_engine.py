@@ -28,6 +28,7 @@ from cluster.faults import (
     BitRotFault,
     ClockSkewFault,
     DiskFullFault,
+    DiskLossFault,
     DownFault,
     FailedSyncFault,
     ImpairingFault,
@@ -352,7 +353,7 @@ class FaultEngine:
     def look(self) -> None:
         """See whether those are gone that faults took down, where that is not seen at once."""
         for active in self._active:
-            if not active.is_over and isinstance(active.plan, KillFault | WipeFault | BitRotFault):
+            if not active.is_over and isinstance(active.plan, KillFault | DiskLossFault):
                 self._note_whether_gone(active)
         self.on_progress()
 
@@ -386,7 +387,7 @@ class FaultEngine:
         active.targets, active.along = self._pick(plan)
         record.targets = tuple(self._names[index] for index in active.targets)
         record.impaired = tuple(self._names[index] for index in active.hit)
-        record.is_hard = isinstance(plan, PauseFault | KillFault | WipeFault | BitRotFault)
+        record.is_hard = isinstance(plan, PauseFault | KillFault | DiskLossFault)
         if isinstance(plan, ImpairingFault):
             active.late_before = self._late(active, plan.kind)
             self._apply_impairments(active.targets, lambda: self._is_in_force(active))
@@ -533,7 +534,7 @@ class FaultEngine:
         active.deaths_before = {index: stage.deaths(index) for index in were_running}
         self._hold_down(active.hit)
         for index in were_running:
-            if index in active.targets and isinstance(plan, WipeFault | BitRotFault):
+            if index in active.targets and isinstance(plan, DiskLossFault):
                 stage.keep_blocks(index)
             stage.crash(index, plan)
             if index not in active.targets:
@@ -598,7 +599,7 @@ class FaultEngine:
             if reason is not None:
                 words.append(f"{name} stopped: {reason}")
         words += stage.words_of_return(active.targets)
-        if isinstance(active.plan, WipeFault | BitRotFault):
+        if isinstance(active.plan, DiskLossFault):
             words.append(f"joined by the snapshot of height {[each.snapshot_height for each in recoveries]}")
         else:
             words.append(f"recovered height {[each.recovered_height for each in recoveries]}")

@@ -340,6 +340,7 @@ class UpgradeFault(_Fault):
         return () if self.target is None or self.target[0] in KEYWORDS else (("target", self.target),)
 
 
+DiskLossFault = WipeFault | BitRotFault
 DownFault = KillFault | WipeFault | DiskFullFault | FailedSyncFault | BitRotFault
 LinkFault = PartitionFault | OneWayPartitionFault | DegradeFault | LeaderDelayFault
 ImpairingFault = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
@@ -442,7 +443,7 @@ def check_faults_fit(
         if fault.at_ms is not None and fault.at_ms >= stop_ms:
             raise ValueError(f"{where}.at_ms: {fault.at_ms} is not below stop.timeout_s ({stop_ms // 1_000})")
         most = fault_bound(len(names))
-        if isinstance(fault, WipeFault | BitRotFault) and len(fault.target) > most:
+        if isinstance(fault, DiskLossFault) and len(fault.target) > most:
             raise ValueError(
                 f"{where}.target: {len(fault.target)} of {len(names)} validators lose their disks; at most {most} may,"
                 f" since the others must tell them where they may have voted"

@@ -295,13 +295,18 @@ class RunRecord:
     def note_mutants(self) -> None:
         """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
         section = self.scenario.validators
-        for validator in (*self.validators, *self.lost):
+        for validator in self.lives:
             upgrades = [
                 plan.mutant
                 for plan, fault in zip(self.scenario.planned_faults, self.faults, strict=False)
                 if isinstance(plan, UpgradeFault) and validator.name in fault.targets
             ]
             validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
+
+    @property
+    def lives(self) -> list[ValidatorRecord]:
+        """What every validator served: at the end, and before it lost a disk."""
+        return [*self.validators, *self.lost]
 
     @property
     def target_height(self) -> int:

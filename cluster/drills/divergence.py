@@ -6,6 +6,7 @@ must see nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -51,6 +52,16 @@ SEES_THE_BUG: Final = "state_roots"
 """The check that must fail."""
 MAY_SEE_IT: Final = ("timers", "conservation", "evidence")
 """Checks that audit what the diverged validator executed and proposed; where they fail by that alone, it is met too."""
+
+
+def _of_the_culprit(judge: Callable[[Books, Culprit], Judgement]) -> Callable[[Books], Judgement]:
+    """Inconclusive where not just one validator has a bug."""
+
+    def judged(books: Books) -> Judgement:
+        culprit = _only_culprit(books)
+        return (Outcome.INCONCLUSIVE, culprit) if isinstance(culprit, str) else judge(books, culprit)
+
+    return judged
 
 
 @dataclass(frozen=True)
@@ -104,10 +115,8 @@ class Divergence(Drill):
     # --- judges -----------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _judge_found(books: Books) -> Judgement:
-        culprit = _only_culprit(books)
-        if isinstance(culprit, str):
-            return Outcome.INCONCLUSIVE, culprit
+    @_of_the_culprit
+    def _judge_found(books: Books, culprit: Culprit) -> Judgement:
         if others := _others_diverged(books, culprit):
             return Outcome.FAIL, f"{', '.join(others)} diverged, and nothing was planted there"
         runs = _runs(books, culprit)
@@ -119,10 +128,8 @@ class Divergence(Drill):
         return Outcome.PASS, f"{culprit.name} diverged at height {told.height}: {told.reason}"
 
     @staticmethod
-    def _judge_bisected(books: Books) -> Judgement:
-        culprit = _only_culprit(books)
-        if isinstance(culprit, str):
-            return Outcome.INCONCLUSIVE, culprit
+    @_of_the_culprit
+    def _judge_bisected(books: Books, culprit: Culprit) -> Judgement:
         answer = BUGS.get(culprit.bug)
         if answer is None:
             return Outcome.INCONCLUSIVE, f"where {culprit.bug} must be found is not known; it is of {', '.join(BUGS)}"
@@ -142,10 +149,8 @@ class Divergence(Drill):
         return Outcome.PASS, f"{where}: {keys[0]['words']}: {values}"
 
     @staticmethod
-    def _judge_others(books: Books) -> Judgement:
-        culprit = _only_culprit(books)
-        if isinstance(culprit, str):
-            return Outcome.INCONCLUSIVE, culprit
+    @_of_the_culprit
+    def _judge_others(books: Books, culprit: Culprit) -> Judgement:
         others: list[ValidatorRecord] = [each for each in books.judged if each.index != culprit.index]
         lowest = min((each.tip for each in others), default=0)
         if apart := heights_apart(books, others, lowest):

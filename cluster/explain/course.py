@@ -14,14 +14,11 @@ from typing import Final
 from cluster.faults import (
     KEYWORDS,
     AnyFault,
-    BitRotFault,
-    DiskFullFault,
-    FailedSyncFault,
+    DownFault,
     KillFault,
     PartitionFault,
     PauseFault,
     UpgradeFault,
-    WipeFault,
 )
 from cluster.scenario import Scenario
 from consensus.types import quorum
@@ -121,7 +118,7 @@ def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts
     if isinstance(fault, UpgradeFault):
         hosts = scenario.validators.host_count if fault.target is None else len(fault.target)
         return begins_ms + hosts * (fault.down_ms + fault.heights_between * halts.each_ms)
-    if isinstance(fault, _DOWN):
+    if isinstance(fault, DownFault):
         return begins_ms + fault.down_ms
     ends = [begins_ms + fault.for_ms] if fault.for_ms is not None else []
     if fault.until_height is not None and not is_halted:
@@ -132,9 +129,6 @@ def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts
 def _with_all_halts(scenario: Scenario, span: Span, halts: _Halts) -> Span:
     """Later faults may have put off the height at which it ends."""
     return replace(span, ends_ms=_end_ms(scenario, span.fault, span.begins_ms, halts, span.halts))
-
-
-_DOWN: Final = (KillFault, WipeFault, DiskFullFault, FailedSyncFault, BitRotFault)
 
 
 def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float) -> bool:
@@ -151,7 +145,7 @@ def _gone(scenario: Scenario, fault: AnyFault) -> set[str]:
     section = scenario.validators
     if isinstance(fault, PartitionFault):
         return set(section.names) - max(fault.sides(section.names), key=len)
-    if not isinstance(fault, (*_DOWN, PauseFault)) or fault.target[0] in KEYWORDS:
+    if not isinstance(fault, DownFault | PauseFault) or fault.target[0] in KEYWORDS:
         return set()
     if not isinstance(fault, KillFault):
         return set(fault.target)

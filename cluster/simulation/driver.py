@@ -547,7 +547,7 @@ class Simulation:
 
     def _ask(self) -> None:
         """What the checks want to know of everybody's final state."""
-        chain = longest_chain([*self.record.validators, *self.record.lost])
+        chain = longest_chain(self.record.lives)
         asked = questions(self._genesis, chain, self.monitor.ledger_of(chain))
         for machine, found in zip(self.machines, self.record.validators, strict=True):
             if machine.validator is None:
