@@ -130,6 +130,9 @@ class Stage(Protocol):
     def deaths(self, index: int) -> int:
         """How often it was seen to go down."""
 
+    def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
+        """Make ready what validators need to run other code, while they run the old one."""
+
     def replace(self, indices: Sequence[int], release: Release) -> None:
         """Stop the validators of a host in good order, as far as they run; they run other code next."""
 
@@ -617,7 +620,7 @@ class FaultEngine:
                 active.left.append(group)
         active.record.one_at_a_time = tuple(tuple(self._names[each] for each in group) for group in active.left)
         self._is_in_force(active)
-        self._go_on(active)
+        self._stage.prepare(chosen, plan.release, lambda: self._go_on(active))
 
     def _go_on(self, active: _Active) -> None:
         """The next host, where all is well with those before."""

@@ -15,7 +15,7 @@ everybody has answered, or went down, or had its time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -40,6 +40,8 @@ STALE_S: Final = 3.0
 ORDER_TIMEOUT_S: Final = 5.0
 """A host that did not answer an order for so long is not waited for any more."""
 STOP_TIMEOUT_S: Final = 5.0
+PREPARE_TIMEOUT_S: Final = 300.0
+"""Hosts get other code after so long though it may not be compiled yet."""
 HASH_SEEDS_A_RUN: Final = 1_000
 """Hosts of runs with neighbouring seeds get different hash seeds."""
 
@@ -207,6 +209,12 @@ class _Order:
     then: Callable[[], None]
     until: float
     """Monotonic seconds."""
+    on_failure: Callable[[str], None]
+    """Gets why one could not be carried out."""
+
+
+def _went_down_meanwhile(why: str) -> None:
+    """As the next look finds."""
 
 
 class Hosts:
@@ -343,6 +351,15 @@ class Hosts:
         host.is_held_down = True
         host.went_down()
 
+    def prepare(self, hosts: Sequence[Host], release: Release, then: Callable[[], None]) -> None:
+        """Have compiled what code of another folder compiles at first use, wherever hosts are that will run it.
+
+        Validators that did that themselves would be silent for as long, each in its turn.
+        """
+        places = {host.place: host for host in hosts} if release.code is not None else {}
+        pending = {self._session.warm_up(place, str(release.code)): host for place, host in places.items()}
+        self._order(pending, then, PREPARE_TIMEOUT_S, lambda why: self._on_problem(f"{release.code} cannot run: {why}"))
+
     def replace(self, host: Host, release: Release) -> None:
         """Stop a host in good order, and have an actor with other code take its place, which is held down."""
         self.let_go(host)
@@ -428,8 +445,14 @@ class Hosts:
 
     # --- orders -------------------------------------------------------------------------------------------------------
 
-    def _order(self, pending: dict[Any, Host], then: Callable[[], None], timeout_s: float) -> None:
-        self._orders.append(_Order(pending, then, time.monotonic() + timeout_s))
+    def _order(
+        self,
+        pending: dict[Any, Host],
+        then: Callable[[], None],
+        timeout_s: float,
+        on_failure: Callable[[str], None] = _went_down_meanwhile,
+    ) -> None:
+        self._orders.append(_Order(pending, then, time.monotonic() + timeout_s, on_failure))
 
     def _take_orders(self, wait_s: float) -> None:
         """Take the answers to orders, and go on behind those that are carried out."""
@@ -440,18 +463,19 @@ class Hosts:
         for order in list(self._orders):
             for answer, host in list(order.pending.items()):
                 if answer in done:
-                    self._take_order(host, answer)
+                    self._take_order(order, host, answer)
                 if answer in done or not (host.is_running or host.phase is Phase.STOPPING) or host.is_still:
                     del order.pending[answer]
             if not order.pending or time.monotonic() > order.until:
                 self._orders.remove(order)
                 order.then()
 
-    def _take_order(self, host: Host, answer: Any) -> None:
+    def _take_order(self, order: _Order, host: Host, answer: Any) -> None:
         try:
             view = self._session.ray.get(answer)
-        except self._session.ray.exceptions.RayError:
-            return  # it went down meanwhile, as the next look finds
+        except self._session.ray.exceptions.RayError as error:
+            order.on_failure(one_line(error))
+            return
         if isinstance(view, HostView):
             self._take_view(host, view)
 

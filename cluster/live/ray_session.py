@@ -132,6 +132,19 @@ def relocated_host(code: str) -> type:
     return RelocatedHost
 
 
+def _relocated_warm_up(code: str) -> Callable[[], None]:
+    """Like :func:`relocated_host`: it goes to the worker by value."""
+
+    def warm_up() -> None:
+        import importlib
+        import sys
+
+        sys.path.insert(0, code)
+        importlib.import_module("cluster.warm_up").warm_up()
+
+    return warm_up
+
+
 class RaySession:
     """Ray, connected. :meth:`start` makes one, :meth:`close` ends it."""
 
@@ -205,6 +218,11 @@ class RaySession:
         )
         self._actors.append(actor)
         return actor
+
+    def warm_up(self, place: Place, code: str) -> Any:
+        """Have a node compile what code of another folder compiles at first use; returns the answer to come."""
+        options = self._options_on(place) | {"max_calls": 1, "max_retries": 0}  # a worker of its own for each call
+        return self.ray.remote(**options)(_relocated_warm_up(code)).remote()
 
     def warden(self, place: Place) -> Warden | RemoteWarden:
         """Who sends signals to processes at a place: this process itself on a Ray of our own, else an actor there."""

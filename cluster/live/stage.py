@@ -225,11 +225,12 @@ class LiveStage:
         host = self._hosts.host_of(index)
         self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
 
+    def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
+        self._hosts.prepare(self._hosts_of(indices), _where_it_is(release), then)
+
     def replace(self, indices: Sequence[int], release: Release) -> None:
-        if release.code is not None:
-            release = replace(release, code=str(Path(release.code).resolve()))
-        for host in {host.number: host for host in map(self._hosts.host_of, indices)}.values():
-            self._hosts.replace(host, release)
+        for host in self._hosts_of(indices):
+            self._hosts.replace(host, _where_it_is(release))
 
     def runs(self, index: int, release: Release) -> bool:
         host = self._hosts.host_of(index)
@@ -252,12 +253,15 @@ class LiveStage:
         return None if state is None else Recovery(state.recovered_height, state.snapshot_height)
 
     def words_of_return(self, indices: Sequence[int]) -> list[str]:
-        hosts = {host.number: host for host in map(self._hosts.host_of, indices)}
         return [
             f"process {host.pid_before} gone, {host.pid} in its place"
-            for host in hosts.values()
+            for host in self._hosts_of(indices)
             if host.pid_before is not None
         ]
+
+    def _hosts_of(self, indices: Sequence[int]) -> list[Host]:
+        """Each once."""
+        return list({host.number: host for host in map(self._hosts.host_of, indices)}.values())
 
     # --- disks --------------------------------------------------------------------------------------------------------
 
@@ -277,6 +281,11 @@ class LiveStage:
             return None
         host.chores.append(("flip", (index, rot)))
         return str(rot)
+
+
+def _where_it_is(release: Release) -> Release:
+    """With the whole path of its code, which hosts find from wherever they are."""
+    return release if release.code is None else replace(release, code=str(Path(release.code).resolve()))
 
 
 def _nothing() -> None:

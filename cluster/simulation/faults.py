@@ -142,6 +142,9 @@ class SimulatedStage:
     def crash(self, index: int, plan: DownFault) -> None:
         self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
 
+    def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
+        then()
+
     def replace(self, indices: Sequence[int], release: Release) -> None:
         for index in indices:
             if self.machines[index].is_running:

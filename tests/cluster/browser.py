@@ -44,12 +44,14 @@ class Browser:
         self._to_it, self._from_it = to_it, from_it
         self._buffer = b""
         self._number = 0
+        self._loaded: set[str] = set()
+        """Loads that are done, by their ids."""
         self._session: str | None = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        self._loaded = False
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         self.requests: list[str] = []
         """Addresses that the page asked for."""
 
@@ -80,13 +82,15 @@ class Browser:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url="about:blank")
-        self._loaded = False
-        self.call("Page.navigate", url=path.as_uri() + fragment)
-        deadline = time.monotonic() + ANSWER_S
-        while not self._loaded:
-            self._next(deadline)
+        self._load("about:blank")
+        self._load(path.as_uri() + fragment)
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def _load(self, address: str) -> None:
+        load = self.call("Page.navigate", url=address)["loaderId"]
+        deadline = time.monotonic() + ANSWER_S
+        while load not in self._loaded:
+            self._next(deadline)
 
     def evaluate(self, script: str) -> Any:
         """The value of an expression of the page's."""
@@ -119,8 +123,8 @@ class Browser:
 
     def _note(self, method: str, told: dict[str, Any]) -> None:
         match method:
-            case "Page.loadEventFired":
-                self._loaded = True
+            case "Page.lifecycleEvent" if told["name"] == "load":
+                self._loaded.add(told["loaderId"])
             case "Runtime.exceptionThrown":
                 self.errors.append(str(told["exceptionDetails"]))
             case "Runtime.consoleAPICalled" if told["type"] in ("error", "warning", "assert"):

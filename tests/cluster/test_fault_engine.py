@@ -38,6 +38,7 @@ class FakeStage:
         self.dies_at_once = True
         self.shares = False
         self.log: list[str] = []
+        self.prepared: list[tuple[tuple[int, ...], str]] = []
         self.notices: list[str] = []
         self.links: dict[int, LinkFault] = {}
         self.counts = LinkCounts(sent=9, dropped=9)
@@ -109,6 +110,11 @@ class FakeStage:
         self.running.discard(index)
         self.up.discard(index)
         self.died[index] += self.dies_at_once
+
+    def prepare(self, indices: Sequence[int], release: Release, then: Callable[[], None]) -> None:
+        assert self.log == [], "before anybody stops"
+        self.prepared.append((tuple(indices), release.version))
+        then()
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
         for index in indices:
@@ -474,6 +480,7 @@ def test_an_upgrade_goes_from_host_to_host() -> None:
     for index in (1, 2, 3):
         come_back(engine, stage, index)
     assert engine.are_over
+    assert stage.prepared == [((0, 1, 2, 3), "2")], "once for all"
     record = engine.records[0]
     assert record.bit and "4 of 4 validators run version 2" in record.evidence
     assert record.one_at_a_time == tuple((f"validator-{index}",) for index in range(4))

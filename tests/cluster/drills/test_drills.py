@@ -201,8 +201,14 @@ def test_a_slow_recovery_turns_the_outage_red() -> None:
 
 
 def test_a_backlog_that_is_not_worked_off_turns_the_outage_red() -> None:
-    narrow = Change("chain.params.LANE_TIMER_CYCLES", 550_000)
-    assert of(judged(Outage(), narrow), "backlog") is Outcome.FAIL
+    narrow = Change("chain.params.LANE_TIMER_CYCLES", 550_000), Change("load.users[1].options.burn", 30_000)
+    assert of(judged(Outage(), *narrow), "backlog") is Outcome.FAIL
+
+
+def test_a_slow_machine_works_an_outages_backlog_off() -> None:
+    """Load comes by the second, room in the lane by the block."""
+    slow = judged(Outage(), Change("consensus.block_interval_ms", 900))
+    assert of(slow, "backlog") is Outcome.PASS
 
 
 # --- where nothing happened -----------------------------------------------------------------------------------------

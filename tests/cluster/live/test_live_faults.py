@@ -29,6 +29,8 @@ pytestmark = pytest.mark.xdist_group("ray")
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("cluster", "consensus", "validator", "loadgen")
+KERNEL = "kernels.choose_oldest-*"
+"""What is compiled of one that only large states need."""
 
 
 def faults(code: Path) -> list[dict[str, Any]]:
@@ -115,10 +117,10 @@ def temporary() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another checkout."""
+    """Another checkout, in which one thing is not compiled yet."""
     folder = tmp_path_factory.mktemp("checkout")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns(KERNEL))
     return folder
 
 
@@ -242,6 +244,10 @@ def test_the_upgraded_run_the_other_code(faulty_run: FaultyRun) -> None:
         assert (versions[0], versions[-1]) == (("1", str(ROOT)), ("next", str(faulty_run.code)))
         last_start = log.rindex("version next")
         assert "stopped\n" in log[:last_start], "the old process ended in good order"
+
+
+def test_the_other_code_was_compiled_before_validators_ran_it(faulty_run: FaultyRun) -> None:
+    assert list((faulty_run.code / "validator" / "state").glob(f"__pycache__/{KERNEL}.nbc"))
 
 
 def test_validators_were_started_as_often_as_they_were_down(faulty_run: FaultyRun) -> None:
