@@ -138,7 +138,7 @@ def wait_for_faults(testnet: LiveTestnet, count: int) -> None:
         assert time.monotonic() < deadline, page
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.live
 def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
     little = ["success.transactions=0", "success.fires=0"]
     with up(Scenario.model_validate(SMALL), out=tmp_path / "run", settings=little) as testnet:
@@ -169,7 +169,7 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))["verdict"] == "pass"
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.live
 @pytest.mark.parametrize("how", ["interrupted", "without_a_block"])
 def test_a_testnet_that_is_not_up_yet_can_be_ended(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for it gets the prompt back, and nothing runs on."""
@@ -191,7 +191,7 @@ def test_a_testnet_that_is_not_up_yet_can_be_ended(how: str, tmp_path: Path, mon
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("testnet")]
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.live
 def test_a_testnet_that_cannot_come_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ray_session.TestnetError("Ray cannot be started: no reason")

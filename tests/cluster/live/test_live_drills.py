@@ -44,7 +44,7 @@ from tests.cluster.drills.planted import (
     planted,
 )
 
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = pytest.mark.live
 
 BUG = Divergence(bug="double-fire")
 RESTARTS = RestartAll(times=1, down_ms=100)
@@ -139,7 +139,7 @@ def test_a_sound_testnet_meets_what_is_expected(drill: Drill, tmp_path: Path) ->
     ("drill", "changes", "red"),
     [
         (Reorg(), (Change("validators.nodes", COUNTS_WRONG), ANY_NUMBER_OF_FAULTS), "replay"),
-        (Outage(), planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
+        (Outage(), planted("double-fire", ALL_OF_FOUR), "timers_once"),
         (Partition(), planted("quorum-of-2f", ALL_OF_FOUR), "sides"),
         (Join(), (Change("validators.nodes", SILENT),), "takes_part"),
         (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY), ANY_NUMBER_OF_FAULTS), "withstood"),

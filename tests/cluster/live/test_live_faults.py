@@ -25,7 +25,7 @@ from cluster.live.processes import Process
 from cluster.record import FaultRecord, RunRecord, Sample
 from cluster.scenario import Scenario
 
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("cluster", "consensus", "validator", "loadgen")

@@ -36,7 +36,7 @@ from cluster.live.processes import Process
 from cluster.record import RunRecord, Sample
 from cluster.scenario import Scenario
 
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = pytest.mark.live
 
 WAIT_S = 120.0
 ROOT = Path(__file__).parents[3]

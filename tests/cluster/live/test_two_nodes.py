@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[3]
 ADDRESSES = ("10.213.77.1", "10.213.77.2")

@@ -182,7 +182,7 @@ def sweep_of(folder: Path, seeds: str, *more: str, **changes: Any) -> tuple[int,
     return code, out.getvalue()
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.live
 def test_a_sweep_runs_every_seed_and_goes_on_where_it_was(temporary: Path, tmp_path: Path) -> None:
     code, said = sweep_of(tmp_path, "1:3", "--json", str(tmp_path / "page.json"))
     assert code == ExitCode.PASS, said
@@ -196,7 +196,7 @@ def test_a_sweep_runs_every_seed_and_goes_on_where_it_was(temporary: Path, tmp_p
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.live
 def test_a_failing_seed_leaves_its_run_and_the_command_that_repeats_it(temporary: Path, tmp_path: Path) -> None:
     nodes = [{}, {}, {}, {"mutant": "wrong-balance"}]
     code, said = sweep_of(tmp_path, "1:9", "--stop-on-fail", "--workers", "1", validators=nodes)
@@ -211,7 +211,7 @@ def _broken(seed: int) -> int:
     raise ValueError(f"seed {seed} is broken")
 
 
-@pytest.mark.xdist_group("ray")
+@pytest.mark.live
 def test_a_seed_that_breaks_off_is_one_line(temporary: Path) -> None:
     with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 broke off: .*seed 4 is broken"):
         list(fan_out(_broken, [4], 1, interrupts))
