@@ -46,8 +46,10 @@ OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
 """About the least that Ray takes."""
 STARTING_CPUS: Final = 2
 """As many workers start at a time; hosts themselves ask for no CPU."""
-SYSTEM_CONFIG: Final = {"prestart_worker_first_driver": False}
-"""Each host has an environment of its own, so that workers started ahead would never be used."""
+SYSTEM_CONFIG: Final = {"prestart_worker_first_driver": False, "worker_niceness": 0}
+"""Each host has an environment of its own, so that workers started ahead would never be used. Ray's own workers are
+niced by 15: beside a busy load generator that leaves validators a thirtieth of a processor.
+"""
 SPARE_RESTARTS: Final = 3
 """Restarts of a host besides those that the scenario asks for; a host that keeps crashing ends with them."""
 HOST_CONCURRENCY: Final = 8

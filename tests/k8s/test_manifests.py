@@ -268,6 +268,12 @@ def test_pods_are_confined(manifest: Document) -> None:
     assert pod_problems(manifest) == []
 
 
+def test_validators_are_no_background_work() -> None:
+    for name, template in pod_templates(document("RayJob")):
+        for container in template["spec"]["containers"]:
+            assert {"name": "RAY_worker_niceness", "value": "0"} in container["env"], name
+
+
 CONTAINER = f"{WORKERS}.template.spec.containers.0"
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,8 @@ class LiveRun:
     notices: list[str] = field(default_factory=list)
     seen: set[Process] = field(default_factory=set)
     """Every process that descended from this one at a sample."""
+    niceness: set[int] = field(default_factory=set)
+    """Of all of them."""
 
 
 @pytest.fixture
@@ -98,16 +100,21 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
     run_folder = tmp_path_factory.mktemp("live")
     notices: list[str] = []
     seen: set[Process] = set()
+    niceness: set[int] = set()
 
     def on_sample(sample: Sample) -> None:
         myself = processes.find(os.getpid())
         assert myself is not None
-        seen.update(processes.with_descendants([myself]) - {myself})
+        family = processes.with_descendants([myself]) - {myself}
+        seen.update(family)
+        for process in family:
+            with suppress(ProcessLookupError):
+                niceness.add(os.getpriority(os.PRIO_PROCESS, process.pid))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
         record = run_live(scenario(faults=FAULTS), 5, "test", run_folder, on_sample, notices.append)
-    return LiveRun(record, run_folder, temporary, notices, seen)
+    return LiveRun(record, run_folder, temporary, notices, seen, niceness)
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +134,11 @@ def test_it_passes(live_run: LiveRun) -> None:
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
     assert live_run.record.problems == []
     assert not live_run.record.interrupted
+
+
+def test_validators_are_as_urgent_as_whoever_loads_them(live_run: LiveRun) -> None:
+    """Ray nices its workers, which beside busy processes takes them nearly all their time."""
+    assert live_run.niceness == {os.getpriority(os.PRIO_PROCESS, 0)}
 
 
 def test_the_killed_host_came_back_as_another_process(live_run: LiveRun) -> None:
