@@ -256,7 +256,7 @@ def sweeping_often() -> Iterator[None]:
         yield
 
 
-SETTINGS = settings(max_examples=150, stateful_step_count=15, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=80, stateful_step_count=15, deadline=None, derandomize=True)
 
 
 def test_the_index_equals_a_rebuild_wherever_it_goes() -> None:

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from cluster.checks import check_run
 from cluster.cli import main
@@ -64,6 +65,11 @@ CHEAP: tuple[Drill, ...] = (
 
 RUNS: dict[str, RunRecord] = {}
 """By scenario: a drill is run once, and judged as often as one likes."""
+
+
+def costly(*values: object) -> ParameterSet:
+    """Of a test with many runs, one that takes long and differs little."""
+    return pytest.param(*values, marks=pytest.mark.soak)
 
 
 def run(drill: Drill, *changes: Change) -> RunRecord:
@@ -160,7 +166,7 @@ BREAKS_ANOTHER = {"kind": "upgrade", "target": "validator-2", "mutant": "double-
         (CHEAP[4], planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
         (CHEAP[4], planted("fires-again-after-restart", ALL_OF_FOUR), "replay"),
         (CHEAP[5], (Change("validators.nodes", SILENT),), "takes_part"),
-        (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY),), "withstood"),
+        (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY), SOON), "withstood"),
         (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
         (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "replay"),
         (CHEAP[7], (Change("faults[+]", BREAKS_ANOTHER), ANY_NUMBER_OF_FAULTS, SOON), "found"),
@@ -205,6 +211,7 @@ def test_a_backlog_that_is_not_worked_off_turns_the_outage_red() -> None:
     assert of(judged(Outage(), *narrow), "backlog") is Outcome.FAIL
 
 
+@pytest.mark.soak
 def test_a_slow_machine_works_an_outages_backlog_off() -> None:
     """Load comes by the second, room in the lane by the block."""
     slow = judged(Outage(), Change("consensus.block_interval_ms", 900))
@@ -247,15 +254,15 @@ OTHER_NAMES = [{"name": name} for name in "abcd"]
 @pytest.mark.parametrize(
     ("drill", "changes"),
     [
-        (Outage(), (Change("faults[+]", DEGRADE_AFTER), Change("stop.height", 90))),
+        costly(Outage(), (Change("faults[+]", DEGRADE_AFTER), Change("stop.height", 90))),
         (Storm(timers=2_000), (Change("load.users", STORM_FIRST),)),
-        (Partition(), (Change("validators.count", 7),)),
+        costly(Partition(), (Change("validators.count", 7),)),
         (Partition(), (Change("faults", [KILL_BEFORE, CUT]),)),
         (Partition(validators=5), (Change("validators.epochs", FOUR_OF_FIVE),)),
         (Partition(), (Change("validators.nodes", [{}, {}, {}, {"joins_at_height": 8}]),)),
         (RestartAll(times=1), (Change("faults[+]", DEGRADE_AFTER | {"at_height": 25}),)),
-        (Join(), (Change("validators.nodes", [{"name": "late", "joins_at_height": 30}]),)),
-        (Byzantine(), (Change("validators.nodes", ONE_LIAR),)),
+        costly(Join(), (Change("validators.nodes", [{"name": "late", "joins_at_height": 30}]),)),
+        costly(Byzantine(), (Change("validators.nodes", ONE_LIAR),)),
         (Upgrade(), (Change("faults[0].version", "9"),)),
         (Upgrade(), (Change("validators.nodes", OTHER_NAMES),)),
         (Upgrade(), (Change("faults", [KILL_BEFORE, {"kind": "upgrade", "at_height": 10}]),)),
@@ -279,9 +286,9 @@ def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Chan
         (Partition(cut_off=1, for_s=1), (Change("consensus.advance_timeout_ms", 3_000),), "sides", "it lasted 1,000"),
         (RestartAll(times=1), (Change("validators.count", 7),), "durable", "4 of 7 validators were down"),
         (RestartAll(times=1), (Change("faults[3].at_height", 20),), "durable", "3 of 4 validators were down"),
-        (Join(), (Change("stop.height", 31), Change("stop.drain_blocks", 0)), "takes_part", "led 0 views"),
+        costly(Join(), (Change("stop.height", 31), Change("stop.drain_blocks", 0)), "takes_part", "led 0 views"),
         (Byzantine(), (Change("validators.nodes", []),), "proven", "nobody who breaks the protocol"),
-        (
+        costly(
             Byzantine(),
             (Change("validators.nodes", [{"byzantine": "silent-leader"}] * 3),),
             "withstood",
@@ -305,8 +312,10 @@ def test_what_a_change_took_away_is_not_judged(
 @pytest.mark.parametrize(
     ("drill", "changes", "red"),
     [
-        (Join(), (Change("validators.nodes", [{"joins_at_height": 30, "byzantine": "silent-leader"}]),), "takes_part"),
-        (Byzantine(), (Change("success.stall_ms", 300),), "withstood"),
+        costly(
+            Join(), (Change("validators.nodes", [{"joins_at_height": 30, "byzantine": "silent-leader"}]),), "takes_part"
+        ),
+        costly(Byzantine(), (Change("success.stall_ms", 300),), "withstood"),
         (Upgrade(), (Change("success.stall_ms", 300),), "upgraded"),
         (Outage(), (Change("success.recovery_ms", 100),), "recovery"),
     ],
@@ -350,7 +359,7 @@ def interrupted(drill: Drill, height: int) -> Verdict:
     ("drill", "height"),
     [(drill, height) for drill in CHEAP for height in (0, 1, 12)]
     + [(Outage(), height) for height in (21, 23, 30)]
-    + [(Join(), height) for height in (31, 33, 40)]
+    + [(Join(), 31), costly(Join(), 33), costly(Join(), 40)]
     + [(Partition(cut_off=1), height) for height in (15, 18, 30)]
     + [(Upgrade(), height) for height in (11, 20)]
     + [(RestartAll(times=2), 25), (Divergence(bug="p50-not-wired"), 1), (Reorg(times=1, for_s=5), 20)],
@@ -365,7 +374,7 @@ def test_what_an_interruption_kept_from_being_reached_is_no_failure(drill: Drill
 
 def test_a_violation_stays_one_in_an_interrupted_run() -> None:
     sides = run(CHEAP[3], *planted("quorum-of-2f", ALL_OF_FOUR))
-    liars = run(Byzantine(validators=4, liars=1), Change("validators.nodes", TOO_MANY))
+    liars = run(Byzantine(validators=4, liars=1), Change("validators.nodes", TOO_MANY), SOON)
     twice = run(CHEAP[4])
     twice = replace(twice, finalizations=[*twice.finalizations, twice.finalizations[0]])
     for record, red in ((sides, "sides"), (liars, "withstood"), (twice, "durable")):

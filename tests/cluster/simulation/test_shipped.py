@@ -18,10 +18,13 @@ from validator.codec import decode
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 LONG = {"thousand-views"}
 """Scenarios that take minutes."""
-NAMES = [
-    pytest.param(path.stem, marks=[pytest.mark.soak] if path.stem in LONG else [])
+COSTLY = {"late-join", "byzantine-noise", "byzantine-leaders", "burst", "hailstorm", "small-world", "smoke"}
+"""Scenarios that take seconds, with one protocol as with the other."""
+RUNS = [
+    pytest.param(path.stem, protocol, marks=[pytest.mark.soak] if is_long else [])
     for path in sorted(SCENARIOS.glob("*.yaml"))
     if path.stem != "byzantine-drill"  # in which more than f collude
+    for protocol, is_long in (("simplex", path.stem in LONG), ("hotstuff", path.stem in LONG | COSTLY))
 ]
 LOOKED_INTO = {"deep-reorg", "validator-set-change"}
 """Scenarios whose runs more than one test looks at. Other runs are not kept."""
@@ -40,8 +43,7 @@ def run(name: str, protocol: str) -> RunRecord:
 kept_run = cache(run)
 
 
-@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "protocol"), RUNS)
 def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
     record = kept_run(name, protocol) if name in LOOKED_INTO else run(name, protocol)
     verdict = check_run(record)
