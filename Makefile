@@ -29,7 +29,7 @@ help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests"
 	@echo "make install  build the environment in $(VENV) alone"
-	@echo "make soak     the tests that run for many minutes, then $(SOAK_PROGRAMS) random actor programs and $(SOAK_SEEDS) random scenarios for"
+	@echo "make soak     the tests that the default leaves out, then $(SOAK_PROGRAMS) random actor programs and $(SOAK_SEEDS) random scenarios for"
 	@echo "              each protocol (hours; both go on where they were interrupted; SOAK_PROCESSES=N for programs)"
 	@echo "make soak-live  a live testnet under load and rolling faults for $(SOAK_MINUTES) minutes: roots agree, nothing grows, nothing is left"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"

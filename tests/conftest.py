@@ -38,6 +38,7 @@ class ModulesScheduling(LoadScopeScheduling):
         return LIVE if is_live(module) else module
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ModulesScheduling:
     return ModulesScheduling(config, log)  # type: ignore[arg-type]
 

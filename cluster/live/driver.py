@@ -20,6 +20,7 @@ from cluster.chain import build_genesis, validator_set
 from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.fault_engine import FaultEngine
+from cluster.faults import UpgradeFault
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect, keep_blocks
 from cluster.live.control import AddFault, ControlServer, StopRun
@@ -31,7 +32,7 @@ from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
 from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
 from cluster.live.served import ON_THE_LOOPBACK, Served
-from cluster.live.stage import LiveStage
+from cluster.live.stage import LiveStage, located
 from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
 from cluster.record import JoinRecord, RunRecord, Sample
@@ -43,6 +44,7 @@ from consensus.keys import Ed25519Scheme
 TICK_S: Final = 0.25
 SAMPLE_EVERY_MS: Final = 500.0
 START_TIMEOUT_S: Final = 90.0
+TOLD_TOO_EARLY: Final = "the testnet was told to end before it was up"
 FREEZE_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 5.0
 LOOKS_AT_THE_END: Final = 2
@@ -218,13 +220,14 @@ class _LiveRun:
             self._session, self._take_view, self._host_is_up, self._host_was_lost, self.record.problems.append
         )
         hosts.create(self._scenario, self.record.seed, self._folder, self._served.bind)
+        self._compile_what_comes(hosts)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not all(host.phase is Phase.UP for host in hosts.all):
             self._session.check()
             hosts.look(self._watch.height)
             self._interrupts.checkpoint()
             if self._is_told_to_end:
-                raise TestnetError("the testnet was told to end before it was up")
+                raise TestnetError(TOLD_TOO_EARLY)
             failed = [host for host in hosts.all if host.phase is Phase.DEAD]
             if failed or time.monotonic() > deadline:
                 self._give_up_start(failed)
@@ -232,6 +235,19 @@ class _LiveRun:
                 self._start_load(hosts)
         self._prepare_faults(hosts)
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
+
+    def _compile_what_comes(self, hosts: Hosts) -> None:
+        """Code of other folders that upgrades are going to bring, before there is a block."""
+        assert self._session is not None
+        for plan in self._scenario.planned_faults:
+            if isinstance(plan, UpgradeFault):
+                hosts.prepare(hosts.all, located(plan.release), _nobody_waits, self.on_notice)
+        while hosts.is_compiling:
+            self._session.check()
+            hosts.look(starts=False)
+            self._interrupts.wait(TICK_S)
+            if self._is_told_to_end:
+                raise TestnetError(TOLD_TOO_EARLY)
 
     def _start_control(self) -> None:
         try:
@@ -528,6 +544,10 @@ class _LiveRun:
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND
+
+
+def _nobody_waits() -> None:
+    """For what was told to hosts."""
 
 
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:

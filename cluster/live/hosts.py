@@ -15,7 +15,7 @@ everybody has answered, or went down, or had its time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -41,7 +41,7 @@ ORDER_TIMEOUT_S: Final = 5.0
 """A host that did not answer an order for so long is not waited for any more."""
 STOP_TIMEOUT_S: Final = 5.0
 PREPARE_TIMEOUT_S: Final = 300.0
-"""Hosts get other code after so long though it may not be compiled yet."""
+"""Hosts get other code after so long though it is not compiled yet."""
 HASH_SEEDS_A_RUN: Final = 1_000
 """Hosts of runs with neighbouring seeds get different hash seeds."""
 
@@ -149,6 +149,11 @@ class Host:
         return self.phase in (Phase.STARTING, Phase.UP)
 
     @property
+    def can_answer(self) -> bool:
+        """Whether it does what it was told, sooner or later."""
+        return (self.is_running or self.phase is Phase.STOPPING) and not self.is_still
+
+    @property
     def not_ready(self) -> list[int]:
         """Those of its validators that have no state to be asked for: down, or not recovered or joined yet."""
         if not self.is_running:
@@ -204,8 +209,8 @@ class Host:
 class _Order:
     """Something that hosts were told."""
 
-    pending: dict[Any, Host]
-    """Who has not answered yet, by the answer to come."""
+    pending: dict[Any, Host | None]
+    """Who has not answered yet, by the answer to come; no host where a task of its own does it."""
     then: Callable[[], None]
     until: float
     """Monotonic seconds."""
@@ -243,6 +248,8 @@ class Hosts:
         """Whether hosts are to hand over the last messages of their validators when they are looked at."""
         self._injection = Injection()
         self._orders: list[_Order] = []
+        self._compiled: set[tuple[Place, str]] = set()
+        """Where code of other folders was compiled, or is being."""
         self._wardens: dict[Place, Warden | RemoteWarden] = {}
         self._start_actor: Callable[[Host], Any] = _no_actor
 
@@ -351,14 +358,24 @@ class Hosts:
         host.is_held_down = True
         host.went_down()
 
-    def prepare(self, hosts: Sequence[Host], release: Release, then: Callable[[], None]) -> None:
+    def prepare(
+        self, hosts: Sequence[Host], release: Release, then: Callable[[], None], on_failure: Callable[[str], None]
+    ) -> None:
         """Have compiled what code of another folder compiles at first use, wherever hosts are that will run it.
 
-        Validators that did that themselves would be silent for as long, each in its turn.
+        Validators that did that themselves would be silent for as long, each in its turn. What was compiled before is
+        not compiled again; ``then`` is called even where it failed.
         """
-        places = {host.place: host for host in hosts} if release.code is not None else {}
-        pending = {self._session.warm_up(place, str(release.code)): host for place, host in places.items()}
-        self._order(pending, then, PREPARE_TIMEOUT_S, lambda why: self._on_problem(f"{release.code} cannot run: {why}"))
+        code = release.code
+        places = {host.place for host in hosts if code is not None and (host.place, code) not in self._compiled}
+        self._compiled.update((place, str(code)) for place in places)
+        pending: dict[Any, Host | None] = {self._session.warm_up(place, str(code)): None for place in places}
+        told = f"{code} could not be compiled beforehand"
+        self._order(pending, then, PREPARE_TIMEOUT_S, lambda why: on_failure(f"{told}: {why}"))
+
+    @property
+    def is_compiling(self) -> bool:
+        return any(host is None for order in self._orders for host in order.pending.values())
 
     def replace(self, host: Host, release: Release) -> None:
         """Stop a host in good order, and have an actor with other code take its place, which is held down."""
@@ -447,12 +464,12 @@ class Hosts:
 
     def _order(
         self,
-        pending: dict[Any, Host],
+        pending: Mapping[Any, Host | None],
         then: Callable[[], None],
         timeout_s: float,
         on_failure: Callable[[str], None] = _went_down_meanwhile,
     ) -> None:
-        self._orders.append(_Order(pending, then, time.monotonic() + timeout_s, on_failure))
+        self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
 
     def _take_orders(self, wait_s: float) -> None:
         """Take the answers to orders, and go on behind those that are carried out."""
@@ -464,19 +481,22 @@ class Hosts:
             for answer, host in list(order.pending.items()):
                 if answer in done:
                     self._take_order(order, host, answer)
-                if answer in done or not (host.is_running or host.phase is Phase.STOPPING) or host.is_still:
+                if answer in done or (host is not None and not host.can_answer):
                     del order.pending[answer]
-            if not order.pending or time.monotonic() > order.until:
+            is_late = time.monotonic() > order.until
+            if order.pending and is_late:
+                order.on_failure("it takes too long")
+            if is_late or not order.pending:
                 self._orders.remove(order)
                 order.then()
 
-    def _take_order(self, order: _Order, host: Host, answer: Any) -> None:
+    def _take_order(self, order: _Order, host: Host | None, answer: Any) -> None:
         try:
             view = self._session.ray.get(answer)
         except self._session.ray.exceptions.RayError as error:
             order.on_failure(one_line(error))
             return
-        if isinstance(view, HostView):
+        if host is not None and isinstance(view, HostView):
             self._take_view(host, view)
 
     # --- answers ------------------------------------------------------------------------------------------------------

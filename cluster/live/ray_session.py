@@ -60,6 +60,7 @@ SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
 WARDEN_TIMEOUT_S: Final = 15.0
+NICENESS_OF_BACKGROUND_WORK: Final = 15
 HASH_SEEDS: Final = 2**32
 FIRST_RELEASE: Final = Release()
 
@@ -134,13 +135,24 @@ def relocated_host(code: str) -> type:
     return RelocatedHost
 
 
+def _runtime_of(code: str | None, environment: dict[str, str]) -> dict[str, Any]:
+    """The environment of a worker whose code is taken from a folder, as Ray wants it."""
+    if code is not None:
+        environment = environment | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (code, os.environ.get("PYTHONPATH")))),
+        }
+    return {"env_vars": environment}
+
+
 def _relocated_warm_up(code: str) -> Callable[[], None]:
     """Like :func:`relocated_host`: it goes to the worker by value."""
 
     def warm_up() -> None:
         import importlib
+        import os
         import sys
 
+        os.nice(NICENESS_OF_BACKGROUND_WORK)
         sys.path.insert(0, code)
         importlib.import_module("cluster.warm_up").warm_up()
 
@@ -155,6 +167,7 @@ class RaySession:
         self._folder = folder
         """Of a Ray of our own; ``None`` where it was joined."""
         self._actors: list[Any] = []
+        self._tasks: list[Any] = []
         self._disconnects = True
         self._core: dict[processes.Process, str] = {}
         """Processes of a Ray of our own without which it cannot go on, by name."""
@@ -210,12 +223,11 @@ class RaySession:
         environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}
         actor_class: type = ValidatorHost
         if release.code is not None:
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (release.code, os.environ.get("PYTHONPATH"))))
             actor_class = relocated_host(release.code)
         options = self._options_on(place) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
         actor = (
             self.ray.remote(actor_class)
-            .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env={"env_vars": environment})
+            .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env=_runtime_of(release.code, environment))
             .remote(*arguments, release.version, release.mutant)
         )
         self._actors.append(actor)
@@ -223,8 +235,11 @@ class RaySession:
 
     def warm_up(self, place: Place, code: str) -> Any:
         """Have a node compile what code of another folder compiles at first use; returns the answer to come."""
-        options = self._options_on(place) | {"max_calls": 1, "max_retries": 0}  # a worker of its own for each call
-        return self.ray.remote(**options)(_relocated_warm_up(code)).remote()
+        # With an environment of its own no worker does it that has imported modules of ours for something else.
+        options = self._options_on(place) | {"max_calls": 1, "max_retries": 0, "runtime_env": _runtime_of(code, {})}
+        task = self.ray.remote(**options)(_relocated_warm_up(code)).remote()
+        self._tasks.append(task)
+        return task
 
     def warden(self, place: Place) -> Warden | RemoteWarden:
         """Who sends signals to processes at a place: this process itself on a Ray of our own, else an actor there."""
@@ -252,6 +267,8 @@ class RaySession:
         else:
             for actor in self._actors:
                 self.ray.kill(actor, no_restart=True)
+            for task in self._tasks:
+                self.ray.cancel(task, force=True)
         try:
             if self._disconnects:
                 self.ray.shutdown()

@@ -226,11 +226,13 @@ class LiveStage:
         self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
-        self._hosts.prepare(self._hosts_of(indices), _where_it_is(release), then)
+        self._hosts.prepare(
+            self._hosts_of(indices), located(release), lambda: self.later(0, "prepared", then), self.notice
+        )
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
         for host in self._hosts_of(indices):
-            self._hosts.replace(host, _where_it_is(release))
+            self._hosts.replace(host, located(release))
 
     def runs(self, index: int, release: Release) -> bool:
         host = self._hosts.host_of(index)
@@ -283,7 +285,7 @@ class LiveStage:
         return str(rot)
 
 
-def _where_it_is(release: Release) -> Release:
+def located(release: Release) -> Release:
     """With the whole path of its code, which hosts find from wherever they are."""
     return release if release.code is None else replace(release, code=str(Path(release.code).resolve()))
 

@@ -39,6 +39,8 @@ class FakeStage:
         self.shares = False
         self.log: list[str] = []
         self.prepared: list[tuple[tuple[int, ...], str]] = []
+        self.prepares_at_once = True
+        self.goes_on: Callable[[], None] | None = None
         self.notices: list[str] = []
         self.links: dict[int, LinkFault] = {}
         self.counts = LinkCounts(sent=9, dropped=9)
@@ -114,7 +116,9 @@ class FakeStage:
     def prepare(self, indices: Sequence[int], release: Release, then: Callable[[], None]) -> None:
         assert self.log == [], "before anybody stops"
         self.prepared.append((tuple(indices), release.version))
-        then()
+        if self.prepares_at_once:
+            then()
+        self.goes_on = then
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
         for index in indices:
@@ -485,6 +489,17 @@ def test_an_upgrade_goes_from_host_to_host() -> None:
     assert record.bit and "4 of 4 validators run version 2" in record.evidence
     assert record.one_at_a_time == tuple((f"validator-{index}",) for index in range(4))
     assert record.impaired == () and record.problem == ""
+
+
+def test_nobody_is_replaced_before_the_other_code_is_prepared() -> None:
+    engine, stage = make(UPGRADE)
+    stage.prepares_at_once = False
+    reach(engine, stage, 5)
+    stage.advance(1_000)
+    assert (len(stage.prepared), stage.log) == (1, [])
+    assert stage.goes_on is not None
+    stage.goes_on()
+    assert stage.log == ["replace 0"]
 
 
 def test_an_upgrade_stops_where_a_validator_diverges() -> None:

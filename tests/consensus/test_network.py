@@ -149,7 +149,10 @@ def survive(network: Network, byzantine: tuple[int, ...] = ()) -> None:
 
 @pytest.mark.parametrize(
     ("first", "engine"),
-    [*((first, Simplex) for first in range(0, 80, 40)), *((first, HotStuff) for first in range(0, 80, 40))],
+    [
+        *((first, engine) for engine in (Simplex, HotStuff) for first in (0, 40)),
+        *(pytest.param(first, Simplex, marks=pytest.mark.soak) for first in (80, 120)),
+    ],
 )
 def test_four_validators_survive_faults(first: int, engine: MakeEngine) -> None:
     for seed in range(first, first + 40):

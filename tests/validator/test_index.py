@@ -256,12 +256,13 @@ def sweeping_often() -> Iterator[None]:
         yield
 
 
-SETTINGS = settings(max_examples=80, stateful_step_count=15, deadline=None, derandomize=True)
+SETTINGS = settings(stateful_step_count=15, deadline=None, derandomize=True)
 
 
-def test_the_index_equals_a_rebuild_wherever_it_goes() -> None:
+@pytest.mark.parametrize("examples", [80, pytest.param(400, marks=pytest.mark.soak)])
+def test_the_index_equals_a_rebuild_wherever_it_goes(examples: int) -> None:
     with sweeping_often():
-        run_state_machine_as_test(IndexMachine, settings=SETTINGS)
+        run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, max_examples=examples))
 
 
 # --- what the random chains reach -------------------------------------------------------------------------------------

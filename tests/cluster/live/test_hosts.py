@@ -283,6 +283,69 @@ def test_an_order_does_not_wait_for_a_host_that_went_down(watched: Watched) -> N
     assert watched.told == ["in force"]
 
 
+class Compiling:
+    """A node on which code of another folder is compiled."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.task = FakeActor(HostView(0, []))
+        self.task.is_silent = True
+        watched.ray.actors[id(self.task)] = self.task
+        watched.hosts._session.warm_up = self.warm_up  # type: ignore[method-assign]
+
+    def warm_up(self, place: Place, code: str) -> Any:
+        self.watched.told.append(f"compiles {code}")
+        return self.task.compiled.remote()
+
+    def prepare(self, release: Release) -> None:
+        told = self.watched.told
+        self.watched.hosts.prepare([self.watched.host], release, lambda: told.append("compiled"), told.append)
+
+
+@pytest.fixture
+def compiling(watched: Watched) -> Compiling:
+    return Compiling(watched)
+
+
+@pytest.mark.parametrize("does", ["nothing", "goes down", "stands still"])
+def test_code_is_compiled_whatever_a_host_does_meanwhile(compiling: Compiling, does: str) -> None:
+    watched = compiling.watched
+    compiling.prepare(Release("2", "/new"))
+    if does == "goes down":
+        watched.hosts.kill(watched.host, by_ray=True)
+    elif does == "stands still":
+        watched.hosts.hold(watched.host)
+    watched.look(2)
+    assert watched.told == ["compiles /new"] and watched.hosts.is_compiling
+    compiling.task.is_silent = False
+    watched.look()
+    assert watched.told == ["compiles /new", "compiled"] and not watched.hosts.is_compiling
+
+
+def test_code_is_compiled_once(compiling: Compiling) -> None:
+    compiling.task.is_silent = False
+    for release in (Release("2", "/new"), Release("3", "/new"), Release("4")):
+        compiling.prepare(release)
+        compiling.watched.look()
+    assert compiling.watched.told == ["compiles /new", "compiled", "compiled", "compiled"]
+
+
+def test_why_code_could_not_be_compiled_is_said(compiling: Compiling, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = compiling.watched
+    compiling.task.is_silent = False
+    compiling.task.answers["compiled"] = RuntimeError("No module named 'cluster.warm_up'")
+    compiling.prepare(Release("2", "/new"))
+    watched.look()
+    told = ["/new could not be compiled beforehand: No module named 'cluster.warm_up'", "compiled"]
+    assert watched.told == ["compiles /new", *told]
+    watched.told.clear()
+    compiling.task.is_silent = True
+    monkeypatch.setattr("cluster.live.hosts.PREPARE_TIMEOUT_S", -1.0)
+    compiling.prepare(Release("2", "/newer"))
+    watched.look()
+    assert watched.told[1:] == ["/newer could not be compiled beforehand: it takes too long", "compiled"]
+
+
 def test_a_host_with_other_code_is_another_actor(watched: Watched) -> None:
     host, hosts = watched.host, watched.hosts
     successor = FakeActor(HostView(9, [], version="2", code="/new"))

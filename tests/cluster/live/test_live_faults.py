@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another checkout, in which one thing is not compiled yet."""
     folder = tmp_path_factory.mktemp("checkout")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns(KERNEL))
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns(KERNEL, "*.pyc*", "*.tmp.*"))
     return folder
 
 
@@ -247,7 +248,10 @@ def test_the_upgraded_run_the_other_code(faulty_run: FaultyRun) -> None:
 
 
 def test_the_other_code_was_compiled_before_validators_ran_it(faulty_run: FaultyRun) -> None:
-    assert list((faulty_run.code / "validator" / "state").glob(f"__pycache__/{KERNEL}.nbc"))
+    (compiled,) = (faulty_run.code / "validator" / "state").glob(f"__pycache__/{KERNEL}.nbi")
+    first = min(line for host in range(4) for line in faulty_run.log(host).splitlines() if "version next" in line)
+    begun = datetime.strptime(first[:23], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
+    assert compiled.stat().st_mtime < begun
 
 
 def test_validators_were_started_as_often_as_they_were_down(faulty_run: FaultyRun) -> None:

@@ -633,6 +633,7 @@ def foreign_ray(temporary: Path) -> Iterator[None]:
     """A Ray that somebody else started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("RAY_AUTH_TOKEN", ray_session._token)
         ray.init(
             address="local",

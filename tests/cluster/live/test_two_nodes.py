@@ -108,6 +108,7 @@ def two_nodes() -> Iterator[TwoNodes]:
             {
                 **os.environ,
                 "RAY_USAGE_STATS_ENABLED": "0",
+                "RAY_worker_niceness": "0",
                 "RAY_AUTH_MODE": "token",
                 "RAY_AUTH_TOKEN": secrets.token_hex(32),
                 "RAY_ADDRESS": f"{ADDRESSES[0]}:{PORT}",
