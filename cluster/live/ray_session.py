@@ -60,7 +60,6 @@ SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
 WARDEN_TIMEOUT_S: Final = 15.0
-NICENESS_OF_BACKGROUND_WORK: Final = 15
 HASH_SEEDS: Final = 2**32
 FIRST_RELEASE: Final = Release()
 
@@ -149,10 +148,8 @@ def _relocated_warm_up(code: str) -> Callable[[], None]:
 
     def warm_up() -> None:
         import importlib
-        import os
         import sys
 
-        os.nice(NICENESS_OF_BACKGROUND_WORK)
         sys.path.insert(0, code)
         importlib.import_module("cluster.warm_up").warm_up()
 
