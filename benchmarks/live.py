@@ -61,6 +61,8 @@ LANE_USERS: list[dict[str, Any]] = [
 UNPRICED_LANE = {"LANE_FEE_MULTIPLIER_MILLI": 0}
 NO_LINKS = {"latency_ms": 0.0, "jitter_ms": 0.0}
 """The machine's own streams, as they are."""
+SIMULATED_HEIGHTS = 250
+"""Of the full lane: some three a second."""
 HOSTS = {4: 4, 16: 8, 64: 8}
 """Hosts for so many validators; a host's memory is that of all that it carries."""
 
@@ -79,11 +81,10 @@ def measure(size: Size) -> list[Metric]:
 
 def _four(size: Size) -> list[Metric]:
     idle = _live(_scenario("idle", 300 if size.quick else 2_000, interval_ms=0, users=[]))
-    lane = _scenario("lane", 250 if size.quick else 1_000, interval_ms=50, users=LANE_USERS, params=UNPRICED_LANE)
-    loaded = _live(lane)
+    loaded = _live(_full_lane(SIMULATED_HEIGHTS if size.quick else 1_000))
     flooded = _live(_scenario("flood", 100 if size.quick else 300, interval_ms=100, users=FLOOD_USERS))
     began = time.perf_counter()
-    simulated_record = simulate(lane, SEED, COMMIT)
+    simulated_record = simulate(_full_lane(SIMULATED_HEIGHTS), SEED, COMMIT)
     wall_seconds = time.perf_counter() - began
     simulated = _figures(simulated_record)
     core_share = loaded["core_seconds"] / (loaded["duration_s"] - loaded["startup_seconds"]) / _processors()
@@ -124,6 +125,10 @@ def _streams(size: Size) -> list[Metric]:
         Metric("messages_per_second", ours, "messages of 300 bytes/s, transport"),
         Metric("messages_ratio", ours / bare, "of bare TCP streams"),
     ]
+
+
+def _full_lane(height: int) -> Scenario:
+    return _scenario("lane", height, interval_ms=50, users=LANE_USERS, params=UNPRICED_LANE)
 
 
 def _scenario(
