@@ -87,7 +87,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@rm -f $@
 	@'$(or $(PYTHON),false)' -c '$(PYTHON_WORKS)' || { echo "stampede needs Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 		"(Debian: python3-venv); name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 2; }
-	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock (about 700 MB on disk; a few minutes)."
+	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock (about 900 MB on disk; a few minutes)."
 	@'$(PYTHON)' -m venv --clear $(VENV)
 	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
 	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .

@@ -5,16 +5,17 @@
     outcome = simulate("scenarios/smoke.yaml", seed=7)
     assert outcome.passed, outcome.explain()
 
-A scenario is a path or a :class:`Scenario`. :func:`simulate` runs it in this process in virtual time, :func:`run` on
-the live testnet, writing the run's folder; both return an :class:`Outcome`. :func:`up` keeps a live testnet up for
-as long as a ``with`` block lasts. ``docs/python.md`` has more of it.
+A scenario is a path, a mapping of its fields or a :class:`Scenario`. :func:`simulate` runs it in this process in
+virtual time, :func:`run` on the live testnet, writing the run's folder; both return an :class:`Outcome`. :func:`up`
+keeps a live testnet up for as long as a ``with`` block lasts. ``docs/python.md`` has more of it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,12 +34,14 @@ from cluster.options import is_seed
 from cluster.record import RunRecord, Sample
 from cluster.results import ENDPOINTS_FILE, checkout_commit, claim_run_folder, finish_run, new_run_folder
 from cluster.running import finish
-from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
 from cluster.settings import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
 """A testnet that is to be up has made a block by then."""
+AnyScenario = Scenario | Mapping[str, Any] | os.PathLike[str] | str
+"""What runs: a scenario, its fields as plain data, or the path of its file."""
 
 __all__ = [
     "BadInput",
@@ -50,6 +53,7 @@ __all__ = [
     "Scenario",
     "load_scenario",
     "run",
+    "scenario_from",
     "simulate",
     "up",
 ]
@@ -77,16 +81,20 @@ class Outcome:
         return metrics(self.books)
 
     def check(self, name: str) -> Check:
-        """The check of that name. Raises :class:`KeyError`."""
+        """The check of that name. Raises :class:`KeyError`, which says what was probably meant or which there are."""
         return self.verdict.check(name)
 
     def explain(self) -> str:
         """The checks that did not pass, a line each; empty where all did."""
         return "\n".join(f"{c.name}: {c.verdict}: {c.detail}" for c in self.verdict.checks if c.verdict.value != "pass")
 
+    def __repr__(self) -> str:
+        """In one line: the record alone has every block."""
+        return f"<{type(self).__name__} of {self.record.scenario.name}, seed {self.record.seed}: {self.verdict}>"
+
 
 def simulate(
-    scenario: Scenario | Path | str,
+    scenario: AnyScenario,
     seed: int | None = None,
     out: Path | str | None = None,
     settings: Sequence[str] = (),
@@ -105,7 +113,7 @@ def simulate(
 
 
 def run(
-    scenario: Scenario | Path | str,
+    scenario: AnyScenario,
     seed: int | None = None,
     out: Path | str | None = None,
     settings: Sequence[str] = (),
@@ -152,7 +160,7 @@ class LiveTestnet:
 
 @contextmanager
 def up(
-    scenario: Scenario | Path | str,
+    scenario: AnyScenario,
     seed: int | None = None,
     out: Path | str | None = None,
     settings: Sequence[str] = (),
@@ -222,16 +230,27 @@ def _served(bind: str) -> Served:
         raise BadInput(f"bind: {error}") from None
 
 
-def _scenario(given: Scenario | Path | str, seed: int | None, settings: Sequence[str]) -> tuple[Scenario, int]:
+def _scenario(given: AnyScenario, seed: int | None, settings: Sequence[str]) -> tuple[Scenario, int]:
     """The scenario that runs, and the run's seed."""
     if seed is not None and not is_seed(seed):
         raise BadInput(f"seed: {seed!r} is no seed: expected an integer from 0 to 2**64 - 1")
     if isinstance(settings, str):
         raise BadInput(f"settings: expected a list of settings, got the text {settings!r}")
-    scenario = given if isinstance(given, Scenario) else load_scenario(Path(given))
+    scenario = _read(given)
     try:
         changes = [parse_setting(text) for text in settings]
     except SettingError as error:
         raise BadInput(f"settings: {error}") from None
     changed = change_scenario(scenario, changes, f"{scenario.name} with settings")
     return changed, changed.seed if seed is None else seed
+
+
+def _read(given: AnyScenario) -> Scenario:
+    match given:
+        case Scenario():
+            return given
+        case Mapping():
+            return scenario_from(given)
+        case str() | os.PathLike():
+            return load_scenario(Path(given))
+    raise BadInput(f"scenario: expected a path, a mapping of fields or a Scenario, got {type(given).__name__}")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
 from cluster.byzantine import Twins
+from cluster.counted import counted
 from cluster.coverage import (
     COMPUTED_ROOTS,
     SAME_BLOCK,
@@ -140,7 +141,8 @@ def check_chain(books: Books) -> Check:
         is_for_want_of_time = books.record.interrupted and not problems and not unread
         verdict = Outcome.INCONCLUSIVE if is_for_want_of_time else Outcome.FAIL
         return Check("chain", verdict, _examples([*unread, *missing, *problems]))
-    detail = f"{books.ledger.height:,} blocks with {books.ledger.transactions:,} transactions hang together"
+    blocks, transactions = counted(books.ledger.height, "block"), counted(books.ledger.transactions, "transaction")
+    detail = f"{blocks} with {transactions} hang together"
     return _unless_vacuous(books, "chain", detail)
 
 
@@ -162,7 +164,7 @@ def check_timers(books: Books) -> Check:
         count = (validator.status or {}).get("pending_timers")
         if isinstance(count, int) and count != view.pending_timers:
             problems.append(
-                f"{validator.name} counts {count} pending timers where the books have {view.pending_timers}"
+                f"{validator.name} counts {count:,} pending timers where the books have {view.pending_timers:,}"
             )
     if problems:
         return Check("timers", Outcome.FAIL, _examples(problems))
@@ -179,7 +181,7 @@ def check_conservation(books: Books) -> Check:
     ledger = books.ledger
     problems = _finding_texts(books, CONSERVATION)
     if ledger.minted != ledger.held() + ledger.burned:
-        problems.append(f"minted {ledger.minted} is not balances {ledger.held()} + burned {ledger.burned}")
+        problems.append(f"minted {ledger.minted:,} is not balances {ledger.held():,} + burned {ledger.burned:,}")
     answers = 0
     comparable, mismatches = _comparable(books)
     for validator, view in comparable:
@@ -188,14 +190,15 @@ def check_conservation(books: Books) -> Check:
             served = validator.balances[text]
             if served != expected:
                 problems.append(
-                    f"{validator.name} serves {served} for {text} at height {view.height}, the books have {expected}"
-                    f" ({served - expected:+d})"
+                    f"{validator.name} serves {served:,} for {text} at height {view.height}, the books have"
+                    f" {expected:,} ({served - expected:+,})"
                 )
     if problems:
         return Check("conservation", Outcome.FAIL, _examples(problems))
     detail = (
-        f"minted {ledger.minted} = balances {ledger.held()} + burned {ledger.burned};"
-        f" {ledger.messages:,} messages, {_job_words(books)}{ledger.queries:,} queries of agents;"
+        f"minted {ledger.minted:,} = balances {ledger.held():,} + burned {ledger.burned:,};"
+        f" {counted(ledger.messages, 'message')}, {_job_words(books)}"
+        f"{ledger.queries:,} {'query' if ledger.queries == 1 else 'queries'} of agents;"
         f" {answers:,} served balances equal the books'"
     )
     if mismatches:
@@ -216,23 +219,28 @@ def check_progress(books: Books) -> Check:
     success, target = record.scenario.success, record.target_height
     least, limit = success.heights_compared, success.stall_ms
     height, stall = _highest(books), longest_stall(record)
+    reached = f"{counted(height, 'height')} finalised"
     if stall is not None and stall.length_ms > limit:
         what = (
             f"{stall.length_ms:,.0f} ms without a final block after height {stall.after_height}, allowed {limit:,} ms"
         )
         return Check("progress", Outcome.FAIL, what)
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
+    told = max((seen.height for seen in record.judged_finalizations), default=0)
+    if record.interrupted and not books.seen and told:
+        what = f"height {told} was final when it was interrupted, target {target}; nobody served a block"
+        return Check("progress", unfinished, what)
     if height < target:
-        return Check("progress", unfinished, f"{height} heights finalised, target {target} not reached")
+        return Check("progress", unfinished, f"{reached}, target {target} not reached")
     stuck = _stuck_below(books, target)
     if stuck:
         what = f"{_examples(stuck)}, target {target}; the highest validator reached {height}"
         return Check("progress", unfinished, what)
     if height < least:
-        return Check("progress", Outcome.INCONCLUSIVE, f"{height} heights finalised, {least} needed")
+        return Check("progress", Outcome.INCONCLUSIVE, f"{reached}, {least} needed")
     if stall is None:
-        return Check("progress", Outcome.INCONCLUSIVE, f"{height} heights finalised, but no times were recorded")
-    detail = f"{height} heights finalised, target {target}; longest stall {stall.length_ms:,.0f} ms of {limit:,} ms"
+        return Check("progress", Outcome.INCONCLUSIVE, f"{reached}, but no times were recorded")
+    detail = f"{reached}, target {target}; longest stall {stall.length_ms:,.0f} ms of {limit:,} ms"
     return Check("progress", Outcome.PASS, detail)
 
 
@@ -241,8 +249,8 @@ def check_load(books: Books) -> Check:
     success, ledger = books.record.scenario.success, books.ledger
     enough = ledger.transactions >= success.transactions and ledger.fires >= success.fires
     detail = (
-        f"{ledger.transactions:,} transactions committed ({ledger.reverted:,} reverted),"
-        f" {success.transactions:,} needed; {ledger.fires:,} fires, {success.fires:,} needed"
+        f"{counted(ledger.transactions, 'transaction')} committed ({ledger.reverted:,} reverted),"
+        f" {success.transactions:,} needed; {counted(ledger.fires, 'fire')}, {success.fires:,} needed"
     )
     return Check("load", Outcome.PASS if enough else Outcome.INCONCLUSIVE, detail)
 
@@ -251,7 +259,7 @@ def check_faults(books: Books) -> Check:
     """Each fault of the scenario bit, the network went on as its kind implies, and whom it hit caught up."""
     record = books.record
     if not record.scenario.faults:
-        return Check("faults", Outcome.PASS, "the scenario has none")
+        return Check.without_cause("faults", "the scenario has none")
     results = [_check_fault(books, fault) for fault in record.faults]
     missing = len(record.scenario.faults) - len(record.faults)
     if missing > 0:
@@ -265,11 +273,11 @@ def check_recovery(books: Books) -> Check:
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
     record, limit_ms = books.record, books.record.recovery_ms
     if not any(fault.begun_ms is not None for fault in record.faults):
-        return Check("recovery", Outcome.PASS, "no fault began")
+        return Check.without_cause("recovery", "no fault began")
     found = recovery_of(books)
     if found is None:
         return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
-    since = f"{found.last.kind} {found.last.target} was over at height {found.healed_height}"
+    since = f"{found.last.title} was over at height {found.healed_height}"
     if found.took_ms is None:
         waited_ms = record.duration_ms - found.healed_ms
         outcome = Outcome.FAIL if waited_ms > limit_ms else Outcome.INCONCLUSIVE
@@ -282,7 +290,7 @@ def check_joins(books: Books) -> Check:
     """Each validator that is late joined by a snapshot, caught up, and executed blocks of its own then."""
     record = books.record
     if not record.scenario.validators.late:
-        return Check("joins", Outcome.PASS, "the scenario has none")
+        return Check.without_cause("joins", "the scenario has none")
     results = [_check_join(books, join) for join in record.joins]
     missing = len(record.scenario.validators.late) - len(record.joins)
     if missing > 0:
@@ -297,7 +305,7 @@ def check_byzantine(books: Books) -> Check:
     expected = _byzantine_count(record)
     results = [_check_behaviours(validator) for validator in record.validators if validator.byzantine]
     if not expected:
-        return Check("byzantine", Outcome.PASS, "the scenario has none")
+        return Check.without_cause("byzantine", "the scenario has none")
     if len(results) < expected:
         results.append((Outcome.INCONCLUSIVE, f"{expected - len(results)} of {expected} were never asked"))
     outcome = worst(result for result, _ in results)
@@ -322,7 +330,7 @@ def check_evidence(books: Books) -> Check:
     missing = [
         (
             owed if _is_heard(record, validator) else 0,
-            f"{validator.name} owes a proof for {owed} views, and none was found",
+            f"{validator.name} owes a proof for {counted(owed, 'view')}, and none was found",
         )
         for validator in record.validators
         if validator.byzantine and (owed := _evidence_owed(validator)) and not proven[validator.index]
@@ -336,7 +344,8 @@ def check_evidence(books: Books) -> Check:
     if not shown:
         return Check("evidence", Outcome.PASS, "none was found, and none was owed")
     blamed = [f"{_name(record, culprit)} ({count})" for culprit, count in sorted(proven.items(), key=str)]
-    detail = f"{len(shown):,} proofs of honest validators hold and blame byzantine ones alone: {', '.join(blamed)}"
+    verbs = "holds and blames" if len(shown) == 1 else "hold and blame"
+    detail = f"{counted(len(shown), 'proof')} of honest validators {verbs} byzantine ones alone: {', '.join(blamed)}"
     return Check("evidence", Outcome.PASS, detail)
 
 
@@ -344,7 +353,7 @@ def check_safety(books: Books) -> Check:
     """What must hold of certificates, final blocks and proofs at every moment (:mod:`cluster.simulation.monitor`)."""
     monitor = books.record.monitor
     if monitor is None:
-        return Check("safety", Outcome.PASS, "certificates are watched in the simulator, and not live")
+        return Check.without_cause("safety", "certificates are watched in the simulator, and not live")
     if monitor.violations:
         return Check("safety", Outcome.FAIL, _examples(monitor.violations))
     never = [rule for rule, count in monitor.counts.items() if not count and needed_of_monitor(books, rule)]
@@ -436,12 +445,12 @@ def _check_join(books: Books, join: JoinRecord) -> tuple[Outcome, str]:
     if executed < HEIGHTS_AFTER_A_JOIN:
         return (
             Outcome.INCONCLUSIVE,
-            f"{name}: executed {executed} heights after it joined, {HEIGHTS_AFTER_A_JOIN} needed",
+            f"{name}: executed {counted(executed, 'height')} after it joined, {HEIGHTS_AFTER_A_JOIN} needed",
         )
-    chunks = f"{sum(join.chunks.values())} chunks from {len(join.chunks)} peers"
+    chunks = f"{counted(sum(join.chunks.values()), 'chunk')} from {counted(len(join.chunks), 'peer')}"
     return Outcome.PASS, (
         f"{name}: took in the snapshot of height {height} ({chunks}) in {join.ended_ms - join.begun_ms:,.0f} ms,"
-        f" executed {executed} heights from there, {text}"
+        f" executed {counted(executed, 'height')} from there, {text}"
     )
 
 
@@ -460,7 +469,7 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     length = fault.ended_ms - fault.begun_ms
     first = first_finalizations(record.judged_finalizations)
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
-    text = f"{during} heights finalised in the {length:,.0f} ms that it lasted"
+    text = f"{counted(during, 'height')} finalised in the {length:,.0f} ms that it lasted"
     view_change_ms = record.view_change_ms
     committees = ruling_during(books, fault.begun_ms, fault.ended_ms)
     if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
@@ -469,7 +478,8 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
         until = fault.ended_ms if fault.first_back_ms is None else fault.first_back_ms
         late = [height for height, at in first.items() if least < proposed.get(height, at) and at <= until]
         if late:
-            return Outcome.FAIL, f"{len(late)} heights from {late[0]} on were finalised without a quorum"
+            were = "was" if len(late) == 1 else "were"
+            return Outcome.FAIL, f"{counted(len(late), 'height')} from {late[0]} on {were} finalised without a quorum"
         return Outcome.PASS, f"{text}, without a quorum"
     at_once = [other for other in record.faults if _overlap(fault, other)]
     if (
@@ -575,7 +585,7 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
     if not isinstance(starts, int) or not isinstance(recovered, int):
         return Outcome.INCONCLUSIVE, f"{validator.name} does not say how it started"
     if starts <= 1:
-        return Outcome.INCONCLUSIVE, f"{validator.name} was started {starts} times, so it was never down"
+        return Outcome.INCONCLUSIVE, f"{validator.name} was started {counted(starts, 'time')}, so it was never down"
     if fault.kind in RECOVERED_BY_SNAPSHOT:
         height = status.get("snapshot_height")
         if not isinstance(height, int) or height <= 0:
@@ -599,7 +609,7 @@ def _check_behaviours(validator: ValidatorRecord) -> tuple[Outcome, str]:
     idle = [name for name in validator.byzantine if not bites.get(name)]
     if idle:
         return Outcome.INCONCLUSIVE, f"{validator.name}: {', '.join(idle)} was not seen to bite"
-    words = [f"{name} bit {bites[name]:,} times" for name in validator.byzantine]
+    words = [f"{name} bit {counted(bites[name], 'time')}" for name in validator.byzantine]
     return Outcome.PASS, f"{validator.name}: {', '.join(words)}"
 
 
@@ -648,7 +658,7 @@ def _unless_vacuous(books: Books, name: str, detail: str, evaluated: Mapping[str
         what = f"only {len(books.seen)} of {expected} validators served a block"
         return Check(name, Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what, evaluated)
     if books.common_height < least:
-        what = f"only {books.common_height} heights common to all validators, {least} needed; {detail}"
+        what = f"only {counted(books.common_height, 'height')} common to all validators, {least} needed; {detail}"
         return Check(name, Outcome.INCONCLUSIVE, what, evaluated)
     return Check(name, Outcome.PASS, detail, evaluated)
 
@@ -722,8 +732,9 @@ def _compared(books: Books) -> str:
     late = [f"{v.name} from height {v.first_height:,} on" for v in books.seen if v.first_height > 1]
     byzantine = [v.name for v in books.record.validators if v.byzantine]
     notes = [*late, f"not of {', '.join(byzantine)}, byzantine"] if byzantine else late
-    kind = "honest validators" if byzantine else "validators"
-    return f"{books.common_height:,} heights of {len(books.seen)} {kind}" + (f" ({', '.join(notes)})" if notes else "")
+    who = counted(len(books.seen), "honest validator" if byzantine else "validator")
+    heights = min((books.seals[validator.name].tip for validator in books.seen), default=0)
+    return f"{counted(heights, 'height')} of {who}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _groups(held: dict[str, bytes]) -> str:

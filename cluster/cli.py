@@ -7,6 +7,7 @@ on standard error.
 from __future__ import annotations
 
 import argparse
+import io
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -58,6 +59,21 @@ class _Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} (see {self.prog} --help)")
 
 
+class _Version(argparse.Action):
+    """Says which code this is, and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import version
+
+        from cluster.results import checkout_commit
+
+        print(f"stampede {version('stampede')} ({checkout_commit()})")
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry of the console command; returns the exit code.
 
@@ -66,6 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in SIGNALS:
         if not is_unwanted(number):
             signal.signal(number, _as_interrupt)
+    if arguments is None:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # signs and names that a terminal's encoding lacks
     try:
         return _perform(arguments)
     finally:
@@ -102,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="stampede", description="A testnet harness for chains whose actors schedule their own future."
     )
+    parser.add_argument("--version", action=_Version, help="print version and commit of the code, and end")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
     run = commands.add_parser("run", help="run a scenario and judge it")

@@ -25,7 +25,7 @@ def check_criteria(books: Books) -> Check:
     """Every figure and enough samples are within the bounds that the scenario sets."""
     success = books.record.scenario.success
     if not success.metrics and not success.samples:
-        return Check("criteria", Outcome.PASS, "the scenario sets none")
+        return Check.without_cause("criteria", "the scenario sets none")
     broken = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
     figures = metrics(books) if success.metrics else {}
     taken = samples(books) if success.samples else {}
@@ -39,7 +39,8 @@ def _judge_metric(name: str, criterion: Criterion, figures: Mapping[str, float],
     value = figures.get(name)
     if value is None:
         return Outcome.INCONCLUSIVE, f"the run has no {name}"
-    text = f"{name} {_number(value)}, {criterion.words} allowed"
+    verb = "allowed" if criterion.at_least is None else "required"
+    text = f"{name} {_number(value)}, {criterion.words} {verb}"
     return (Outcome.PASS if criterion.holds(value) else broken), text
 
 

@@ -20,6 +20,7 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
+from cluster.counted import listed
 from cluster.faults import (
     AS_MANY_AS_WITHSTOOD,
     KEYWORDS,
@@ -403,8 +404,7 @@ class FaultEngine:
         plan, record, stage = active.plan, active.record, self._stage
         active.is_in_force = True
         self._note_beginning(record)
-        whom = f" ({', '.join(record.targets)})" if plan.whom in KEYWORDS and record.targets else ""
-        stage.notice(f"height {stage.height}: {plan.kind} of {plan.whom}{whom} begins")
+        stage.notice(f"height {stage.height}: {plan.kind} of {record.whom} begins")
         for_ms = getattr(plan, "for_ms", None)
         if active.is_to_end:
             self._end(active)
@@ -443,7 +443,7 @@ class FaultEngine:
             self._note_return(active)
         active.is_noted = True
         record.height_when_ended = stage.height
-        stage.notice(f"height {stage.height}: {plan.kind} of {plan.whom} is over: {record.evidence}")
+        stage.notice(f"height {stage.height}: {plan.kind} of {record.whom} is over: {record.evidence}")
 
     def _is_awaited(self, active: _Active) -> bool:
         """Whether the run must not end yet: a fault is under way, did not just lie in wait for a write, and can end."""
@@ -603,9 +603,9 @@ class FaultEngine:
                 words.append(f"{name} stopped: {reason}")
         words += stage.words_of_return(active.targets)
         if isinstance(active.plan, DiskLossFault):
-            words.append(f"joined by the snapshot of height {[each.snapshot_height for each in recoveries]}")
+            words.append(f"joined by the snapshot of {_heights([each.snapshot_height for each in recoveries])}")
         else:
-            words.append(f"recovered height {[each.recovered_height for each in recoveries]}")
+            words.append(f"recovered {_heights([each.recovered_height for each in recoveries])}")
         record.evidence = ", ".join(words)
 
     # --- upgrades -----------------------------------------------------------------------------------------------------
@@ -671,6 +671,10 @@ class FaultEngine:
             return False
         is_rotten = isinstance(active.plan, BitRotFault) and index in active.rotten and active.is_back
         return is_rotten or isinstance(active.plan, DiskFullFault | FailedSyncFault)
+
+
+def _heights(heights: Sequence[int]) -> str:
+    return listed("height", heights) if heights else "no height"
 
 
 def _plan(number: int, plan: AnyFault) -> _Planned:

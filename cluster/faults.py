@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from cluster.near import instead
 from cluster.release import Release
 from cluster.sections import LINK_FIELDS, Height, LinkChanges, Milliseconds, RunMilliseconds, Section
 from consensus.types import fault_bound
@@ -23,11 +24,14 @@ RANDOM: Final = "random"
 AS_MANY_AS_WITHSTOOD: Final = "f"
 KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
 """Targets that are no names: no validator may be called so."""
+EVERYBODY: Final = "all"
+"""Whom a fault hits that needs no target."""
 
 CODE_FILE: Final = "cluster/live/host.py"
 """By this file a folder is known as a checkout."""
 
-Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$")]
+VERSION_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"
+Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 ClockFactor = Annotated[float, Field(ge=0.01, le=100)]
 REGION_PREFIX: Final = "region:"
@@ -43,7 +47,8 @@ def _known_mutant(name: str) -> str:
 
 MutantName = Annotated[str, AfterValidator(_known_mutant)]
 """A planted bug, by its name in ``cluster.mutants``."""
-Member = Annotated[str, Field(pattern=r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$")]
+MEMBER_PATTERN: Final = r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$"
+Member = Annotated[str, Field(pattern=MEMBER_PATTERN)]
 """A validator's name; ``region:NAME`` stands for all validators of a region."""
 Names = Annotated[list[Member], Field(min_length=1)]
 Target = Annotated[
@@ -77,7 +82,7 @@ class _Fault(Section):
     @property
     def whom(self) -> str:
         """Whom it hits, in words as short as a scenario's."""
-        return "all"
+        return EVERYBODY
 
     @property
     def named(self) -> Sequence[tuple[str, Sequence[str]]]:
@@ -333,7 +338,7 @@ class UpgradeFault(_Fault):
 
     @property
     def whom(self) -> str:
-        return "all" if self.target is None else ", ".join(self.target)
+        return EVERYBODY if self.target is None else ", ".join(self.target)
 
     @property
     def named(self) -> Sequence[tuple[str, Sequence[str]]]:
@@ -433,7 +438,9 @@ def check_faults_fit(
         for field, named in fault.named:
             for name in named:
                 if name not in names:
-                    raise ValueError(f"{where}.{field}: no validator is named {name!r}; there are {', '.join(names)}")
+                    roles = (*KEYWORDS, f"{REGION_PREFIX}NAME") if field == "target" else (f"{REGION_PREFIX}NAME",)
+                    told = instead(name, [*roles, *names])
+                    raise ValueError(f"{where}.{field}: no validator is named {name!r}; {told}")
                 if fault.at_height is not None and fault.at_height <= joins_at.get(name, 0):
                     raise ValueError(
                         f"{where}.at_height: {fault.at_height} is not above {joins_at[name]}, where {name} joins"

@@ -59,6 +59,13 @@ def check_change(path: str) -> None:
         raise ValueError(f"a fork cannot change {path}: {why}")
 
 
+def check_may_change(path: str) -> None:
+    """Raise :class:`ValueError` where nothing of a setting's section can be changed, whatever its new value is."""
+    section = path.replace("[", ".").partition(".")[0]
+    if section in BOUND_TO_THE_PAST and not any(known.startswith(section) for known in MAY_CHANGE):
+        check_change(path)
+
+
 def check_faults_of_the_past(
     before: Sequence[AnyFault], after: Sequence[AnyFault], height: int, now_ms: float | None = None
 ) -> None:

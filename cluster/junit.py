@@ -2,7 +2,8 @@
 
 A test case a check (of a run), a seed (of a sweep) or a planted bug (of ``stampede mutants``). A failed one has a
 ``failure``. One that is inconclusive has an ``error`` of the type ``inconclusive``, and is not ``skipped``: systems
-show skipped tests as harmless, and a run that proved nothing is never a pass.
+show skipped tests as harmless, and a run that proved nothing is never a pass. A check that a run gives no cause for (of
+faults, where the scenario has none) is ``skipped``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Case:
     more: str = ""
     """What else helps, such as the command that runs it again."""
     seconds: float = 0.0
+    applies: bool = True
+    """Whether there was anything to judge."""
 
 
 def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], seconds: float | None = None) -> str:
@@ -40,7 +43,7 @@ def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], 
         "tests": str(len(cases)),
         "failures": str(sum(case.outcome is Outcome.FAIL for case in cases)),
         "errors": str(sum(case.outcome is Outcome.INCONCLUSIVE for case in cases)),
-        "skipped": "0",
+        "skipped": str(sum(not case.applies for case in cases)),
         "time": f"{took:.3f}",
     }
     root = Element("testsuites", {"name": "stampede", **counts})
@@ -57,7 +60,13 @@ def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], 
 def run_xml(record: RunRecord, verdict: Verdict, command: str) -> str:
     """A run's ``junit.xml``: a test case a check."""
     cases = [
-        Case(check.name, check.verdict, check.detail, "" if check.verdict is Outcome.PASS else f"again: {command}")
+        Case(
+            check.name,
+            check.verdict,
+            check.detail,
+            "" if check.verdict is Outcome.PASS else f"again: {command}",
+            applies=check.applies,
+        )
         for check in verdict.checks
     ]
     properties = {
@@ -74,6 +83,9 @@ def _add(group: Element, class_name: str, case: Case) -> None:
     attributes = {"classname": class_name, "name": _clean(case.name), "time": f"{case.seconds:.3f}"}
     element = SubElement(group, "testcase", attributes)
     text = _clean("\n".join(filter(None, (case.detail, case.more))))
+    if not case.applies:
+        SubElement(element, "skipped", {"message": text})
+        return
     if case.outcome is Outcome.PASS:
         SubElement(element, "system-out").text = text
         return

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from cluster.archive import BlockRecord
-from cluster.faults import UpgradeFault
+from cluster.counted import first_few
+from cluster.faults import EVERYBODY, UpgradeFault
 from cluster.scenario import Scenario
 from cluster.settings import Change
 from consensus.keys import Ed25519Scheme, SignatureScheme
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from cluster.drills.base import Drill
 
 Backend = Literal["live", "sim"]
+
+TARGETS_NAMED: Final = 4
+"""Of those whom a fault hit, so many are named where it is; the report has all."""
 
 
 @dataclass(slots=True)
@@ -137,9 +141,22 @@ class FaultRecord:
         return f"{self.at_ms:,} ms" if self.at_height is None else f"height {self.at_height}"
 
     @property
+    def whom(self) -> str:
+        """Whom it hits, in the scenario's words, and by their names where those do not tell them."""
+        is_told = self.target == EVERYBODY or set(self.targets) <= set(self.target.split(", "))
+        if is_told or not self.targets:
+            return self.target
+        return f"{self.target} ({first_few(self.targets, TARGETS_NAMED)})"
+
+    @property
+    def title(self) -> str:
+        """What it is and whom it hits, in words."""
+        return f"{self.kind} {self.whom}".strip()
+
+    @property
     def name(self) -> str:
         """Which fault of the scenario it is, in words."""
-        return f"{self.kind} {self.target} at {self.planned}"
+        return f"{self.title} at {self.planned}"
 
 
 @dataclass(slots=True)
@@ -329,7 +346,7 @@ class RunRecord:
     def view_change_ms(self) -> int:
         """How long it takes to give up a view, by the slowest of the settings that applied."""
         sections = [scenario.consensus for scenario in (*self.former, self.scenario)]
-        return max(section.advance_timeout_ms + section.block_interval_ms for section in sections)
+        return max(section.view_change_ms for section in sections)
 
     @property
     def recovery_ms(self) -> int:

@@ -117,7 +117,8 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "commit": record.commit,
         "verdict": verdict.outcome.value,
         "checks": [
-            {"name": check.name, "verdict": check.verdict.value, "detail": check.detail} for check in verdict.checks
+            {"name": check.name, "verdict": check.verdict.value, "detail": check.detail, "applies": check.applies}
+            for check in verdict.checks
         ],
         "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": metrics(books),

@@ -13,7 +13,8 @@ RunMilliseconds = Annotated[int, Field(ge=0, le=MOST_SECONDS * 1_000)]
 """A time of a run."""
 MOST_HEIGHTS: Final = 1_000_000
 Height = Annotated[int, Field(ge=1, le=MOST_HEIGHTS)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Share = Annotated[float, Field(ge=0, le=0.9)]
 LinkMilliseconds = Annotated[float, Field(ge=0, le=60_000)]
 BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import yaml
 
+from cluster.counted import counted
 from cluster.yaml_input import NoYaml, parse
 
 _STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")
@@ -156,25 +157,38 @@ def _enter(place: Any, so_far: str, step: Step | None, empty: Any) -> Any:
 
 def _remove(place: Any, so_far: str, step: Step | None) -> None:
     if step is None:
-        raise SettingError(f"{so_far}: there is nothing to remove")
+        raise SettingError(
+            f"{so_far}: there is nothing to remove: [+] adds an item; expected its position, such as [0]"
+        )
     if isinstance(step, int):
-        del _as_list(place, so_far, step)[step]
+        del _as_list(place, so_far, step, removes=True)[step]
     elif step not in _as_mapping(place, so_far):
         raise SettingError(f"{so_far}: is not set, so that it cannot be removed")
     else:
         del place[step]
 
 
-def _as_list(place: Any, so_far: str, position: int | None = None) -> list[Any]:
+def _as_list(place: Any, so_far: str, position: int | None = None, *, removes: bool = False) -> list[Any]:
     above = so_far.rpartition("[")[0]
     if not isinstance(place, list):
         raise SettingError(f"{so_far}: {above} is no list")
     if position is not None and position >= len(place):
-        raise SettingError(f"{so_far}: {above} has {len(place)} items; [+] adds one")
+        last = len(place) - 1
+        positions = f"expected a position from 0 to {last}" if last > 0 else "expected [0]"
+        right = [positions] if place else []
+        right += [] if removes else ["[+] adds one"]
+        has = f"has {counted(len(place), 'item')}" if place else "is empty"
+        raise SettingError("; ".join([f"{so_far}: {above} {has}", *right]))
     return place
 
 
 def _as_mapping(place: Any, so_far: str) -> dict[str, Any]:
     if not isinstance(place, dict):
-        raise SettingError(f"{so_far}: {so_far.rpartition('.')[0]} has no fields")
+        above, _, name = so_far.rpartition(".")
+        if isinstance(place, list):
+            if name.isdecimal():
+                _as_list(place, f"{above}[{name}]", int(name))
+                raise SettingError(f"{so_far}: {above} is a list; did you mean {above}[{name}]?")
+            raise SettingError(f"{so_far}: {above} is a list; did you mean {above}[{0 if place else '+'}].{name}?")
+        raise SettingError(f"{so_far}: {above} has no fields")
     return place

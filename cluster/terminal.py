@@ -66,6 +66,11 @@ class LastingOutput:
         os.close(nowhere)
 
 
+def can_redraw(console: Console) -> bool:
+    """Whether what is drawn on it can be drawn over: a terminal, and none that says it can do nothing."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 class Progress:
     """The live line of one run, and on a terminal the board of its validators: feed it samples, tell it of faults,
     close it at the end.
@@ -89,7 +94,7 @@ class Progress:
         self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES_KEPT)
         self._drawn_at: float | None = None
         self._live: Live | None = None
-        if console.is_terminal:
+        if can_redraw(console):
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
 
@@ -126,7 +131,7 @@ class Progress:
         answering = sum(height is not None for height in sample.heights)
         parts = [
             f"{sample.at_ms / 1_000:6.1f} s{' virtual' if self._backend == 'sim' else ''}",
-            f"height {_highest(sample)}" + ("" if self._target is None else f"/{self._target}"),
+            self._height_words(_highest(sample)),
             f"{blocks:.1f} blocks/s",
             f"{fires:,.0f} fires/s",
             f"{sample.pending_timers:,} pending timers",
@@ -134,6 +139,11 @@ class Progress:
             f"{answering}/{len(sample.heights)} validators answer",
         ]
         return " · ".join(parts)
+
+    def _height_words(self, height: int) -> str:
+        if self._target is None:
+            return f"height {height}"
+        return f"height {height}/{self._target}" if height <= self._target else f"height {height}, draining"
 
     def _board(self, line: Text) -> RenderableType:
         return board(line, self._samples[-1], self._names, self._console.height) if self._samples else line
@@ -162,6 +172,8 @@ def print_verdict(console: Console, verdict: Verdict, report: Path, reproduce: s
     table.add_column(overflow="fold")
     for check in verdict.checks:
         state = Text(f"{SIGNS[check.verdict]} {check.verdict.value}", style=STYLES[check.verdict])
+        if not check.applies:
+            state = Text("– n/a", style="dim")
         table.add_row(state, check.name, Text(check.detail))
     console.print()
     console.print(table)

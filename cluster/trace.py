@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from cluster.record import FaultRecord, RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.record import RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 
@@ -182,7 +182,7 @@ class Windows:
             for word, at_ms in (("begins", fault.begun_ms), ("is over", fault.ended_ms)):
                 if at_ms is not None and (number, word) not in self._seen_faults:
                     self._seen_faults.add((number, word))
-                    yield at_ms, f"{_title(fault)} {word}"
+                    yield at_ms, f"{fault.title} {word}"
 
     def _stalls(self, now_ms: float, height: int) -> Iterator[tuple[float, str]]:
         if height > self._height:
@@ -228,10 +228,6 @@ def choose_watched(scenario: Scenario) -> tuple[int, ...]:
 def stall_ms(scenario: Scenario) -> float:
     """From how long on a time without a final block is a stall: a leader was missed."""
     return scenario.consensus.leader_timeout_ms + scenario.consensus.block_interval_ms
-
-
-def _title(fault: FaultRecord) -> str:
-    return f"{fault.kind} {fault.target}".strip()
 
 
 def _moment(message: TracedMessage) -> float:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from cluster.divergence.words import Page
 from cluster.errors import ExitCode
+from cluster.near import instead
 
 
 class Outcome(StrEnum):
@@ -27,6 +28,13 @@ class Check:
     detail: str
     evaluated: Mapping[str, int] = field(default_factory=dict)
     """How often the check evaluated its own rules, by their names, where it counts that."""
+    applies: bool = True
+    """Whether there was anything to judge; a check that does not apply passes, and is shown as what it is."""
+
+    @classmethod
+    def without_cause(cls, name: str, why: str) -> Check:
+        """One that does not apply to a run."""
+        return cls(name, Outcome.PASS, why, applies=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +69,30 @@ class Verdict:
         }[self.outcome]
 
     def check(self, name: str) -> Check:
-        """The check of that name. Raises :class:`KeyError`."""
+        """The check of that name. Raises :class:`KeyError`, which says what was probably meant or which there are."""
         for check in self.checks:
             if check.name == name:
                 return check
-        raise KeyError(name)
+        raise KeyError(f"no check is named {name!r}; {instead(name, [check.name for check in self.checks])}")
+
+    @property
+    def decisive(self) -> Check | None:
+        """The first check that made the verdict what it is, where that is no pass."""
+        if self.outcome is Outcome.PASS:
+            return None
+        return next((check for check in self.checks if check.verdict is self.outcome), None)
+
+    @property
+    def reason(self) -> str:
+        """The first check that did not pass and why, in one line; empty where all did."""
+        return "" if self.decisive is None else f"{self.decisive.name}: {self.decisive.detail}"
+
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.reason}" if self.reason else str(self.outcome)
+
+    def __repr__(self) -> str:
+        """As short as :meth:`__str__`: the checks have many figures, and what diverged fills pages."""
+        return f"<{type(self).__name__} {self}>"
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

@@ -30,6 +30,8 @@ SMALL: dict[str, Any] = {
 WAIT_S = 20.0
 FAULTS_S = 120.0
 """Until faults are over: a host has to start again, beside all other tests."""
+DEGRADED_MS = 2 * Scenario.model_validate(SMALL).consensus.view_change_ms
+"""Where the validator killed meanwhile leads, nobody sends anything until its view is given up."""
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +45,16 @@ def test_a_simulation_is_judged(outcome: Outcome) -> None:
     assert outcome.explain() == ""
     assert outcome.check("progress").detail.startswith("14 heights finalised, target 12")
     assert outcome.metrics["heights"] == outcome.books.ledger.height == 14
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"no check is named 'progres'; did you mean progress"):
+        outcome.check("progres")
+    with pytest.raises(KeyError, match=r"no check is named 'nothing'; there are .*progress, "):
         outcome.check("nothing")
+
+
+def test_it_is_shown_in_one_line(outcome: Outcome) -> None:
+    assert outcome.verdict.outcome == "pass" and str(outcome.verdict) == "pass" and outcome.verdict.reason == ""
+    assert repr(outcome.verdict) == "<Verdict pass>"
+    assert repr(outcome) == "<Outcome of small, seed 7: pass>"
 
 
 def test_its_folder_holds_the_same(outcome: Outcome) -> None:
@@ -63,6 +73,9 @@ def test_what_does_not_pass_is_explained() -> None:
     lines = failed.explain().splitlines()
     assert [line.partition(":")[0] for line in lines] == ["progress", "load", "coverage"]
     assert "allowed 1 ms" in lines[0]
+    assert str(failed.verdict) == f"{failed.verdict.outcome}: {failed.verdict.reason}"
+    assert failed.verdict.reason == lines[0].replace(f": {failed.verdict.outcome}: ", ": ")
+    assert repr(failed.verdict) == f"<Verdict {failed.verdict}>" and "\n" not in repr(failed)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +91,30 @@ def test_a_setting_that_is_wrong_is_one_line(settings: list[str], words: str) ->
         simulate(Scenario.model_validate(SMALL), settings=settings)
     assert str(caught.value).startswith(words)
     assert "\n" not in str(caught.value)
+
+
+def test_a_scenario_is_given_as_its_fields() -> None:
+    assert stampede.scenario_from(SMALL) == Scenario.model_validate(SMALL)
+    given = simulate(SMALL, 7)
+    assert given.passed and given.record.scenario == Scenario.model_validate(SMALL)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({**SMALL, "falts": []}, "scenario: falts: unknown field; did you mean faults?"),
+        ({"validators": 4}, "scenario: name: is missing; expected a text"),
+        ({1: 2, "name": "a"}, "scenario: [1]: expected the name of a field, got 1"),
+        (None, "scenario: expected a path, a mapping of fields or a Scenario, got NoneType"),
+        ([SMALL], "scenario: expected a path, a mapping of fields or a Scenario, got list"),
+    ],
+)
+def test_a_scenario_that_is_none_is_one_line(given: Any, line: str, tmp_path: Path) -> None:
+    for start in (simulate, stampede.run, lambda given, **more: up(given, **more).__enter__()):
+        with pytest.raises(BadInput) as caught:
+            start(given, out=tmp_path / "run")
+        assert str(caught.value).startswith(line) and "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
@@ -150,11 +187,11 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
         assert status["chain_id"]
         assert word_of_ray(ray_session._token) == "let in\n"
         assert "nauthenticated" in (word := word_of_ray("0" * 64)) and "let in" not in word
-        with pytest.raises(BadInput, match=r"^target: no validator is named 'nobody'; there are validator-0, "):
+        with pytest.raises(BadInput, match=r"^target: no validator is named 'nobody'; there are leader, ran"):
             testnet.inject(kind="kill", target="nobody")
         with pytest.raises(BadInput, match=r"^at_ms: 0 is over: it is \d+ ms since the testnet was up$"):
             testnet.inject(kind="kill", target="validator-1", at_ms=0)
-        testnet.inject(kind="degrade", **{"from": ["validator-0"]}, latency_ms=30, for_ms=200)
+        testnet.inject(kind="degrade", **{"from": ["validator-0"]}, latency_ms=30, for_ms=DEGRADED_MS)
         told = testnet.inject(kind="kill", target="validator-2", down_ms=100)
         assert told["at_ms"] > 0
         wait_for_faults(testnet, 2)

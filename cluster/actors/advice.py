@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from cluster.actors.programs import closest
+from cluster.near import closest
 from validator.params import DEFAULTS
 from validator.pvm.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS
 from validator.pvm.programs import load_cycles

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,14 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from cluster.errors import BadInput
+from cluster.near import closest
 from validator.pvm.limits import MAX_SOURCE_BYTES
 from validator.pvm.source import Problem
 from validator.pvm.subset import Program, ProgramError, parse
 
 READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
 """Bytes of a file that are looked at: far more than any program has."""
-CLOSE: Final = 0.7
-"""How like each other two names are, from 0 to 1, where one was probably meant for the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +45,20 @@ def read_source(path: Path) -> str:
         raise BadInput(f"{path}:{line}: byte 0x{data[error.start]:02x} is no UTF-8; programs are ASCII text") from None
 
 
-def closest(name: str, names: Iterable[str]) -> str | None:
-    """The one of some names that another one was probably meant for."""
-    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=CLOSE)), None)
+def _meant(name: str, names: Iterable[str]) -> str | None:
+    """The one of some names that an author meant by another one, or was used to call so elsewhere."""
+    usual = _ELSEWHERE.get(name)
+    return closest(name, names) if usual is None else usual if usual in names else None
+
+
+_ELSEWHERE: Final = {"print": "emit"}
+"""What an actor has instead, by names of Python that are like others of an actor's by their letters alone."""
 
 
 def problems_of(source: str) -> list[Problem]:
     """All that is wrong with a program, in the order of its text."""
     try:
-        parse(source, closest)
+        parse(source, _meant)
     except ProgramError as error:
         return error.problems
     return []
@@ -70,7 +73,7 @@ def read_program(path: Path) -> ProgramFile:
     """A program that is to run. Raises :class:`BadInput` with its first problem."""
     source = read_source(path)
     try:
-        return ProgramFile(path, source, parse(source, closest))
+        return ProgramFile(path, source, parse(source, _meant))
     except ProgramError as error:
         more = len(error.problems) - 1
         rest = f" ({more} more: stampede actor check {path})" if more else ""

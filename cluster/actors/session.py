@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from cluster.actors.local_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
-from cluster.actors.programs import ProgramFile, closest
+from cluster.actors.programs import ProgramFile
 from cluster.actors.values import value_from_json
 from cluster.errors import BadInput
 from cluster.json_input import Wrong
+from cluster.near import closest
 from validator.pvm.api import GAS_BID, HANDLER_PARAMETER
 from validator.pvm.deployment import deploy_cycles
 from validator.pvm.machine import Vm
@@ -147,9 +148,8 @@ def _check_handler(actor: Actor, handler: str) -> None:
     method = program.methods.get(handler)
     if method is None:
         meant = closest(handler, program.handlers)
-        raise BadInput(
-            f"{place} has no handler {handler!r}; " + (f"did you mean {meant}? " if meant else "") + f"It has {has}"
-        )
+        hint = f"did you mean {meant}? It has" if meant else "it has"
+        raise BadInput(f"{place} has no handler {handler!r}; {hint} {has}")
     line = f"{place}:{method.node.lineno}"
     if handler == GAS_BID:
         raise BadInput(f"{line}: {GAS_BID} is asked by the chain when a timer is due, and by nobody else; {has}")

@@ -264,7 +264,7 @@ def lines(page: Page) -> list[str]:
     for field in page["figures"][:FIELDS_SHOWN]:
         said.append(f"  header   {field['name']}: {_both(field, theirs, right)}")
     if page["differing_steps_after"]:
-        said.append(f"  after    {page['differing_steps_after']:,} steps behind it differ too")
+        said.append(f"  after    {steps_after(page['differing_steps_after'])}")
     said += [f"  note     {page['note']}"] if page["note"] else []
     return said
 
@@ -274,12 +274,21 @@ def _step_lines(page: Page, theirs: str, right: str) -> list[str]:
     if step is None and other is None:
         return []
     before = page["same_steps_before"]
-    agree = f"{before:,} steps before it agree" if before != 1 else "the step before it agrees"
-    place = f"SPEC §3 step {(step or other)['spec_step']}, {agree}"
+    place = f"SPEC §3 step {(step or other)['spec_step']}, {steps_before(before)}"
     if step is not None and other is not None and step["words"] == other["words"]:
         return [f"  step     {step['words']} ({place})"]
     did, instead = (each["words"] if each is not None else "nothing more" for each in (step, other))
     return [f"  step     {theirs}: {did}; {right}: {instead} ({place})"]
+
+
+def steps_before(count: int) -> str:
+    """How much of the block both did alike."""
+    return "the step before it agrees" if count == 1 else f"{count:,} steps before it agree"
+
+
+def steps_after(count: int) -> str:
+    """How much of it they did otherwise afterwards."""
+    return "the step behind it differs too" if count == 1 else f"{count:,} steps behind it differ too"
 
 
 def _key_line(key: Page, theirs: str, right: str) -> str:

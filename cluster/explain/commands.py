@@ -66,9 +66,9 @@ def _validated(path: Path) -> tuple[str, bool]:
 def _explain(options: Any) -> int:
     from cluster.explain.distances import distances
     from cluster.explain.outline import outline
-    from cluster.explain.page import render_page
+    from cluster.explain.page import render_outline
     from cluster.explain.picture import picture
-    from cluster.results import write_atomically
+    from cluster.results import RUNS_FOLDER, write_atomically
     from cluster.scenario import change_scenario, load_scenario
     from cluster.settings import options_of
 
@@ -82,8 +82,10 @@ def _explain(options: Any) -> int:
         _print(found, apart)
         return ExitCode.PASS
     is_picture = options.out.suffix == PICTURE
-    content = picture(scenario) + "\n" if is_picture else render_page(scenario, found, apart, str(path))
+    content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
     try:
+        if options.out.parent == RUNS_FOLDER:
+            RUNS_FOLDER.mkdir(exist_ok=True)
         write_atomically(options.out, content)
     except OSError as error:
         raise BadInput(f"{options.out}: cannot be written: {error.strerror}") from None

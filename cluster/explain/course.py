@@ -44,6 +44,8 @@ class Span:
 class Course:
     """About how a run goes."""
 
+    each_ms: float
+    """How long a block takes where nothing goes wrong."""
     spans: tuple[Span, ...]
     """Of the faults, in the scenario's order."""
     length_ms: float
@@ -71,7 +73,7 @@ def course(scenario: Scenario, each_ms: float) -> Course:
     found = [_with_all_halts(scenario, spans[number], halts) for number in range(len(faults))]
     length_ms = max([halts.reached_ms(goal), *(span.ends_ms for span in found if span.begins)])
     within_ms = min(length_ms - halts.in_all_ms, scenario.stop.timeout_s * MILLISECONDS_A_SECOND)
-    return Course(tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
+    return Course(each_ms, tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
 
 
 def seconds(milliseconds: float) -> str:

@@ -10,8 +10,17 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from cluster.counted import first_few
 from cluster.explain.course import MILLISECONDS_A_SECOND, Course, Span, seconds
-from cluster.faults import AnyFault, DegradeFault, UpgradeFault
+from cluster.faults import (
+    LEADER,
+    AnyFault,
+    DegradeFault,
+    DownFault,
+    PartitionFault,
+    PauseFault,
+    UpgradeFault,
+)
 from cluster.figures import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.record import Backend
 from cluster.scenario import Scenario
@@ -27,6 +36,7 @@ def doubts(scenario: Scenario, ahead: Course, backend: Backend | None) -> Iterat
     """All of them, by the sections of a scenario; ``backend`` is where it is to run, ``None`` is not known yet."""
     for number, span in enumerate(ahead.spans):
         yield from ((f"faults[{number}]{field}", what) for field, what in _of_fault(scenario, span, ahead))
+    yield from _of_regions(scenario)
     yield from _of_length(scenario, ahead)
     yield from _of_success(scenario, backend)
 
@@ -51,6 +61,8 @@ def _of_fault(scenario: Scenario, span: Span, ahead: Course) -> Iterator[Doubt]:
     if span.halts and lasts_ms > scenario.success.stall_ms:
         what = f"no quorum is left for about {seconds(lasts_ms)}"
         yield _length_field(fault), f"{what}; success.stall_ms allows {seconds(scenario.success.stall_ms)}: a fail"
+    if not span.halts and (too_short := _too_short(scenario, fault, ahead)):
+        yield _length_field(fault), f"{too_short}: inconclusive"
     if until_height is not None and getattr(fault, "for_ms", None) is None:
         end = stop.height + stop.drain_blocks
         if until_height > end:
@@ -60,10 +72,37 @@ def _of_fault(scenario: Scenario, span: Span, ahead: Course) -> Iterator[Doubt]:
         yield _length_field(fault), f"{what} (stop.timeout_s)"
 
 
+def _too_short(scenario: Scenario, fault: AnyFault, ahead: Course) -> str | None:
+    """Why nothing may become final while a fault lasts that leaves a quorum, so that it shows nothing.
+
+    One that lasts until a height is final has seen that one.
+    """
+    if not isinstance(fault, DownFault | PauseFault | PartitionFault):
+        return None
+    lasts_ms = fault.down_ms if isinstance(fault, DownFault) else fault.for_ms
+    if lasts_ms is None or getattr(fault, "until_height", None) is not None:
+        return None
+    if lasts_ms < ahead.each_ms:
+        return f"{lasts_ms:,} ms, less than a block takes"
+    view_ms = scenario.consensus.view_change_ms
+    if lasts_ms < view_ms and LEADER in getattr(fault, "target", ()):
+        return f"{lasts_ms:,} ms; without its leader a view takes up to {view_ms:,} ms, and may be all that is seen"
+    return None
+
+
 def _length_field(fault: AnyFault) -> str:
     if isinstance(fault, UpgradeFault):
         return ""
     return next(f".{name}" for name in ("for_ms", "until_height", "down_ms") if getattr(fault, name, None) is not None)
+
+
+def _of_regions(scenario: Scenario) -> Iterator[Doubt]:
+    regions, links = scenario.regions, scenario.links
+    placed = {name for names in regions.values() for name in names}
+    left_out = [name for name in scenario.validators.names if name not in placed]
+    if regions and left_out:
+        verb = "is" if len(left_out) == 1 else "are"
+        yield "links.regions", f"{first_few(left_out, 1)} {verb} in none: links of latency_ms, {links.latency_ms:g} ms"
 
 
 def _of_length(scenario: Scenario, ahead: Course) -> Iterator[Doubt]:

@@ -13,6 +13,7 @@ from statistics import mean
 from typing import Any, Final
 
 from cluster.checks import CHECKS
+from cluster.counted import first_few
 from cluster.explain.course import MILLISECONDS_A_SECOND, Course, course, seconds
 from cluster.explain.doubts import doubts
 from cluster.faults import (
@@ -358,7 +359,7 @@ def _figures(scenario: Scenario, each_ms: float, ahead: Course) -> Table:
         ("faulty validators that are withstood", f"f = {fault_bound(count)} of {count}"),
         ("quorum", f"{quorum(count)} of {count}"),
         ("a block, where nothing goes wrong", f"about {each_ms:,.0f} ms, and live what the machines add"),
-        ("a view that fails", f"{consensus.advance_timeout_ms + consensus.block_interval_ms:,} ms at most"),
+        ("a view that fails", f"{consensus.view_change_ms:,} ms at most"),
         ("recovery from the last fault", f"within {scenario.recovery_ms:,} ms"),
         ("time without a final block", f"{success.stall_ms:,} ms at most"),
         ("length of the run", _length_words(scenario, ahead)),
@@ -404,5 +405,4 @@ def _checks() -> Table:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MAX_NAMED])
-    return shown if len(names) <= MAX_NAMED else f"{shown} and {len(names) - MAX_NAMED} more"
+    return first_few(names, MAX_NAMED)

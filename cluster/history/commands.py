@@ -16,6 +16,10 @@ SHOWN: Final = 30
 PLAIN_WIDTH: Final = 180
 """Columns of a table that goes to a file or another program."""
 WHY_SHOWN: Final = 60
+WIDE_FROM: Final = 110
+"""Columns of a terminal; with fewer the page alone has the commit and the reason: folder and scenario need the room."""
+COMMIT_DIGITS: Final = 7
+DIRTY: Final = "-dirty"
 
 
 def add_commands(commands: Any) -> None:
@@ -96,13 +100,17 @@ def _print(console: Any, entries: Any) -> None:
     from cluster.terminal import SIGNS, STYLES
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("verdict", "run", "backend", "seed", "commit", "duration", "why"):
-        right = heading in ("seed", "duration")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=heading != "why")
+    headings = ["verdict", "run", "scenario", "backend", "seed", "duration"]
+    headings += ["commit", "why"] if console.width >= WIDE_FROM else []
+    for heading in headings:
+        right, is_folded = heading in ("seed", "duration"), heading in ("run", "scenario", "why")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=not is_folded)
     for entry in entries:
         known = entry.outcome
         state = Text(entry.state if known is None else f"{SIGNS[known]} {known.value}", STYLES.get(known, "dim"))
         duration = "" if entry.duration_s is None else f"{entry.duration_s:,.1f} s"
         why = entry.note if len(entry.note) <= WHY_SHOWN else f"{entry.note[:WHY_SHOWN]}…"
-        table.add_row(state, Text(entry.name), entry.backend, entry.seed, entry.commit, duration, Text(why))
+        commit = entry.commit[:COMMIT_DIGITS] + (DIRTY if entry.commit.endswith(DIRTY) else "")
+        row = (state, Text(entry.name), Text(entry.scenario), entry.backend, entry.seed, duration, commit, Text(why))
+        table.add_row(*row[: len(headings)])
     console.print(table)

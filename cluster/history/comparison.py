@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from cluster.errors import BadInput
-from cluster.history.groups import ComparedRun, Group, refuse_incomparable, warnings
+from cluster.history.groups import ComparedRun, Group, refuse_incomparable, scenario_differences, warnings
+from cluster.history.scenarios import FieldDifference
 from cluster.history.statistics import (
     CONFIDENCE,
     FALSE_DISCOVERY_RATE,
@@ -98,6 +99,8 @@ class Comparison:
     """Significant ones first, by how sure they are; then the others by name."""
     warnings: tuple[str, ...]
     method: str
+    scenario_differences: tuple[FieldDifference, ...] = ()
+    """Fields in which scenarios of one name differ."""
 
     @property
     def significant(self) -> list[Change]:
@@ -112,6 +115,7 @@ class Comparison:
             ],
             "method": self.method,
             "warnings": list(self.warnings),
+            "scenario_differences": [difference.page() for difference in self.scenario_differences],
             "significant": [change.name for change in self.significant],
             "figures": {change.name: _figure_page(change) for change in self.changes},
         }
@@ -144,8 +148,10 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
     changes = [Change(name, found, p) for (name, found), p in zip(tested.items(), sure, strict=True)]
     changes += [Change(name, found, None) for name, found in plain.items()]
     changes.sort(key=lambda change: (not change.is_significant, _order(change), change.name))
-    told = [*warnings(first, second), *_limits(list(tested.values()), is_single)]
-    return Comparison(first, second, tuple(changes), tuple(told), _method(is_single, is_paired, len(tested), seed))
+    apart = scenario_differences(first, second)
+    told = [*warnings(first, second, apart), *_limits(list(tested.values()), is_single)]
+    method = _method(is_single, is_paired, len(tested), seed)
+    return Comparison(first, second, tuple(changes), tuple(told), method, tuple(apart or ()))
 
 
 def _all_metrics(group: Group) -> set[str]:

@@ -29,7 +29,8 @@ def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> No
     console.print(table)
     constant = len(comparison.changes) - len(shown)
     if constant:
-        console.print(f"{constant} figures are the same in all runs (--all shows them)", soft_wrap=True)
+        figures, them = ("figure is", "it") if constant == 1 else ("figures are", "them")
+        console.print(f"{constant} {figures} the same in all runs (--all shows {them})", soft_wrap=True)
     names = ", ".join(f"{change.name} {change.word}" for change in comparison.significant)
     console.print(Text(f"significant  {names or 'nothing'}"), soft_wrap=True)
     console.print(Text(comparison.method, style="dim"))

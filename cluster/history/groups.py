@@ -17,7 +17,9 @@ from typing import Any, Final
 import msgspec
 from blake3 import blake3
 
+from cluster.counted import first_few
 from cluster.errors import BadInput
+from cluster.history.scenarios import FieldDifference, differences, words_of
 from cluster.results import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, seed_of
 from cluster.sweeps.log import LOG_FILE
 from cluster.sweeps.outcome import SeedOutcome
@@ -95,8 +97,8 @@ def refuse_incomparable(first: Group, second: Group) -> None:
         raise BadInput(f"{twice[0][0]}, seed {twice[0][1]}: is twice in one group")
 
 
-def warnings(first: Group, second: Group) -> Iterator[str]:
-    """What the reader should know before believing a difference."""
+def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | None) -> Iterator[str]:
+    """What the reader should know before believing a difference; ``apart`` are their :func:`scenario_differences`."""
     for group, letter in ((first, "A"), (second, "B")):
         if len(group.of("scenario")) > 1:
             yield f"{letter} has runs of {len(group.of('scenario'))} scenarios"
@@ -107,11 +109,37 @@ def warnings(first: Group, second: Group) -> Iterator[str]:
             counts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(bad.items()))
             yield f"not all runs of {letter} passed: {counts} of {len(group.runs):,}"
     yield from _differ(first, second, "scenario", "scenarios")
-    if set(first.of("scenario")) == set(second.of("scenario")) and set(first.of("text")) != set(second.of("text")):
+    if apart is None:
         yield "the scenarios have the same name, but are not the same"
+    elif apart:
+        yield f"the scenarios have the same name, but are not the same: {words_of(apart)}"
     yield from _differ(first, second, "commit", "commits")
     if first.of("backend") == ["live"]:
         yield from _differ(first, second, "machine", "machines")
+
+
+def scenario_differences(first: Group, second: Group) -> list[FieldDifference] | None:
+    """Of two groups' scenarios of a name that both have, the fields that differ.
+
+    None where both have the same files, or theirs mean the same; ``None`` where that cannot be told. Of several names
+    the first one whose files differ is looked at; of several files of it in a group, the one that most runs have.
+    """
+    if set(first.of("scenario")) != set(second.of("scenario")):
+        return []
+    for name in first.of("scenario"):
+        one, other = (Counter(run.text for run in group.runs if run.scenario == name) for group in (first, second))
+        if one.keys() != other.keys():
+            here, there = (_run_of(*pair, name) for pair in ((first, one), (second, other)))
+            if here.text == there.text:
+                return None
+            return differences(here.source / SCENARIO_FILE, there.source / SCENARIO_FILE)
+    return []
+
+
+def _run_of(group: Group, texts: Counter[str], name: str) -> ComparedRun:
+    """A run of the scenario of that name whose file most runs have."""
+    ((text, _),) = texts.most_common(1)
+    return next(run for run in group.runs if (run.scenario, run.text) == (name, text))
 
 
 def _differ(first: Group, second: Group, attribute: str, words: str) -> Iterator[str]:
@@ -120,9 +148,8 @@ def _differ(first: Group, second: Group, attribute: str, words: str) -> Iterator
         yield f"{words} differ: {_listed(one)} in A, {_listed(other)} in B"
 
 
-def _listed(values: Sequence[str], most: int = 3) -> str:
-    shown = ", ".join(value or "unknown" for value in values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+def _listed(values: Sequence[str]) -> str:
+    return first_few([value or "unknown" for value in values], 3)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

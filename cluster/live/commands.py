@@ -34,7 +34,7 @@ def _inject(options: Any) -> int:
     from cluster.control_client import ControlClient
 
     told = ControlClient.of_run(options.run).add_fault(_fault(options.fault))
-    when = f"height {told['at_height']:,}" if "at_height" in told else f"{told['at_ms']:,} ms of the run"
+    when = f"height {told['at_height']:,}" if "at_height" in told else f"{told['at_ms']:,} ms after the testnet was up"
     print(f"told: {told['kind']} at {when}")
     return ExitCode.PASS
 

@@ -367,9 +367,9 @@ class Hosts:
         not compiled again; ``then`` is called even where it failed.
         """
         code = release.code
-        places = {host.place for host in hosts if code is not None and (host.place, code) not in self._compiled}
-        self._compiled.update((place, str(code)) for place in places)
-        pending: dict[Any, Host | None] = {self._session.warm_up(place, str(code)): None for place in places}
+        new = set() if code is None else {(host.place, code) for host in hosts} - self._compiled
+        self._compiled |= new
+        pending: dict[Any, Host | None] = {self._session.warm_up(*each): None for each in new}
         told = f"{code} could not be compiled beforehand"
         self._order(pending, then, PREPARE_TIMEOUT_S, lambda why: on_failure(f"{told}: {why}"))
 
@@ -399,7 +399,7 @@ class Hosts:
         self._warden(host).let_go(host.process)
         host.is_still = False
         host.answered = time.monotonic()
-        self._order({host.actor.inject.remote(self._injection): host}, _nothing, ORDER_TIMEOUT_S)
+        self._order({host.actor.inject.remote(self._injection): host}, nothing, ORDER_TIMEOUT_S)
 
     def is_seen_still(self, host: Host) -> bool:
         """Whether a host's process stands still at this moment (state T)."""
@@ -592,7 +592,7 @@ def _no_actor(_host: Host) -> Any:
     raise AssertionError("create() comes first")
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Nobody waits for an order."""
 
 

@@ -29,7 +29,7 @@ from cluster.faults import (
     PauseFault,
 )
 from cluster.link_faults import LinkCounts
-from cluster.live.hosts import Host, Hosts, Phase
+from cluster.live.hosts import Host, Hosts, Phase, nothing
 from cluster.live.injection import Injection, LastWords
 from cluster.live.processes import Process
 from cluster.release import Release
@@ -104,7 +104,7 @@ class LiveStage:
         was_held_down, host.is_held_down = host.is_held_down, True
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
-            self._inject(_nothing, traps=traps)
+            self._inject(nothing, traps=traps)
         if self.engine.on_failed(words.validator, words.reason):
             return True
         host.is_held_down = was_held_down
@@ -268,7 +268,7 @@ class LiveStage:
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        self._inject(_nothing, traps={**self._injection.traps, index: (next(self._numbers), plan)})
+        self._inject(nothing, traps={**self._injection.traps, index: (next(self._numbers), plan)})
 
     def has_trap(self, index: int) -> bool:
         return index in self._injection.traps
@@ -288,7 +288,3 @@ class LiveStage:
 def located(release: Release) -> Release:
     """With the whole path of its code, which hosts find from wherever they are."""
     return release if release.code is None else replace(release, code=str(Path(release.code).resolve()))
-
-
-def _nothing() -> None:
-    """Nobody waits."""

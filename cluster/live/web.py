@@ -77,6 +77,12 @@ def build_application(
         exception_handlers={HTTPException: _http_error, NotReady: _not_ready},
     )
     application.router.redirect_slashes = False
+    pages = ", ".join(f"{method} {path}" for method, path, _ in table)
+
+    async def nowhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise HTTPException(404, f"no such page; there are {pages}")
+
+    application.router.default = nowhere
     return _RequestLimit(application, requests, rate, clock)
 
 

@@ -161,7 +161,7 @@ def _beside_the_sound_one(where: Hunt, kill: Kill) -> Kill:
 def _sound(scene: str, protocol: str, seed: int) -> tuple[Outcome, str]:
     """What a scene without any mutant comes to, and why where it does not pass."""
     _, verdict = _run(Hunt(scene, (), protocol), None, seed)
-    bad = next((check for check in verdict.checks if check.verdict is verdict.outcome), None)
+    bad = verdict.decisive
     return verdict.outcome, "" if bad is None else f"{bad.name} {bad.verdict}: {bad.detail}"
 
 

@@ -26,8 +26,10 @@ LABEL_GAP: Final = 14.0
 
 BAR_SHARE: Final = 0.78
 MAX_BAR_PIXELS: Final = 22.0
-BAND_NAME_ROWS: Final = 3
+BAND_NAME_ROWS: Final = 4
 BAND_NAME_PIXELS: Final = 15.0
+BAND_SHIFT_PIXELS: Final = 60.0
+"""So far beside its band's beginning a short name may stand."""
 CHARACTER_PIXELS: Final = 6.6
 """About the width of a character in a chart's text, for fitting labels."""
 
@@ -71,6 +73,8 @@ class Band:
     start: float
     end: float
     name: str
+    short: str = ""
+    """In its place where there is no room for it; without one, the band goes unnamed then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +228,8 @@ class _Drawing:
     size: Size
     x: Scale = field(init=False)
     y: Scale = field(init=False)
-    band_rows: list[tuple[Band, float, int]] = field(init=False)
-    """Each band with where its name starts, in pixels, and in which row over the drawing."""
+    band_rows: list[tuple[Band, str, float, int]] = field(init=False)
+    """Each band with its name, where that starts, in pixels, and in which row over the drawing."""
 
     def __post_init__(self) -> None:
         chart = self.chart
@@ -238,7 +242,7 @@ class _Drawing:
         self.x = Scale(min(xs) - pad, max(xs) + pad, left, right)
         self.size = size
         self.band_rows = self._place_band_names()
-        rows = 1 + max((row for _, _, row in self.band_rows), default=-1)
+        rows = 1 + max((row for *_, row in self.band_rows), default=-1)
         self.size = replace(size, top=size.top + BAND_NAME_PIXELS * rows)
         self.y = self._value_scale()
 
@@ -305,23 +309,31 @@ class _Drawing:
             parts.append(f'{fill} height="{bottom - top:.1f}" fill="url(#{ident}-hatch)"/>')
             parts.append(line("band-edge", start, top, start, bottom))
             parts.append(line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
-        for band, start, row in self.band_rows:
+        names = []
+        for band, name, start, row in self.band_rows:
             above = top - 5 - BAND_NAME_PIXELS * row
             parts.append(line("band-edge", self._clamped(band)[0], above + 3, self._clamped(band)[0], top))
-            parts.append(text(band.name, start, above, "band-name"))
-        return parts
+            names.append(text(name, start, above, "band-name"))
+        return parts + names
 
-    def _place_band_names(self) -> list[tuple[Band, float, int]]:
-        """Names over their bands' starts, in rows where they would meet; those beyond the last row are left out."""
+    def _place_band_names(self) -> list[tuple[Band, str, float, int]]:
+        """Names over their bands' starts, in rows where they would meet; the last row is for short ones, and beyond it
+        there are none.
+        """
         placed, ends = [], [-math.inf] * BAND_NAME_ROWS
         limit = self.size.width - self.size.right
         for band in sorted(self.chart.bands, key=lambda band: band.start):
-            width = len(band.name) * CHARACTER_PIXELS
-            start = max(self.size.left, min(self._clamped(band)[0], limit - width))
-            row = next((i for i, end in enumerate(ends) if start > end), None)
-            if row is not None:
-                ends[row] = start + width + 10
-                placed.append((band, start, row))
+            for name in (band.name, band.short):
+                width = len(name) * CHARACTER_PIXELS
+                start = max(self.size.left, min(self._clamped(band)[0], limit - width))
+                rows = ends if name == band.short else ends[:-1]
+                row = next((i for i, end in enumerate(rows) if start > end), None)
+                if row is None and name == band.short and min(ends) - start < BAND_SHIFT_PIXELS:
+                    row, start = ends.index(min(ends)), min(ends)
+                if name and row is not None and start + width <= limit:
+                    ends[row] = start + width + 10
+                    placed.append((band, name, start, row))
+                    break
         return placed
 
     def _clamped(self, band: Band) -> tuple[float, float]:

@@ -34,6 +34,7 @@ from cluster.report.charts import (
     render,
     shape,
 )
+from cluster.report.faults import named_faults
 from cluster.report.rows import Row, RowChart, render_rows
 from validator.types import address_text
 
@@ -62,6 +63,8 @@ class Figure:
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     key: Sequence[Key] = ()
+    texts: int = 0
+    """So many of the columns, the first ones, hold words and no numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +303,7 @@ def lateness_figure(classes: Sequence[ClassUse]) -> Figure:
     note = "A class is a workload of the load plan, with the program that its actors run."
     table = [(row.name, *(f"{value:.0f}" for _, value in row.values)) for row in rows]
     columns = ("Class", *(name for _, name in LATENESS_SHARES))
-    return Figure(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys)
+    return Figure(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys, texts=1)
 
 
 LATENESS_SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max"))
@@ -348,7 +351,8 @@ def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Fi
     columns = ("Actor", "Class", "Weight", "Due", "Fires", "% of fires", "% of due")
     keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
     note = f"{words} Who fired much lately weighs less, down to 1."
-    return Figure(chart, Markup(render(chart)), note if rows else "", columns, [] if chart.is_empty else rows, keys)
+    table = [] if chart.is_empty else rows
+    return Figure(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=2)
 
 
 ACTOR_DIGITS: Final = 14
@@ -493,9 +497,14 @@ def _height_rows(books: Books) -> list[tuple[str, ...]]:
 def _time_bands(record: RunRecord) -> list[Band]:
     """The faults, in seconds."""
     return [
-        Band(fault.begun_ms / 1_000, (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000, name)
-        for fault in record.faults
-        if fault.begun_ms is not None and (name := f"{fault.kind} {fault.target}")
+        Band(
+            fault.begun_ms / 1_000,
+            (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000,
+            named.title,
+            named.short,
+        )
+        for named in named_faults(record)
+        if (fault := named.fault).begun_ms is not None
     ]
 
 
@@ -506,15 +515,16 @@ def _height_bands(books: Books) -> list[Band]:
         Band(
             min(top, max(1, fault.height_when_begun)),
             min(top, fault.height_when_ended if fault.height_when_ended is not None else top),
-            f"{fault.kind} {fault.target}",
+            named.title,
+            named.short,
         )
-        for fault in books.record.faults
-        if fault.begun_ms is not None
+        for named in named_faults(books.record)
+        if (fault := named.fault).begun_ms is not None
     ]
 
 
 def _fault_words(books: Books) -> str:
-    names = [f"{fault.kind} of {fault.target}" for fault in books.record.faults if fault.begun_ms is not None]
+    names = [f"{fault.kind} of {fault.whom}" for fault in books.record.faults if fault.begun_ms is not None]
     return f"Marked: {', '.join(names)}." if names else "There were no faults."
 
 

@@ -7,17 +7,17 @@ import hashlib
 from pathlib import Path
 from typing import Any, Final
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cluster.actor_classes import use_by_actor, use_by_class
 from cluster.books import Books
-from cluster.html import template_environment
 from cluster.measures import metrics
 from cluster.report.charts import DASHES, MARK_DASHES, number
 from cluster.report.figures import figures, resource_figures
-from cluster.report.tables import class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
+from cluster.report.tables import CLASS_COLUMNS, class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import legend, timeline_data
-from cluster.verdict import Check, Outcome, Verdict
+from cluster.verdict import Outcome, Verdict
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 SCRIPT: Final = "page.js"
@@ -28,20 +28,23 @@ OUTCOME_SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONC
 
 def render_page(template: str, **content: Any) -> str:
     """A page of ``templates/``, with the style and the script that all pages share."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     script = (TEMPLATES / SCRIPT).read_text(encoding="utf-8")
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        template_environment(TEMPLATES)
-        .get_template(template)
-        .render(
-            style=Markup((TEMPLATES / STYLE).read_text(encoding="utf-8")),
-            script=Markup(script),
-            script_hash=hashed,
-            words=OUTCOME_WORDS,
-            signs=OUTCOME_SIGNS,
-            number=number,
-            **content,
-        )
+    return environment.get_template(template).render(
+        style=Markup((TEMPLATES / STYLE).read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_hash=hashed,
+        words=OUTCOME_WORDS,
+        signs=OUTCOME_SIGNS,
+        number=number,
+        **content,
     )
 
 
@@ -58,11 +61,12 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
         checks=verdict.checks,
         counts=_counts(verdict),
         evaluations=verdict.evaluations,
-        because=_first_bad(verdict),
+        because=verdict.decisive,
         tiles=tiles(books),
         figures=figures(books, uses, classes),
         resources=resource_figures(record),
         classes=class_rows(classes),
+        class_columns=CLASS_COLUMNS,
         timeline=timeline_data(books),
         legend=legend(record),
         validators=validator_rows(books),
@@ -82,13 +86,11 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
 
 def _counts(verdict: Verdict) -> str:
     """How many checks came to what, in words."""
-    found = [check.verdict for check in verdict.checks]
-    words = ((Outcome.FAIL, "failed"), (Outcome.INCONCLUSIVE, "inconclusive"), (Outcome.PASS, "passed"))
+    found = [check.verdict if check.applies else None for check in verdict.checks]
+    words = (
+        (Outcome.FAIL, "failed"),
+        (Outcome.INCONCLUSIVE, "inconclusive"),
+        (Outcome.PASS, "passed"),
+        (None, "not applicable"),
+    )
     return ", ".join(f"{found.count(outcome)} {word}" for outcome, word in words if outcome in found)
-
-
-def _first_bad(verdict: Verdict) -> Check | None:
-    """The first check that made the verdict what it is, where that is no pass."""
-    if verdict.outcome is Outcome.PASS:
-        return None
-    return next((check for check in verdict.checks if check.verdict is verdict.outcome), None)

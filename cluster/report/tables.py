@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from cluster.actor_classes import ClassUse
 from cluster.books import Books
-from cluster.divergence.words import Page
+from cluster.divergence.words import Page, steps_after, steps_before
 from cluster.measures import metrics
+from cluster.record import Backend, FaultRecord
 from cluster.report.charts import number
+from cluster.report.faults import named_faults
 
 ROOT_DIGITS: Final = 16
 PARTING_ROWS: Final = 40
@@ -39,7 +41,7 @@ def tiles(books: Books) -> list[tuple[str, str, str]]:
 
 def validator_rows(books: Books) -> list[dict[str, Any]]:
     """One row a validator: what it served and what befell it."""
-    rows = []
+    rows, faults = [], named_faults(books.record)
     for validator in books.record.validators:
         chain, status = books.seals[validator.name], validator.status or {}
         last = chain.at(chain.tip)
@@ -50,7 +52,7 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
                 "height": f"{chain.tip:,}",
                 "state_root": last.computed_root.hex()[:ROOT_DIGITS] if last else "",
                 "starts": status.get("starts", ""),
-                "faults": [fault.kind for fault in books.record.faults if validator.name in fault.targets],
+                "faults": [(each.badge, each.fault.name) for each in faults if validator.name in each.hit],
                 "mutant": validator.mutant,
                 "byzantine": ", ".join(validator.byzantine),
                 "diverged": diverged.height if diverged is not None else None,
@@ -64,7 +66,8 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
 def fault_rows(books: Books) -> list[dict[str, str]]:
     """One row a fault: when it was, and what was seen of it."""
     rows = []
-    for fault in books.record.faults:
+    for named in named_faults(books.record):
+        fault = named.fault
         begun, ended = (
             "never" if at is None else f"{at / 1_000:.1f} s, height {height if height is not None else '?'}"
             for at, height in (
@@ -74,8 +77,9 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
         )
         rows.append(
             {
-                "name": f"{fault.kind} {fault.target}",
-                "planned": fault.planned,
+                "number": named.number,
+                "name": fault.title,
+                "planned": _planned(fault, books.record.backend),
                 "begun": begun,
                 "ended": ended,
                 "bit": "yes" if fault.bit else "not seen",
@@ -83,6 +87,25 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
             }
         )
     return rows
+
+
+def _planned(fault: FaultRecord, backend: Backend) -> str:
+    """Times of a scenario begin when all hosts are up, where there are hosts, and those of a run when it does."""
+    return f"{fault.planned} after all were up" if backend == "live" and fault.at_ms is not None else fault.planned
+
+
+CLASS_COLUMNS: Final = (
+    "Actors",
+    "Due",
+    "Fires",
+    "% of fires",
+    "% of due",
+    "Weight",
+    "Late p50",
+    "Late p95",
+    "Late p99",
+)
+"""Behind its name."""
 
 
 def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
@@ -149,8 +172,8 @@ def _parting(page: Page | None) -> dict[str, Any] | None:
         "step": None if step is None else step["words"],
         "right_step": None if right_step is None else right_step["words"],
         "spec_step": (step or right_step or {}).get("spec_step"),
-        "same_before": page["same_steps_before"],
-        "after": page["differing_steps_after"],
+        "same_before": steps_before(page["same_steps_before"]),
+        "after": steps_after(page["differing_steps_after"]) if page["differing_steps_after"] else "",
         "theirs": page["theirs"],
         "right": page["right"],
         "rows": rows,

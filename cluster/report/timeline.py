@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from cluster import trace
 from cluster.books import Books
-from cluster.record import FaultRecord, RunRecord, TracedMessage, TraceWindow
+from cluster.record import RunRecord, TracedMessage, TraceWindow
+from cluster.report.faults import NamedFault, named_faults
 
 MAX_MOMENTS: Final = 1_500
 US_A_MS: Final = 1_000
@@ -56,7 +57,9 @@ def timeline_data(books: Books) -> dict[str, Any]:
         "hidden": len(names) - len(shown),
         "finalViews": sorted(set(books.views.values())),
         "faults": [
-            entry for fault in record.faults if (entry := _fault(record, fault, shown, names, places)) is not None
+            entry
+            for named in named_faults(record)
+            if (entry := _fault(record, named, shown, names, places)) is not None
         ],
         "kinds": [{"name": kind, "colour": COLOURS[kind][0], "dash": COLOURS[kind][1]} for kind in trace.KINDS],
         "windows": [_window(window, places) for window in record.trace.windows],
@@ -93,15 +96,16 @@ def _thinned(moments: Sequence[tuple[float, int]]) -> Sequence[tuple[float, int]
 
 
 def _fault(
-    record: RunRecord, fault: FaultRecord, shown: Sequence[int], names: Sequence[str], places: dict[int, int]
+    record: RunRecord, named: NamedFault, shown: Sequence[int], names: Sequence[str], places: dict[int, int]
 ) -> dict[str, Any] | None:
+    fault, hit = named.fault, named.hit
     if fault.begun_ms is None:
         return None
     ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
-    hit = set(fault.targets or fault.impaired)
     lanes = [places[index] for index in shown if names[index] in hit] if hit else list(places.values())
     return {
-        "name": f"{fault.kind} {fault.target}".strip(),
+        "name": fault.title,
+        "number": named.number,
         "from": _rounded(fault.begun_ms),
         "to": _rounded(ended_ms),
         "lanes": lanes,

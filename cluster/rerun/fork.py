@@ -7,22 +7,21 @@ that its folder is one like any other: it runs again, is replayed, shrunk, swept
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from cluster.errors import BadInput, ExitCode
-from cluster.forks import WHOLE, check_change
+from cluster.forks import WHOLE, check_change, check_may_change
 from cluster.interrupts import Interrupts
 from cluster.record import RunRecord
 from cluster.rerun.recorded import RecordedRun, read_recorded
 from cluster.rerun.replay import DoesNotRepeat
 from cluster.results import checkout_commit
 from cluster.running import perform_run
-from cluster.scenario import Scenario, change_scenario, describe, minimal_fields
+from cluster.scenario import Scenario, change_scenario, minimal_fields, scenario_from
 from cluster.settings import Change, differences
 from cluster.simulation.driver import Simulation
 from cluster.terminal import Progress
@@ -75,7 +74,7 @@ def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change],
     whole = origin.scenario
     kept = [each for each in whole.forks if each.at_height < height]
     before = _without_forks(whole) if not kept else whole.after_fork(len(kept) - 1)
-    after = change_scenario(before, changes, source)
+    after = _changed(before, changes, source)
     section: dict[str, Any] = {
         "at_height": height,
         "origin": f"{origin.folder.name}, digest {origin.digest[:SHOWN_DIGITS]}, commit {origin.commit}",
@@ -85,19 +84,29 @@ def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change],
         section["seed"] = seed
     data = whole.model_dump(mode="json", exclude_unset=True)
     data["forks"] = [*(each.model_dump(mode="json", exclude_unset=True) for each in kept), section]
+    return scenario_from(data, source)
+
+
+def _changed(before: Scenario, changes: Sequence[Change], source: str) -> Scenario:
     try:
-        return Scenario.model_validate(data)
-    except ValidationError as error:
-        raise BadInput(f"{source}: {describe(error)}") from None
+        return change_scenario(before, changes, source)
+    except BadInput:
+        for change in changes:  # that it cannot be changed at all comes before what is wrong with its value
+            _check(partial(check_may_change, change.path), source)
+        raise
+
+
+def _check(check: Callable[[], None], source: str) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise BadInput(f"{source}: {error}") from None
 
 
 def _changes(before: Scenario, after: Scenario, source: str) -> list[Change]:
     found = list(differences(before.model_dump(mode="json"), after.model_dump(mode="json"), whole=WHOLE))
     for change in found:
-        try:
-            check_change(change.path)
-        except ValueError as error:
-            raise BadInput(f"{source}: {error}") from None
+        _check(partial(check_change, change.path), source)
     faults = minimal_fields(after).get("faults", [])
     return [Change("faults", faults) if change.path == "faults" else change for change in found]
 

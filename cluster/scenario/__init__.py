@@ -7,7 +7,7 @@ fields.
 
 from __future__ import annotations
 
-from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields
+from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields, scenario_from
 from cluster.scenario.links import LinksSection
 from cluster.scenario.model import (
     ChainSection,
@@ -19,7 +19,6 @@ from cluster.scenario.model import (
     StorageSection,
     ValidatorsSection,
 )
-from cluster.scenario.problems import describe
 from cluster.scenario.success import SuccessSection
 
 __all__ = [
@@ -34,8 +33,8 @@ __all__ = [
     "SuccessSection",
     "ValidatorsSection",
     "change_scenario",
-    "describe",
     "fault_to_add",
     "load_scenario",
     "minimal_fields",
+    "scenario_from",
 ]

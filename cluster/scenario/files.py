@@ -25,16 +25,18 @@ MAX_PARENTS: Final = 16
 """Files behind each other that a scenario may be made from."""
 
 
-def load_scenario(path: Path) -> Scenario:
+def load_scenario(path: Path | str) -> Scenario:
     """Read and check a scenario file, with the files that it extends.
 
     Raises :class:`BadInput` with the file that holds what is wrong, its path in there and the reason, in one line.
     """
+    path = Path(path)
     layers = _read_layers(path)
+    fields = merge_layers(layers)
     try:
-        return Scenario.model_validate(merge_layers(layers))
+        return Scenario.model_validate(fields)
     except ValidationError as error:
-        problem = first_problem(error)
+        problem = first_problem(error, fields, also=[EXTENDS])
         holder = holder_of(problem.steps, layers)
         inherits = "" if holder == path else f" (inherited by {path})"
         raise BadInput(f"{holder}: {problem}{inherits}") from None
@@ -46,11 +48,27 @@ def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) 
         return scenario
     try:
         data = apply_changes(scenario.model_dump(mode="json", exclude_unset=True), changes)
-        return Scenario.model_validate(data)
     except SettingError as error:
         raise BadInput(f"{source}: {one_line(str(error))}") from None
+    return scenario_from(data, source)
+
+
+def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenario:
+    """The scenario of plain data, as a file has it. Raises :class:`BadInput` with ``source``, path and reason in one
+    line.
+    """
+    given = _plain(fields)
+    try:
+        return Scenario.model_validate(given)
     except ValidationError as error:
-        raise BadInput(f"{source}: {describe(error)}") from None
+        raise BadInput(f"{source}: {describe(error, given)}") from None
+
+
+def _plain(value: Any) -> Any:
+    """As YAML gives it: mappings and sequences of any kind as dicts and lists."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -> AnyFault:
@@ -64,7 +82,7 @@ def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -
     try:
         checked = Scenario.model_validate(data)
     except ValidationError as error:
-        raise BadInput(describe(error).removeprefix("faults[0].")) from None
+        raise BadInput(describe(error, data).removeprefix("faults[0].").removeprefix("faults[0]: ")) from None
     if problem := checked.live_problem:
         raise BadInput(problem.removeprefix("faults[0]."))
     return checked.faults[0]

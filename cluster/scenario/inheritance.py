@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.scenario.fields import Step
 from cluster.scenario.links import write_out_topology
 from cluster.scenario.model import write_out_validators
-from cluster.scenario.problems import Step
 
 EXTENDS: Final = "extends"
 

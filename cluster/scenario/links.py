@@ -166,9 +166,13 @@ class LinksSection(Section):
 
     @model_validator(mode="after")
     def _nobody_is_in_two_regions(self) -> LinksSection:
-        placed = [name for names in self.regions.values() for name in names]
-        if len(set(placed)) < len(placed):
-            raise ValueError("regions: a validator is in two regions")
+        placed: dict[str, str] = {}
+        for region, names in self.regions.items():
+            for name in names:
+                if name in placed:
+                    where = f"is in {placed[name]} and in {region}" if placed[name] != region else "is named twice"
+                    raise ValueError(f"regions.{region}: {name} {where}; expected each validator once, in one region")
+                placed[name] = region
         return self
 
     def check_regions(self, regions: Sequence[str]) -> None:

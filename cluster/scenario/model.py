@@ -20,6 +20,7 @@ from cluster.faults import (
     with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
+from cluster.near import instead
 from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
@@ -189,7 +190,9 @@ class ValidatorsSection(Section):
                 raise ValueError(f"epochs[{number}].members: expected validators, each once, at least one")
             unknown = [name for name in epoch.members if name not in self.names]
             if unknown:
-                raise ValueError(f"epochs[{number}].members: no validator is named {unknown[0]!r}")
+                raise ValueError(
+                    f"epochs[{number}].members: no validator is named {unknown[0]!r}; {instead(unknown[0], self.names)}"
+                )
 
     @property
     def committees(self) -> dict[int, tuple[int, ...]]:
@@ -250,6 +253,11 @@ class ConsensusSection(Section):
     """How long it waits for the view to end before it votes to nullify it."""
     rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
     """How often it repeats what it last said while the view does not end."""
+
+    @property
+    def view_change_ms(self) -> int:
+        """How long it takes at most to give up a view that fails."""
+        return self.advance_timeout_ms + self.block_interval_ms
 
     @model_validator(mode="after")
     def _interval_below_timeout(self) -> ConsensusSection:
@@ -316,7 +324,9 @@ class Scenario(Section):
         names, placed = self.validators.names, {}
         for region, members in self.links.regions.items():
             if unknown := [name for name in members if name not in names]:
-                raise ValueError(f"links.regions.{region}: no validator is named {unknown[0]!r}")
+                raise ValueError(
+                    f"links.regions.{region}: no validator is named {unknown[0]!r}; {instead(unknown[0], names)}"
+                )
             placed.update(dict.fromkeys(members, region))
         for index, node in enumerate(self.validators.nodes):
             other = placed.get(names[index])
@@ -367,7 +377,7 @@ class Scenario(Section):
                 data = apply_changes(data, [Change(path, value) for path, value in fork.changes.items()])
                 scenario = Scenario.model_validate(data)
             except ValidationError as error:
-                raise ValueError(f"forks[{position}].changes: {describe(error)}") from None
+                raise ValueError(f"forks[{position}].changes: {describe(error, data)}") from None
             except ValueError as error:
                 raise ValueError(f"forks[{position}].changes: {error}") from None
         return scenario
@@ -438,11 +448,10 @@ class Scenario(Section):
         if self.success.recovery_ms is not None:
             return self.success.recovery_ms
         consensus = self.consensus
-        view_ms = consensus.advance_timeout_ms + consensus.block_interval_ms
         views = fault_bound(self.validators.count) + 2
         if consensus.leader_election == "random":
             views *= DRAWN_IN_A_ROW
-        return consensus.rebroadcast_ms + views * view_ms
+        return consensus.rebroadcast_ms + views * consensus.view_change_ms
 
 
 DRAWN_IN_A_ROW: Final = 3

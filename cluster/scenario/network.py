@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import networkx as nx
 
+from cluster.near import instead
 from cluster.scenario.links import (
     AnyTopology,
     EdgesTopology,
@@ -211,7 +212,7 @@ class Network:
 
     def _index(self, name: str, where: str) -> int:
         if name not in self.names:
-            raise ValueError(f"topology.{where}: no validator is named {name!r}; there are {', '.join(self.names)}")
+            raise ValueError(f"topology.{where}: no validator is named {name!r}; {instead(name, self.names)}")
         return self.names.index(name)
 
     def _check_connected(self, graph: nx.Graph) -> None:

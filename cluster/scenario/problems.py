@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Iterator, Sequence
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
-from cluster.faults import KIND_NAMES
+from cluster.counted import counted
+from cluster.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
+from cluster.near import closest, listing
+from cluster.scenario.fields import Step, expected_at, fields_at, unit_at
 from cluster.scenario.links import TOPOLOGY_NAMES
+from cluster.sections import NAME_PATTERN
+from loadgen.workloads import WORKLOADS
 from loadgen.workloads.phases import PHASE_NAMES
 
-Step = str | int
-"""A field, or the position of an item."""
-
-_PATH_PREFIX: Final = re.compile(r"([\w.\[\]]+): (.*)", re.DOTALL)
+_PATH_PREFIX: Final = re.compile(r"([\w.\[\]-]+): (.*)", re.DOTALL)
 """Our own checks of several fields begin with the path of the one that they are about."""
+MOST_BITS_SAID: Final = 256
+"""Of a number; Python refuses to write out very long ones."""
 MOST_SAID: Final = 2_000
 """Characters of a problem; it may quote what the user gave."""
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
@@ -42,23 +48,21 @@ class Problem:
         return one_line(f"{self.path or 'scenario'}: {self.reason}{more}")
 
 
-def first_problem(error: ValidationError) -> Problem:
-    """The first of the problems that pydantic found."""
-    problems = error.errors(include_url=False, include_context=False)
-    first = problems[0]
-    place = tuple(_without_kinds(first["loc"]))
+def first_problem(error: ValidationError, given: Any, also: Sequence[str] = ()) -> Problem:
+    """The first of the problems that pydantic found in what was given; ``also`` are fields that a file has besides."""
+    problems = error.errors(include_url=False)
+    first = _most_telling(problems, given)
+    place = _as_written(tuple(_without_kinds(first["loc"])), given)
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    reason = first["msg"].removeprefix("Value error, ")
-    if (wanted := _wanted(first["type"], place)) is not None:
-        reason = f"expected {wanted}, got {_GOT.get(type(first['input']), 'something else')}"
+    reason = _reason(first, place, given, also)
     if first["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
         path, reason = f"{path}.{deeper[1]}", deeper[2]
     return Problem(path.lstrip("."), reason, len(problems) - 1)
 
 
-def describe(error: ValidationError) -> str:
+def describe(error: ValidationError, given: Any) -> str:
     """The first problem, as ``path: reason`` in one line, and how many there are besides."""
-    return str(first_problem(error))
+    return str(first_problem(error, given))
 
 
 def one_line(text: str) -> str:
@@ -69,34 +73,146 @@ def one_line(text: str) -> str:
 
 # --- in other words than pydantic's -----------------------------------------------------------------------------------
 
-_NO_MAPPING: Final = ("model_type", "model_attributes_type", "dict_type")
+_NAME_WORDS: Final = "lower-case letters, digits, - and _, at most 64, the first a letter or a digit"
+PATTERN_WORDS: Final = {
+    NAME_PATTERN: f"a name ({_NAME_WORDS})",
+    MEMBER_PATTERN: f"a validator's name or {REGION_PREFIX}NAME ({_NAME_WORDS})",
+    VERSION_PATTERN: "a name (letters, digits, '.', '_', '+' and '-', at most 64, the first a letter or a digit)",
+}
+"""What a text has to be like, by the pattern that says so to pydantic."""
+
+_LIST: Final = "a list"
 _MAPPING: Final = "a mapping of fields"
+_TARGET: Final = f"the name of a validator, a list of such, {REGION_PREFIX}NAME, leader, random or f"
 _WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
     (("validators",), f"a number, a list of validators or {_MAPPING}"),
     (("validators", "nodes", None, "byzantine"), "the name of a behaviour or a list of such"),
     (("links", "topology"), f"the name of a topology, a list of links or {_MAPPING}"),
     (("links", "topology", "edges", None), f"a list of two validators or {_MAPPING}"),
     (("faults", None), f"{_MAPPING}, such as {{kind: kill, target: leader, at_height: 9}}"),
-    (("faults", None, "target"), "the name of a validator, a list of such, leader, random or f"),
+    (("faults", None, "target"), _TARGET),
+    (("load", "users", None, "workload"), f"one of {', '.join(sorted(WORKLOADS))}"),
 )
 """Places that have short forms, or where an example helps; ``None`` is any item of a list."""
-_GOT: Final[dict[type, str]] = {
-    dict: "a mapping",
-    list: "a list",
-    str: "a text",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    type(None): "nothing",
+
+_TYPES: Final[Mapping[str, str]] = {
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a text",
+    "string_unicode": "a text",
+    "list_type": _LIST,
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "invalid_key": "the name of a field",
 }
+"""What was expected, by the type of pydantic's error."""
+_NUMBERS: Final = ("int", "float", "finite")
+_BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
+    "greater_than": ("more than {}", "gt"),
+    "greater_than_equal": ("at least {}", "ge"),
+    "less_than": ("less than {}", "lt"),
+    "less_than_equal": ("at most {}", "le"),
+    "multiple_of": ("a multiple of {}", "multiple_of"),
+    "string_too_short": ("a text of at least {}", "min_length"),
+    "string_too_long": ("a text of at most {}", "max_length"),
+    "too_short": ("at least {} in the list", "min_length"),
+    "too_long": ("at most {} in the list", "max_length"),
+    "literal_error": ("{}", "expected"),
+}
+"""What was expected, and what of the error's context it is."""
 
 
-def _wanted(kind: str, place: tuple[Step, ...]) -> str | None:
-    """What would be right where it is neither a mapping nor a list that was expected."""
-    if kind not in (*_NO_MAPPING, "list_type"):
-        return None
-    words = next((words for known, words in _WANTED if len(known) == len(place) and _fits(place, known)), None)
-    return words or (_MAPPING if kind in _NO_MAPPING else None)
+def _reason(error: Mapping[str, Any], place: tuple[Step, ...], given: Any, also: Sequence[str]) -> str:
+    kind, got, location = error["type"], _got(error["input"]), error["loc"]
+    context: dict[str, Any] = error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown(location, given, also if len(location) == 1 else ())
+    if kind == "missing":
+        wanted = _wanted(place) or expected_at(location, given)
+        return f"is missing; expected {wanted}" if wanted else "is missing"
+    if kind == "string_pattern_mismatch":
+        return f"expected {_pattern_words(context['pattern'], place, error['input'])}, got {got}"
+    if kind in _TYPES:
+        unit = unit_at(location, given) if kind.partition("_")[0] in _NUMBERS else ""
+        wanted = _wanted(place) if _TYPES[kind] in (_LIST, _MAPPING) else None
+        return f"expected {wanted or _TYPES[kind] + unit}, got {got}"
+    if kind in _BOUNDS:
+        words, name = _BOUNDS[kind]
+        bound = context[name]
+        if kind.startswith("string"):
+            bound = counted(bound, "character")
+        told = words.format(f"{bound:g}" if isinstance(bound, float) else bound)
+        return f"expected {told}, got {context.get('actual_length', got)}"
+    return error["msg"].removeprefix("Value error, ")
+
+
+def _most_telling(problems: Sequence[Mapping[str, Any]], given: Any) -> Mapping[str, Any]:
+    """The first problem; where that is a missing field, the one that was misspelt for it."""
+    first = problems[0]
+    if first["type"] == "missing":
+        name, section = str(first["loc"][-1]), first["loc"][:-1]
+        unknown = [each for each in problems if each["type"] == "extra_forbidden" and each["loc"][:-1] == section]
+        known = fields_at(section, given)
+        return next((each for each in unknown if closest(str(each["loc"][-1]), known) == name), first)
+    return first
+
+
+def _unknown(location: tuple[Step, ...], given: Any, also: Sequence[str]) -> str:
+    names = [*fields_at(location[:-1], given), *also]
+    if (meant := closest(str(location[-1]), names)) is not None:
+        return f"unknown field; did you mean {meant}?"
+    return f"unknown field; known: {listing(names)}" if names else "unknown field"
+
+
+def _pattern_words(pattern: str, place: tuple[Step, ...], text: str) -> str:
+    if pattern == MEMBER_PATTERN and place[2:3] == ("target",):
+        meant = closest(text.lower(), KEYWORDS)
+        return _TARGET if meant is None else f"{_TARGET} (did you mean {meant}?)"
+    return PATTERN_WORDS.get(pattern, f"a text like {pattern}")
+
+
+def _got(value: Any) -> str:
+    """What was given, in few words."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() if value.bit_length() > MOST_BITS_SAID:
+            return "a number of very many digits"
+        case int() | float():
+            return reprlib.repr(value)
+        case str():
+            return f"the text {reprlib.repr(value)}" if _is_number(value) else reprlib.repr(value)
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "a mapping"
+        case datetime.date():
+            return f"the date {value}"
+    return "something else"
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text reads as a number, so that it was probably meant as one."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _wanted(place: tuple[Step, ...]) -> str | None:
+    """What would be right at a place that takes more than one thing."""
+    return next((words for known, words in _WANTED if len(known) == len(place) and _fits(place, known)), None)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -110,9 +226,20 @@ _KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
 
 
 def _without_kinds(location: tuple[Step, ...]) -> Iterator[Step]:
-    """A problem's place as it is in the file."""
+    """A problem's place as it is in the file; what is behind a key that is none stands there for the key itself."""
     tags = [len(place) for place, names in _KINDS if _is_at(location, place) and location[len(place)] in names]
-    return (part for position, part in enumerate(location) if position not in tags)
+    return (part for position, part in enumerate(location) if position not in tags and part != "[key]")
+
+
+def _as_written(place: tuple[Step, ...], given: Any) -> tuple[Step, ...]:
+    """The place without the position in a list of one that is written without brackets."""
+    above = given
+    try:
+        for step in place[:-1]:
+            above = above[step]
+    except (LookupError, TypeError):
+        return place
+    return place[:-1] if place and isinstance(place[-1], int) and isinstance(above, str) else place
 
 
 def _is_at(location: tuple[Step, ...], place: tuple[str | None, ...]) -> bool:

@@ -41,7 +41,7 @@ from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader
-from cluster.simulation.signatures import WitnessedScheme
+from cluster.simulation.signatures import RememberingScheme
 from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.messages import Vote
@@ -109,7 +109,7 @@ class Simulation:
         self._on_sample, self._on_notice = on_sample, on_notice
         self._scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self._reader = SharedReader()
-        self._validators = validator_set(WitnessedScheme(self._scheme), scenario, seed)
+        self._validators = validator_set(RememberingScheme(self._scheme), scenario, seed)
         self._genesis = build_genesis(scenario, seed, self._validators)
         self.record = RunRecord(scenario, "sim", seed, commit, self._genesis, self._scheme)
         self.record.given = scenario if scenario.forks else None
@@ -439,13 +439,13 @@ class Simulation:
         self._schedule_user(user, user.next_delay_ms())
         machine = self._served[(user.number + self.random.randrange(len(self._served))) % len(self._served)]
         if machine.validator is None or machine.is_paused:
+            self.record.load.requests += 1
             self.record.load.failures += 1
             return
         wires = tuple(user.next_transactions(_observation(machine.validator, user)))
         if not wires:
             return
         self.record.load.requests += 1
-        self.record.load.transactions_sent += len(wires)
         self._request += 1
         request = self._request
         self._submissions[request] = _Submission(user, wires)
@@ -455,6 +455,7 @@ class Simulation:
     def _submit(self, machine: Machine, request: int) -> None:
         submission = self._submissions[request]
         if machine.is_up:
+            self.record.load.transactions_sent += len(submission.wires)
             machine.submit(request, submission.wires)
         else:
             self.record.load.failures += 1

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -35,7 +35,6 @@ from blake3 import blake3
 from cluster.archive import BlockRecord
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord
-from cluster.simulation.signatures import RememberingScheme
 from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
@@ -126,11 +125,6 @@ class SafetyMonitor:
     """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
     _newest_finalized: int = GENESIS_VIEW
     _ledger: Ledger | None = None
-    _checked: ValidatorSet = field(init=False)
-    """The validators, their good signatures being remembered: the same ones stand in everybody's certificates."""
-
-    def __post_init__(self) -> None:
-        self._checked = replace(self.validators, scheme=RememberingScheme(self.validators.scheme))
 
     def record(self) -> MonitorRecord:
         """What was watched, and what was seen."""
@@ -171,7 +165,7 @@ class SafetyMonitor:
             self._on_finalization(name, certificate, view)
 
     def _is_signed(self, certificate: AnyCertificate) -> bool:
-        return verify_signed(certificate, self._checked, self.namespace)
+        return verify_signed(certificate, self.validators, self.namespace)
 
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)

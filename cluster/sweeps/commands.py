@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.options import MAX_SEED
+from cluster.options import MAX_SEED, add_change_options
 
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""
@@ -19,6 +19,7 @@ def add_commands(commands: Any) -> None:
     """Add the commands to the console command's parser."""
     command = commands.add_parser("sweep", help="run a scenario with many seeds in the simulator")
     command.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
+    add_change_options(command)
     add_options(command)
     command.set_defaults(command=_sweep)
 
@@ -66,7 +67,7 @@ def worker_count(text: str) -> int:
 def _sweep(options: Any) -> int:
     from cluster.sweeps.tasks import ScenarioTask
 
-    return run_task(ScenarioTask.load(options.scenario), f"sweep-{options.scenario.stem}", options)
+    return run_task(ScenarioTask.load(options.scenario, options.changes), f"sweep-{options.scenario.stem}", options)
 
 
 def _fuzz(options: Any) -> int:

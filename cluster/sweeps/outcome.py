@@ -74,12 +74,10 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
     """The outcome of a run that has ended, and its verdict, check by check."""
     books = keep_books(record)
     verdict = check_run(record, books)
-    bad = next((check for check in verdict.checks if check.verdict is verdict.outcome), None)
-    reason = "" if verdict.outcome is Outcome.PASS or bad is None else f"{bad.name}: {bad.detail}"
     outcome = SeedOutcome(
         seed=record.seed,
         verdict=verdict.outcome.value,
-        reason=" ".join(reason.split()),
+        reason=" ".join(verdict.reason.split()),
         undecided=[check.name for check in verdict.checks if check.verdict is Outcome.INCONCLUSIVE],
         heights=books.common_height,
         fires=books.ledger.fires,

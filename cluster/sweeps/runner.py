@@ -26,11 +26,14 @@ from cluster.scenario import Scenario
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
+from cluster.terminal import can_redraw
 from cluster.verdict import Outcome
 
 SUMMARY_FILE: Final = "summary.json"
 SHOWN: Final = 10
 """Seeds that are named in a summary's lines."""
+TENTHS: Final = 10
+"""So many lines at most tell how far a sweep is, where there is no terminal."""
 
 
 class Task(Protocol):
@@ -127,8 +130,15 @@ def sweep(
         with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
             run = partial(run_seed, task, str(folder), commit)
+            lines = PlainProgress(console, [log.outcomes[seed] for seed in seeds if seed in log.outcomes], len(seeds))
+            lines.begin(task.title, workers)
+
+            def show(outcome: SeedOutcome) -> None:
+                _show(progress, bar, task, outcome)
+                lines.add(outcome)
+
             try:
-                _run_all(run, left, workers, stop_on_fail, interrupts, log, partial(_show, progress, bar, task))
+                _run_all(run, left, workers, stop_on_fail, interrupts, log, show)
             except KeyboardInterrupt:
                 interrupted = True
     finally:
@@ -186,15 +196,53 @@ def _progress(console: Console, total: int) -> Progress:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not can_redraw(console),
     )
+
+
+class PlainProgress:
+    """Where no bar is drawn: a line at the beginning, and one whenever another tenth of the seeds is through.
+
+    The last tenth has none: the summary follows.
+    """
+
+    def __init__(self, console: Console, ended: Sequence[SeedOutcome], total: int) -> None:
+        self._console = console
+        self._total = total
+        self._counts = Counter(map(_word, ended))
+        self._said = self._tenths
+        self._started = time.monotonic()
+
+    def begin(self, title: str, workers: int) -> None:
+        done = self._counts.total()
+        before = f", {done:,} of them ended before" if done else ""
+        self._print(f"{title}: {self._total:,} seeds{before}; up to {workers:,} at a time")
+
+    def add(self, outcome: SeedOutcome) -> None:
+        self._counts[_word(outcome)] += 1
+        if self._tenths > self._said and self._counts.total() < self._total:
+            self._said = self._tenths
+            words = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
+            seconds = time.monotonic() - self._started
+            self._print(f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s: {words}")
+
+    @property
+    def _tenths(self) -> int:
+        return self._counts.total() * TENTHS // self._total
+
+    def _print(self, line: str) -> None:
+        if not can_redraw(self._console):
+            self._console.print(line, soft_wrap=True, markup=False)
+
+
+def _word(outcome: SeedOutcome) -> str:
+    return "failed" if outcome.failed else "passed" if outcome.passed else "undecided"
 
 
 def _show(progress: Progress, bar: Any, task: Task, outcome: SeedOutcome) -> None:
     progress.advance(bar)
     if not outcome.passed:
-        word = "failed" if outcome.failed else "undecided"
-        progress.console.print(f"seed {outcome.seed} {word}: {outcome.why}", soft_wrap=True, markup=False)
+        progress.console.print(f"seed {outcome.seed} {_word(outcome)}: {outcome.why}", soft_wrap=True, markup=False)
         progress.console.print(f"  again  {task.command(outcome.seed)}", soft_wrap=True, markup=False)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from blake3 import blake3
 
-from cluster.scenario import Scenario, load_scenario
+from cluster.options import change_words
+from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.settings import Change, options_of
 from cluster.sweeps.generator import random_scenario
 
 NAMED_DIGITS: Final = 12
@@ -23,11 +26,15 @@ class ScenarioTask:
     path: str
     """Where it came from, for the command that runs a seed again."""
     scenario_json: str
+    """What runs: the file with the changes made."""
+    changes: tuple[str, ...] = ()
+    """As one types them into a shell, for that command, too."""
 
     @staticmethod
-    def load(path: Path) -> ScenarioTask:
-        """The task of a scenario file. Raises :class:`~cluster.errors.BadInput`."""
-        return ScenarioTask(str(path), load_scenario(path).model_dump_json())
+    def load(path: Path, changes: Sequence[Change] = ()) -> ScenarioTask:
+        """The task of a scenario file, with some fields set anew. Raises :class:`~cluster.errors.BadInput`."""
+        scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
+        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(change_words(changes)))
 
     @property
     def title(self) -> str:
@@ -40,7 +47,9 @@ class ScenarioTask:
 
     def command(self, seed: int) -> str:
         """A run of the scenario with that seed."""
-        return f"stampede run {shlex.quote(self.path)} --backend sim --seed {seed}"
+        return " ".join(
+            ("stampede run", shlex.quote(self.path), "--backend sim", f"--seed {seed}", *self.changes),
+        )
 
 
 @dataclass(frozen=True, slots=True)

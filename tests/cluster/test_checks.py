@@ -204,6 +204,14 @@ def test_a_run_without_any_block_is_inconclusive_and_never_passes() -> None:
     assert {check.verdict for check in verdict.checks if check.name not in UNASKED} == {INCONCLUSIVE}
 
 
+def test_checks_without_anything_to_judge_say_so_and_pass() -> None:
+    verdict = check_run(make_record())
+    idle = {check.name for check in verdict.checks if not check.applies}
+    assert idle == set(UNASKED) - {"evidence"}, "evidence is looked for in every run"
+    assert all(verdict.check(name).verdict is PASS for name in idle)
+    assert run_check(with_kill(make_record()), "faults").applies
+
+
 # --- state roots ------------------------------------------------------------------------------------------------------
 
 
@@ -391,7 +399,7 @@ def test_books_that_do_not_balance_fail() -> None:
     books.ledger.burned += 1
     check = check_run(record, books).check("conservation")
     assert check.verdict is FAIL
-    assert check.detail.startswith("minted 3000000000000000000 is not balances")
+    assert check.detail.startswith("minted 3,000,000,000,000,000,000 is not balances")
 
 
 def test_balances_nobody_was_asked_about_are_inconclusive() -> None:
@@ -434,6 +442,27 @@ def test_a_target_that_was_not_reached_fails_unless_the_run_was_interrupted() ->
     assert run_check(record, "progress").verdict is FAIL
     record.interrupted = True
     assert run_check(record, "progress").verdict is INCONCLUSIVE
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_interrupted_run_says_what_was_final_where_nobody_served_a_block(asked: bool) -> None:
+    record = make_record()
+    record.interrupted = True
+    for validator in record.validators:
+        validator.blocks, validator.status = [], None
+    if not asked:
+        record.validators = []
+    check = run_check(record, "progress")
+    assert check.verdict is INCONCLUSIVE
+    assert check.detail == "height 12 was final when it was interrupted, target 12; nobody served a block"
+
+
+def test_heights_are_counted_among_those_that_served_them() -> None:
+    record = make_record()
+    never_answered(record)
+    check = run_check(record, "agreement")
+    assert check.verdict is INCONCLUSIVE
+    assert check.detail.startswith("only 3 of 4 validators served a block; the same block at all 12 heights of 3 valid")
 
 
 def stuck(record: RunRecord, height: int) -> None:
@@ -674,7 +703,7 @@ def test_all_validators_of_the_targets_host_must_come_back() -> None:
     record = with_kill(make_record(count=8, scenario=make_scenario(validators={"count": 8, "hosts": 4})))
     check = run_check(record, "faults")
     assert check.verdict is INCONCLUSIVE
-    assert "validator-6 was started 1 times" in check.detail
+    assert "validator-6 was started 1 time," in check.detail
 
 
 # --- problems ---------------------------------------------------------------------------------------------------------

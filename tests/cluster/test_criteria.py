@@ -70,7 +70,8 @@ def test_a_figure_is_held_against_its_bounds(name: str, bounds: dict[str, float]
 
 
 def test_the_numbers_are_told() -> None:
-    assert check(record_with(metrics={"fires": {"at_least": 20.0}})).detail == "fires 17, at least 20 allowed"
+    assert check(record_with(metrics={"fires": {"at_least": 20.0}})).detail == "fires 17, at least 20 required"
+    assert check(record_with(metrics={"fires": {"at_most": 9.0}})).detail == "fires 17, at most 9 allowed"
     assert check(record_with(metrics={"recovery_ms": {"at_most": 1.0}})).detail == "the run has no recovery_ms"
 
 
@@ -85,7 +86,7 @@ def test_a_slow_recovery_is_a_figure() -> None:
 def test_one_that_fails_outweighs_one_that_is_missing_and_both_those_that_hold() -> None:
     right, wrong, missing = {"at_least": 1.0}, {"at_least": 999.0}, {"at_least": 1.0}
     found = check(record_with(metrics={"heights": right, "fires": wrong, "startup_seconds": missing}))
-    assert (found.verdict, found.detail) == (FAIL, "fires 17, at least 999 allowed")
+    assert (found.verdict, found.detail) == (FAIL, "fires 17, at least 999 required")
     assert check(record_with(metrics={"heights": right, "startup_seconds": missing})).verdict is INCONCLUSIVE
 
 

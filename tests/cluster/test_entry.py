@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from cluster import entry
+from cluster.cli import main
+from cluster.results import checkout_commit
 
 
 class Interrupting:
@@ -34,3 +39,21 @@ def test_the_options_of_all_commands_are_known_without_loading_what_performs_the
     code = f"import sys, cluster.cli; cluster.cli._parser(); print(sorted({slow} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("name: a\nvalidators: 30\nfaults: [{kind: kill, target: bob, at_height: 3}]\n")
+    code = "import sys; from cluster import entry; sys.exit(entry.main())"
+    command = [sys.executable, "-c", code, "validate", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.endswith("\\u2026, validator-29\n")
+
+
+def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"stampede {version('stampede')} ({checkout_commit()})\n"

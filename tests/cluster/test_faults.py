@@ -61,7 +61,7 @@ def check(record: RunRecord, name: str = "faults") -> Check:
 LASTING = {"at_height": 5, "for_ms": 2_000}
 BITING = {
     "kill": ({"target": "validator-1"}, "recovered height"),
-    "wipe": ({"target": "validator-1", "at_height": 12}, "joined by the snapshot of height [16]"),
+    "wipe": ({"target": "validator-1", "at_height": 12}, "joined by the snapshot of height 16"),
     "disk_full": ({"target": "validator-1"}, "failed: planned fault"),
     "failed_sync": ({"target": "validator-1"}, "sync failed: planned fault"),
     "bit_rot": ({"target": "validator-1", "at_height": 12}, "validator-1 stopped: "),
@@ -221,7 +221,7 @@ def test_a_height_that_is_final_without_a_quorum_fails() -> None:
     record.finalizations.append(Finalization(begun + 701, 0, 99))
     found = check(record)
     assert found.verdict is Outcome.FAIL
-    assert "1 heights from 99 on were finalised without a quorum" in found.detail
+    assert "1 height from 99 on was finalised without a quorum" in found.detail
 
 
 def test_a_disk_that_fails_without_a_fault_is_a_problem() -> None:

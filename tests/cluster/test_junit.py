@@ -21,7 +21,12 @@ def test_a_run_has_a_test_case_for_each_check(tmp_path: Path) -> None:
         "0",
     )
     assert [case.get("name") for case in suite.iter("testcase")] == [check.name for check in verdict.checks]
-    assert not list(suite.iter("failure")) + list(suite.iter("error")) + list(suite.iter("skipped"))
+    assert not list(suite.iter("failure")) + list(suite.iter("error"))
+    idle = [check for check in verdict.checks if not check.applies]
+    assert idle
+    skipped = {case.get("name"): case.find("skipped") for case in suite.iter("testcase")}
+    assert {name for name, found in skipped.items() if found is not None} == {check.name for check in idle}
+    assert suite.get("skipped") == str(len(idle))
     properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
     assert properties["verdict"] == "pass"
     assert str(properties["command"]).startswith("stampede run")

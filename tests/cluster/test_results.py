@@ -78,7 +78,9 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "lateness_p99_blocks": 0,
     }
     assert set(result["machine"]) == {"system", "processor", "processors", "memory_gib", "python"}
-    assert [set(check) for check in result["checks"]] == [{"name", "verdict", "detail"}] * len(verdict.checks)
+    assert [set(check) for check in result["checks"]] == [{"name", "verdict", "detail", "applies"}] * len(
+        verdict.checks
+    )
     assert result["validators"][3] == {
         "name": "validator-3",
         "height": 12,

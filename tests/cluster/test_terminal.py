@@ -57,6 +57,14 @@ def test_the_line_holds_rates_of_the_last_seconds() -> None:
     assert 3 < rate < 5
 
 
+def test_beyond_its_target_a_run_drains() -> None:
+    console, _ = plain_console()
+    progress = Progress(console, 10, "live", NAMES, Clock())
+    for sample in make_samples(make_record(), every_ms=250.0):
+        progress.update(sample)
+    assert "height 12, draining" in progress.line()
+
+
 def test_notices_stay() -> None:
     console, output = plain_console()
     progress = Progress(console, 12, "live", NAMES, Clock())

@@ -159,13 +159,17 @@
       }
     }
 
+    const title = (fault) => `${fault.number} ${fault.name}`.trim();
+
     function drawFaults(pen) {
-      const ends = [];
-      for (const fault of data.faults) {
-        if (fault.to < from || fault.from > to) continue;
+      const seen = data.faults.filter((fault) => fault.lanes.length && fault.to >= from && fault.from <= to);
+      seen.sort((one, other) => one.from - other.from);
+      const names = [];
+      let free = left;
+      for (const [place, fault] of seen.entries()) {
         const start = Math.max(left, x(fault.from)), end = Math.min(width - 8, Math.max(start + 2, x(fault.to)));
-        for (const place of fault.lanes) {
-          const top = TOP + lane * place + 1, high = lane - 2;
+        for (const row of fault.lanes) {
+          const top = TOP + lane * row + 1, high = lane - 2;
           pen.save();
           pen.beginPath();
           pen.rect(start, top, end - start, high);
@@ -178,18 +182,22 @@
           for (let at = start - high - (start % 8); at < end; at += 8) { pen.moveTo(at, top + high); pen.lineTo(at + high, top); }
           pen.stroke();
           pen.restore();
-          hits.push({ box: [start, top, end, top + high], text: [`${fault.name}`, `${seconds(fault.from)} to ${seconds(fault.to)}`], rank: 0 });
+          if (fault.number) labels.push([fault.number, start + 3, top + 7, "fail"]);
+          hits.push({ box: [start, top, end, top + high], text: [title(fault), `${seconds(fault.from)} to ${seconds(fault.to)}`], rank: 0 });
         }
-        if (!fault.lanes.length) continue;
-        const label = fault.name, wide = pen.measureText(label).width;
-        const at = Math.max(left, Math.min(start, width - 8 - wide));
-        if (!ends.some(([begin, end]) => at < end + 8 && at + wide > begin - 8)) {
-          ends.push([at, at + wide]);
-          pen.fillStyle = colour("fail");
-          pen.textAlign = "left";
-          pen.fillText(label, at, 36);
-        }
+        // the whole name where neither the next fault's begins before its end nor the drawing ends, else its number
+        const next = place + 1 < seen.length ? Math.max(left, x(seen[place + 1].from)) : Infinity;
+        const most = width - 8, wide = pen.measureText(title(fault)).width;
+        const at = Math.max(free, Math.min(start, seen.length === 1 ? most - wide : most));
+        const fits = at + wide <= most && at + wide + 8 <= next, label = fits ? title(fault) : fault.number || fault.kind;
+        if (at + pen.measureText(label).width > most) continue;
+        free = at + pen.measureText(label).width + 8;
+        names.push(label);
+        pen.fillStyle = colour("fail");
+        pen.textAlign = "left";
+        pen.fillText(label, at, 36);
       }
+      canvas.dataset.faults = names.join("; ");
     }
 
     function drawWindows(pen) {

@@ -105,6 +105,7 @@ MISSPELT = """class Misspelt(Actor):
         self.set("at", height)
         count = get("count")
         emit("a", 1)
+        print("a")
         self.sett("k", 1)
         self.set("at", self.hieght)
         self.set("at", self.height())
@@ -130,15 +131,16 @@ def test_a_name_that_is_nearly_right_is_guessed_and_each_mistake_is_one_line(
         "5:24: the name height, which is nowhere defined; did you mean self.height?",
         "6:17: a call of get; did you mean self.get(…)?",
         "7:9: a call of emit; did you mean self.emit(…)?",
-        "8:9: self.sett(…), which is nowhere defined; did you mean self.set(…)?",
-        "9:24: self.hieght, which is nowhere defined; did you mean self.height?",
-        "10:24: a call of self.height; read it without brackets: self.height",
-        f"11:28: the name random, which is nowhere defined; {modules}",
-        f"12:25: the name math, which is nowhere defined; {modules}",
-        "13:26: a call of sortde; did you mean sorted(…)?",
-        "14:27: the name LIMIT, which is nowhere defined; did you mean self.LIMIT?",
-        "15:9: self.halper(…), which is nowhere defined; did you mean self.helper(…)?",
-        "16:9: the name unknown, which is nowhere defined; assign it first",
+        "8:9: a call of print; did you mean self.emit(…)?",
+        "9:9: self.sett(…), which is nowhere defined; did you mean self.set(…)?",
+        "10:24: self.hieght, which is nowhere defined; did you mean self.height?",
+        "11:24: a call of self.height; read it without brackets: self.height",
+        f"12:28: the name random, which is nowhere defined; {modules}",
+        f"13:25: the name math, which is nowhere defined; {modules}",
+        "14:26: a call of sortde; did you mean sorted(…)?",
+        "15:27: the name LIMIT, which is nowhere defined; did you mean self.LIMIT?",
+        "16:9: self.halper(…), which is nowhere defined; did you mean self.helper(…)?",
+        "17:9: the name unknown, which is nowhere defined; assign it first",
     ]
 
 
@@ -354,7 +356,7 @@ def test_where_the_json_cannot_go_is_said_before_the_run(
             ["run", "counter.py", "--call", "tik"],
             "--call tik: counter.py has no handler 'tik'; did you mean tick? It has",
         ),
-        (["run", "counter.py", "--call", ""], "--call : counter.py has no handler ''; It has handlers: start, "),
+        (["run", "counter.py", "--call", ""], "--call : counter.py has no handler ''; it has handlers: start, "),
         (
             ["run", "counter.py", "--call", "give_up=1"],
             "--call give_up: counter.py:15: give_up(self, count) is a helper: ",

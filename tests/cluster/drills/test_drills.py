@@ -495,7 +495,10 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
         (["--nope"], "unrecognized arguments: --nope (see stampede drill --help)"),
         (["reorg", "--depth", "0"], "'0' is none: expected an integer from 1 to 12"),
         (["reorg", "--backend", "sim", "--set", "stop.heigth=3"], "drill reorg with --set: stop.heigth: "),
-        (["reorg", "--backend", "sim", "--unset", "name"], "drill reorg with --unset: name: Field required"),
+        (
+            ["reorg", "--backend", "sim", "--unset", "name"],
+            "drill reorg with --unset: name: is missing; expected a text",
+        ),
         (["partition", "--backend", "sim", "--cut-off", "4"], "--cut-off: 4 of 4 validators leave nobody"),
         (["byzantine", "--backend", "sim", "--liars", "3"], "--liars: 3 of 7 validators; at most 2 are withstood"),
         (["divergence", "--backend", "sim", "--culprit", "4"], "--culprit: there is no validator 4, the last is 3"),

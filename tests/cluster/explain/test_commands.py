@@ -33,10 +33,10 @@ def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.err == ""
     assert said.out.splitlines() == [
         "right.yaml: fine (live and sim)",
-        "wrong.yaml: stop.hight: Extra inputs are not permitted",
+        "wrong.yaml: stop.hight: unknown field; did you mean height?",
         "ring.yaml: fine (live and sim)",
         "forked.yaml: fine (sim alone: forks: only the simulator repeats what came before; see --backend sim)",
-        "wrong.yaml: stop.hight: Extra inputs are not permitted (inherited by heir.yaml)",
+        "wrong.yaml: stop.hight: unknown field; did you mean height? (inherited by heir.yaml)",
         "none.yaml: cannot be read: No such file or directory",
     ]
 
@@ -76,8 +76,13 @@ def test_a_terminal_gets_nothing_that_it_would_obey(capsys: pytest.CaptureFixtur
     assert said.startswith("loud\n\\x1b]0;owned\\x07\\x1b[31mred\nand more\n")
     assert "\\x1b[2J)" in said
     assert main(["validate", "wrong.yaml"]) == ExitCode.BAD_INPUT
-    assert "\\x1b[31mcolour: Extra inputs" in (also := capsys.readouterr().out)
+    assert "\\x1b[31mcolour: unknown field; " in (also := capsys.readouterr().out)
     assert "\x1b" not in said + also and "\x07" not in said
+
+
+def test_a_page_can_go_into_runs_before_there_is_any(folder: Path) -> None:
+    assert main(["explain", "right.yaml", "--out", "runs/a.html"]) == 0
+    assert (folder / "runs" / "a.html").exists()
 
 
 def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,10 +96,13 @@ def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["explain", "wrong.yaml"], "wrong.yaml: stop.hight: Extra inputs"),
+        (["explain", "wrong.yaml"], "wrong.yaml: stop.hight: unknown field; did you mean height?"),
         (["explain", "none.yaml"], "none.yaml: cannot be read"),
-        (["explain", "right.yaml", "--set", "stop.hight=3"], "right.yaml with --set: stop.hight: Extra inputs"),
-        (["explain", "right.yaml", "--unset", "name"], "right.yaml with --unset: name: Field required"),
+        (
+            ["explain", "right.yaml", "--set", "stop.hight=3"],
+            "right.yaml with --set: stop.hight: unknown field; did you mean height?",
+        ),
+        (["explain", "right.yaml", "--unset", "name"], "right.yaml with --unset: name: is missing; expected a text"),
         (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
         (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
         (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator repeats"),

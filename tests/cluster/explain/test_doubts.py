@@ -79,6 +79,16 @@ def test_drills_are_beyond_doubt() -> None:
             "over after about 600.9 s; the run is cut off after 120 s (stop.timeout_s)",
         ),
         ({"kind": "degrade", "loss": 0.0, "at_height": 3, "for_ms": 500}, "", "takes losses and the like away"),
+        (
+            {"kind": "kill", "target": "validator-1", "at_height": 3, "down_ms": 100},
+            "down_ms",
+            "100 ms, less than a block takes: inconclusive",
+        ),
+        (
+            {"kind": "pause", "target": "leader", "at_height": 3, "for_ms": 2_500},
+            "for_ms",
+            "2,500 ms; without its leader a view takes up to 3,250 ms, and may be all that is seen: inconclusive",
+        ),
     ],
 )
 def test_faults_that_probably_are_not_meant_so(fault: dict[str, Any], field: str, what: str) -> None:
@@ -86,6 +96,15 @@ def test_faults_that_probably_are_not_meant_so(fault: dict[str, Any], field: str
     path = f"faults[0].{field}".rstrip(".")
     assert found[path].startswith(what)
     assert {path} <= found.keys() <= {path, "stop.timeout_s"}
+
+
+def test_faults_that_may_show_what_they_are_to_show_are_beyond_doubt() -> None:
+    kill = {"kind": "kill", "at_height": 3}
+    faults = [kill | {"target": "leader", "down_ms": 3_250}, kill | {"target": "validator-1", "down_ms": 2_500}]
+    assert not doubted(scenario(**TWELVE, faults=faults))
+    pause = {"kind": "pause", "until_height": 6}
+    faults = [pause | {"target": "leader", "at_height": 3}, pause | {"target": "validator-1", "at_ms": 1_500}]
+    assert not doubted(scenario(**TWELVE, faults=faults)), "the height that they wait for is one"
 
 
 def test_faults_that_leave_no_quorum_only_together_are_seen() -> None:
@@ -122,6 +141,15 @@ def test_what_is_asked_of_a_run_that_ends_before() -> None:
     assert list(doubted(scenario(**TWELVE, validators=epochs))) == ["validators.epochs[0].from_view"]
     short = doubted(scenario(**TWELVE | {"stop": {"height": 12, "timeout_s": 3}}))
     assert list(short) == ["stop.timeout_s", "success.heights_compared"]
+
+
+def test_validators_in_no_region_where_others_are_in_some() -> None:
+    regions = {"us-east": ALL[:2], "eu-west": ALL[2:3]}
+    given = scenario(links={"latencies": "azure", "regions": regions})
+    assert doubted(given) == {"links.regions": "validator-3 is in none: links of latency_ms, 20 ms"}
+    few = scenario(links={"latencies": "azure", "regions": {"us-east": ALL[:2]}})
+    assert doubted(few) == {"links.regions": "validator-2 and 1 more are in none: links of latency_ms, 20 ms"}
+    assert not doubted(scenario(links={"regions": regions | {"eu-west": ALL[2:]}}))
 
 
 def test_without_load_nothing_is_committed() -> None:

@@ -14,9 +14,10 @@ import pytest
 
 from cluster.explain.distances import distances
 from cluster.explain.outline import outline
-from cluster.explain.page import render_page
-from cluster.explain.picture import HEIGHT, WIDTH, caption, picture
+from cluster.explain.page import render_outline
+from cluster.explain.picture import CHARACTER_PIXELS, NARROW, WIDE, caption, picture
 from cluster.scenario import Scenario
+from tests.cluster.browser import PHONE, chromium, needs_chromium
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -57,13 +58,25 @@ def test_every_validator_and_every_link_is_drawn_within_the_frame(links: dict[st
     circles = drawn(given).findall(f".//{SVG}circle[@class='node']")
     places = {(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles}
     assert len(circles) == len(places) == 7
-    assert all(20 < x < WIDTH - 20 and 20 < y < HEIGHT - 20 for x, y in places)
+    assert all(20 < x < WIDE.width - 20 and 20 < y < WIDE.height - 20 for x, y in places)
     assert len(lines(given)) == len(given.network.links)
+
+
+@pytest.mark.parametrize("links", [*KINDS.values(), REGIONS], ids=[*KINDS, "regions"])
+def test_a_phone_has_a_drawing_of_its_own_with_text_that_stays_within(links: dict[str, Any]) -> None:
+    long = "a-name-that-is-as-long-as-a-name-can-possibly-be-and-longer"
+    given = scenario(nodes=[{}] * 4 + [{"name": long}], **links)
+    element = ElementTree.fromstring(picture(given, NARROW))
+    width = float(element.attrib["viewBox"].split()[2])
+    assert width <= 360, "so that it need not be scaled down"
+    for text in element.findall(f".//{SVG}text"):
+        half = len(str(text.text)) * CHARACTER_PIXELS / 2
+        assert half <= float(text.attrib["x"]) <= width - half, text.text
 
 
 def test_the_hub_of_a_star_is_in_the_middle() -> None:
     circles = drawn(scenario(topology={"kind": "star", "hub": "validator-3"})).findall(f".//{SVG}circle[@class='node']")
-    assert (float(circles[3].attrib["cx"]), float(circles[3].attrib["cy"])) == (WIDTH / 2, HEIGHT / 2)
+    assert (float(circles[3].attrib["cx"]), float(circles[3].attrib["cy"])) == WIDE.middle
 
 
 def test_one_line_stands_for_all_links_between_two_regions() -> None:
@@ -73,6 +86,14 @@ def test_one_line_stands_for_all_links_between_two_regions() -> None:
     assert set(labels(given, "region")) == {"us-east", "eu-west", "no region"}
     assert labels(given, "within") == ["1 ms", "20 ms"]
     assert "a thick line stands for all links between two regions" in caption(given)
+
+
+def test_names_of_regions_are_where_no_line_comes_from() -> None:
+    element = drawn(scenario(**REGIONS))
+    areas = element.findall(f".//{SVG}circle[@class='area']")
+    for area, name in zip(areas, element.findall(f".//{SVG}text[@class='region']"), strict=True):
+        is_below = float(name.attrib["y"]) > float(area.attrib["cy"])
+        assert is_below == (float(area.attrib["cy"]) > WIDE.height / 2), name.text
 
 
 def test_links_of_gateways_are_drawn_one_by_one() -> None:
@@ -114,7 +135,7 @@ def test_it_is_light_and_dark_and_needs_nothing_else() -> None:
 
 
 def page(given: Scenario) -> str:
-    return render_page(given, outline(given), distances(given.network), "scenarios/drawn.yaml")
+    return render_outline(given, outline(given), distances(given.network), "scenarios/drawn.yaml")
 
 
 class _Elements(HTMLParser):
@@ -145,9 +166,33 @@ def test_the_page_has_everything_and_is_closed() -> None:
     assert "What happens when" in found.headings
 
 
+def test_the_picture_follows_the_page_into_another_theme() -> None:
+    text = page(scenario())
+    assert 'id="theme"' in text
+    assert '[data-theme="dark"] svg.network{' in text
+    assert ':root:not([data-theme="light"]) svg.network,' in text
+
+
 def test_what_a_scenario_says_is_text_and_no_markup() -> None:
     given = Scenario(name="a", description="<script>alert(1)</script>")
-    assert "<script>" not in page(given)
+    assert "<script>alert" not in page(given)
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_nothing_is_cut_and_the_picture_keeps_its_size(tmp_path: Path, dark: bool) -> None:
+    path = tmp_path / "page.html"
+    section = {"count": 7, "epochs": [{"from_view": 1, "members": [f"validator-{index}" for index in range(6)]}]}
+    given = Scenario.model_validate({"name": "drawn", "validators": section, "links": REGIONS})
+    path.write_text(page(given), encoding="utf-8")
+    with chromium(tmp_path / "profile") as browser:
+        browser.open(path, size=PHONE, dark=dark)
+        assert browser.errors == []
+        boxes = "[...document.querySelectorAll('.scroll')].map((each) => [each.scrollWidth, each.clientWidth])"
+        assert all(wide <= room for wide, room in browser.evaluate(boxes))
+        shown = "[...document.querySelectorAll('svg.network')].map((each) => each.getBoundingClientRect().width)"
+        wide, narrow = browser.evaluate(shown)
+        assert wide == 0 < 0.85 * NARROW.width < narrow <= PHONE[0]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium executable on this machine")

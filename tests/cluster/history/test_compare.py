@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 from random import Random
 
@@ -13,6 +15,7 @@ from cluster.errors import BadInput
 from cluster.history.comparison import SERIES_PREFIX, Comparison, compare
 from cluster.history.groups import read_group
 from cluster.history.page import render_comparison
+from cluster.history.scenarios import SHOWN
 from tests.cluster.history.folders import METRICS, drawn, write_run, write_sweep
 
 SEEDS = range(20)
@@ -118,8 +121,60 @@ def test_what_differs_besides_is_told(tmp_path: Path) -> None:
 
 def test_scenarios_of_one_name_that_differ_are_told(tmp_path: Path) -> None:
     one, two = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
-    assert compared(one, two).warnings[:1] != ("the scenarios have the same name, but are not the same",)
-    (two / "scenario.yaml").write_text("name: smoke\nseed: 4\n")
+    assert not any("the same name" in warning for warning in compared(one, two).warnings)
+    (two / "scenario.yaml").write_text("name: smoke\nlinks: {latency_ms: 7}\nvalidators: 5\n")
+    found = compared(one, two)
+    told = next(warning for warning in found.warnings if warning.startswith("the scenarios have the same name"))
+    assert "validators.count 4 in A, 5 in B" in told
+    assert "links.latency_ms" in told
+    assert told in html.unescape(render_comparison(found))
+    assert {"field": "validators.count", "a": "4", "b": "5"} in found.page()["scenario_differences"]
+
+
+def test_of_several_names_the_one_whose_scenarios_differ_is_told(tmp_path: Path) -> None:
+    first = [write_run(tmp_path / f"a{number}", number) for number in range(3)]
+    second = [write_run(tmp_path / f"b{number}", number) for number in range(3)]
+    for folder in (first[2], second[1], second[2]):
+        result = json.loads((folder / "result.json").read_text()) | {"scenario": "calm"}
+        (folder / "result.json").write_text(json.dumps(result))
+        (folder / "scenario.yaml").write_text("name: calm\n")
+    (second[0] / "scenario.yaml").write_text("name: smoke\nlinks: {loss: 0.1}\n")
+    found = compare(read_group(first), read_group(second), 1)
+    assert [each.path for each in found.scenario_differences] == ["links.loss"]
+
+
+def test_what_a_scenario_says_is_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
+    (two / "scenario.yaml").write_text('"e\\x1b[31mvil\\nline": "\\x9b31m\\u202e"\nname: smoke\n')
+    (told,) = [warning for warning in compared(one, two).warnings if "the same name" in warning]
+    assert told.isprintable()
+    assert "vil" in told
+
+
+def test_of_many_fields_that_differ_the_first_are_told(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
+    (two / "scenario.yaml").write_text(
+        "name: smoke\nsuccess: {fires: 1, transactions: 1, heights_compared: 1,"
+        " stall_ms: 1, metrics: {fires: {at_least: 1}}}\nstop: {height: 9}\n"
+    )
+    found = compared(one, two)
+    assert any(re.search(r"; and [1-9] more$", warning) for warning in found.warnings)
+    assert len(found.page()["scenario_differences"]) > SHOWN
+
+
+def test_a_comment_a_default_and_a_description_are_no_difference(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
+    (two / "scenario.yaml").write_text("# mine\nname: smoke\ndescription: the same\nsuccess: {fires: 50}\n")
+    found = compared(one, two)
+    assert not any("scenarios" in warning for warning in found.warnings)
+    assert found.page()["scenario_differences"] == []
+
+
+def test_scenarios_that_this_version_cannot_load_are_compared_as_they_stand(tmp_path: Path) -> None:
+    one, two = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
+    (two / "scenario.yaml").write_text("name: smoke\nwhat_it_was_called: [1, 2]\n")
+    assert any(w.endswith("what_it_was_called nothing in A, [1, 2] in B") for w in compared(one, two).warnings)
+    (two / "scenario.yaml").write_bytes(b"\xff")
     assert "the scenarios have the same name, but are not the same" in compared(one, two).warnings
 
 

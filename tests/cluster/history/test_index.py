@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from cluster.cli import main
 from cluster.history import index
+from cluster.history.commands import _print
 from cluster.history.index import INDEX_FILE, read_entry, read_index, refresh_index, write_index
 from cluster.results import finish_run
 from tests.cluster.history.folders import write_run, write_sweep
@@ -106,6 +109,24 @@ def test_only_a_run_of_the_folder_has_its_index_written_anew(tmp_path: Path) -> 
     assert not list((tmp_path / "runs").glob(".*"))
 
 
+def test_a_narrow_terminal_shows_folder_and_scenario_too(tmp_path: Path) -> None:
+    write_run(tmp_path / "20260304-050607-smoke", verdict="fail", scenario="one-offline")
+    console = Console(file=StringIO(), width=80)
+    _print(console, read_index(tmp_path))
+    told = "".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    for words in ("20260304-050607-smoke", "one-offline", "fail"):
+        assert words in told
+
+
+def test_the_page_tells_runs_of_one_scenario_apart_by_their_folders(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name)
+    write_index(tmp_path)
+    page = (tmp_path / INDEX_FILE).read_text(encoding="utf-8")
+    for name in ("a", "b"):
+        assert f'smoke<span class="folder mono">{name}/</span>' in page
+
+
 def test_the_command_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "one")
     (tmp_path / "broken").mkdir()
@@ -114,6 +135,8 @@ def test_the_command_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr().out
     assert "✓ pass" in printed
     assert "broken" in printed
+    assert "0123456" in printed
+    assert [line.split()[2:4] for line in printed.splitlines() if "✓" in line] == [["one", "smoke"]]
     page = {entry["name"]: entry["state"] for entry in json.loads((tmp_path / "index.json").read_text())}
     assert page == {"one": "pass", "broken": "broken"}
     assert main(["runs", str(tmp_path / "missing")]) == 2

@@ -162,9 +162,9 @@ def assert_error(status: int, page: Any, expected_status: int, words: str) -> No
 @pytest.mark.parametrize(
     ("method", "path", "status", "words"),
     [
-        ("GET", "/", 404, "Not Found"),
-        ("GET", "/status/", 404, "Not Found"),
-        ("GET", "/blocks/", 404, "Not Found"),
+        ("GET", "/", 404, "no such page; there are POST /transactions, GET /status"),
+        ("GET", "/status/", 404, "no such page; there are POST /transactions, GET /status"),
+        ("GET", "/blocks/", 404, "no such page; there are POST /transactions, GET /status"),
         ("DELETE", "/status", 405, "Method Not Allowed"),
         ("GET", "/transactions", 405, "Method Not Allowed"),
         ("GET", "/blocks/x", 400, "height: expected an integer"),

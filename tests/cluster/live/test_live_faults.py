@@ -186,10 +186,10 @@ def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: Fau
 
 def test_each_says_by_what_it_bit(faulty_run: FaultyRun) -> None:
     said = {
-        "kill": r"process \d+ gone, \d+ in its place, recovered height \[\d+\]",
+        "kill": r"process \d+ gone, \d+ in its place, recovered height \d+",
         "partition": r"\d+ messages dropped",
         "pause": r"process \d+ stood still \(state T\) at \d+ looks within [\d,]+ ms: validator-2",
-        "wipe": r"joined by the snapshot of height \[\d+\]",
+        "wipe": r"joined by the snapshot of height \d+",
         "disk_full": r"validator-1 stopped: \S+ offset \d+: (write|replace) failed: No space left on device",
         "failed_sync": r"validator-2 stopped: state/log-000001: offset \d+: sync failed: Input/output error",
         "bit_rot": r"a bit of (\S+) at offset \d+ of (\S+) flipped, \2 stopped: \1: ",
@@ -219,8 +219,12 @@ def test_a_lasting_fault_lasts_as_long_as_it_was_to(faulty_run: FaultyRun) -> No
 def test_who_was_cut_off_made_nothing_final_meanwhile(faulty_run: FaultyRun) -> None:
     record, cut = faulty_run.record, faulty_run.fault("partition")
     assert cut.begun_ms is not None and cut.ended_ms is not None
-    settled_ms = cut.begun_ms + 200  # what was under way arrived
-    during = [seen for seen in record.finalizations if settled_ms < seen.at_ms < cut.ended_ms]
+    # what had arrived of blocks from before the cut may become final in it, however long a busy machine takes
+    during = [
+        seen
+        for seen in record.finalizations
+        if cut.begun_ms < seen.at_ms < cut.ended_ms and record.proposals[seen.height] > cut.begun_ms
+    ]
     assert during
     assert {seen.validator for seen in during} <= {0, 1, 2}
 

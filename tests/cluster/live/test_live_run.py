@@ -671,7 +671,9 @@ def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder:
     assert len(record.problems) == 1
     assert "host 2 (validator-2) was lost" in record.problems[0]
     verdict = check_run(record)
-    assert [check.name for check in verdict.checks if check.verdict is not Outcome.PASS] == ["no_problems"]
+    assert [check.name for check in verdict.checks if check.verdict is Outcome.FAIL] == ["no_problems"]
+    # within 200 ms a busy machine may finalise nothing
+    assert {check.name for check in verdict.checks if check.verdict is Outcome.INCONCLUSIVE} <= {"faults"}
     status = record.validators[2].status
     assert status is not None
     assert (status["starts"], status["pid"] != killed[0]) == (2, True)

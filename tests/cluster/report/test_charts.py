@@ -67,6 +67,19 @@ def test_labels_and_band_names_keep_apart() -> None:
     assert names[0][1] != names[1][1]
 
 
+def test_bands_without_room_for_their_names_have_their_short_ones() -> None:
+    series = [Series("s", [(0.0, 1.0), (1.0, 1.0)])]
+    bands = [Band(0.1 + place / 100, 0.9, f"{place} kill leader (validator-{place})", str(place)) for place in range(6)]
+    drawn = render(chart([], series=series, bands=bands))
+    for size in ("wide", "narrow"):
+        at = drawn.index(f'id="c-{size}"')
+        names = re.findall(r'class="band-name"[^>]*>(\d)', drawn[at : drawn.index("</svg>", at)])
+        assert names == ["0", "1", "2", "3", "4", "5"]
+    apart = [*bands[:4], Band(0.35, 0.9, "4 kill leader (validator-4)", "4")]
+    wide = render(chart([], series=series, bands=apart))
+    assert ">4</text>" in wide[: wide.index('id="c-narrow"')]
+
+
 def test_points_of_a_scatter_have_shapes_of_their_own() -> None:
     series = [Series(f"s{i}", [(0.0, 1.0), (1.0, 1.0)], "scatter", i) for i in range(4)]
     drawn = render(chart([], series=series))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,49 @@ def test_it_opens_without_a_complaint_and_fits(
     assert width <= inner == SIZES[size][0]
     shown = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert shown == ("rgb(17, 17, 16)" if dark else "rgb(244, 244, 241)")
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with faults that begin close to each other."""
+    record = simulate(SCENARIO, 3)
+    kill = record.faults[0]
+    assert kill.begun_ms is not None
+    assert kill.ended_ms is not None
+    cut = replace(kill, kind="partition", target="validator-0", targets=(), impaired=("validator-0",))
+    slow = replace(kill, kind="slow_disk", target="validator-3", targets=("validator-3",), impaired=("validator-3",))
+    record.faults = [kill, cut, replace(slow, begun_ms=kill.begun_ms + 200)]
+    return write(record, tmp_path_factory.mktemp("several") / "report.html")
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_every_fault_of_the_timeline_is_named_or_numbered(browser: Browser, several: Path, size: str) -> None:
+    browser.open(several, size=SIZES[size])
+    names = browser.evaluate("document.getElementById('timeline').dataset.faults").split("; ")
+    assert [name.split()[0] for name in names] == ["1", "2", "3"]
+    listed = browser.evaluate("[...document.querySelectorAll('#bands li')].map((each) => each.textContent)")
+    assert [name.split(maxsplit=1)[0] for name in listed] == ["1", "2", "3"]
+    assert "partition validator-0" in listed[1]
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+@pytest.mark.parametrize("table", ["faults", "validators", "classes"])
+def test_no_column_is_out_of_sight(browser: Browser, several: Path, table: str, size: str) -> None:
+    browser.open(several, size=SIZES[size])
+    wide, room = browser.evaluate(
+        f"(({{ parentElement: box }}) => [box.scrollWidth, box.clientWidth])(document.getElementById('{table}'))"
+    )
+    assert wide <= room
+    heights = browser.evaluate(
+        f"[...document.querySelectorAll('#{table} tbody tr')].map((row) => row.getBoundingClientRect().height)"
+    )
+    assert max(heights) < 250
+
+
+def test_what_scrolls_has_a_shadow_at_its_edge(browser: Browser, several: Path) -> None:
+    browser.open(several, size=PHONE)
+    attached = browser.evaluate("getComputedStyle(document.querySelector('details .scroll')).backgroundAttachment")
+    assert attached == "local, local, scroll, scroll"
 
 
 def test_a_divergence_is_told_with_the_keys_in_which_it_parted(browser: Browser, pages: dict[str, Path]) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from cluster.books import keep_books
 from cluster.checks import CHECKS, check_run
-from cluster.record import Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.record import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.figures import MAX_POINTS, in_bins
 from cluster.report.page import render_report
+from cluster.report.tables import fault_rows, validator_rows
 from cluster.trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill, with_late
 
@@ -85,7 +87,9 @@ def test_a_report_is_well_formed_and_needs_nothing_else(make: Callable[[], RunRe
 def test_the_verdict_checks_and_command_are_there() -> None:
     text = report_of(with_kill(make_record()))
     assert 'class="badge pass" id="verdict"' in text
-    assert text.count('<td class="state pass">') == len(CHECKS) + 1
+    assert text.count('<td class="state pass">') + text.count('<td class="state idle">') == len(CHECKS) + 1
+    assert text.count('<td class="state idle">') == 4
+    assert "12 passed, 4 not applicable" in text
     assert COMMAND in text
     assert "kill validator-2" in text
     assert "p95 84 ms" in text
@@ -152,6 +156,50 @@ def test_long_runs_are_thinned() -> None:
     assert len(text) < 1_500_000
 
 
+def several_faults() -> RunRecord:
+    record = with_kill(make_record())
+    kill = replace(record.faults[0], target="leader")
+    cut = replace(kill, kind="partition", target="validator-0", targets=(), impaired=("validator-0",))
+    slow = replace(kill, kind="slow_disk", target="random", targets=("validator-3",), impaired=("validator-3",))
+    record.faults = [kill, cut, slow]
+    return record
+
+
+def test_each_validator_has_a_badge_for_every_fault_that_hit_it() -> None:
+    rows = {row["name"]: row["faults"] for row in validator_rows(keep_books(several_faults()))}
+    assert {name: [badge for badge, _ in faults] for name, faults in rows.items()} == {
+        "validator-0": ["2 partition"],
+        "validator-1": [],
+        "validator-2": ["1 kill"],
+        "validator-3": ["3 slow disk"],
+    }
+
+
+def test_faults_are_told_with_whom_they_hit_everywhere() -> None:
+    text = report_of(several_faults())
+    assert '<span class="number">1</span> kill leader (validator-2)</th>' in text
+    assert ">1 kill leader (validator-2)</text>" in text, "in the charts"
+    assert '<span class="number">3</span> slow_disk random (validator-3) <span' in text, "under the timeline"
+    assert "kill of leader (validator-2)" in text, "in the description of the chart"
+
+
+def test_a_single_fault_has_no_number() -> None:
+    text = report_of(with_kill(make_record()))
+    assert 'class="number"' not in text
+    assert ">kill validator-2</text>" in text
+
+
+def test_words_in_folded_tables_are_left_and_numbers_right() -> None:
+    text = report_of(make_record())
+    heads = re.findall(r"<thead><tr>(<th[^>]*>Actor</th>.*?)</tr>", text)
+    assert heads and re.findall(r"<th scope=\"col\"( class=\"num\")?>(\w+)", heads[0])[:4] == [
+        ("", "Actor"),
+        ("", "Class"),
+        (' class="num"', "Weight"),
+        (' class="num"', "Due"),
+    ]
+
+
 def test_a_validator_that_joined_late_says_so() -> None:
     assert "joined by the snapshot of height 2" in report_of(with_late(make_record(), snapshot=2))
     assert "joined by the snapshot" not in report_of(make_record())
@@ -173,3 +221,12 @@ def test_a_report_with_as_much_of_everything_as_is_kept_stays_small() -> None:
         ]
         record.trace.windows.append(TraceWindow("a fault begins", begun, begun + 2_000.0, kept))
     assert len(report_of(record)) < 2_000_000
+
+
+@pytest.mark.parametrize(("backend", "planned"), [("sim", "4,000 ms"), ("live", "4,000 ms after all were up")])
+def test_a_time_that_does_not_count_from_the_runs_beginning_says_from_when(backend: Backend, planned: str) -> None:
+    record = with_kill(make_record())
+    assert fault_rows(keep_books(record))[0]["planned"] == record.faults[0].planned
+    record.backend = backend
+    record.faults[0].at_height, record.faults[0].at_ms = None, 4_000
+    assert fault_rows(keep_books(record))[0]["planned"] == planned

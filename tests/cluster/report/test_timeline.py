@@ -27,7 +27,7 @@ def test_lanes_faults_and_messages_are_those_of_the_watched_validators() -> None
     assert data["lanes"][1]["views"] == [[11.0, 1]]
     assert data["hidden"] == 2
     (fault,) = data["faults"]
-    assert (fault["name"], fault["lanes"]) == ("kill validator-2", [1])
+    assert (fault["name"], fault["number"], fault["lanes"]) == ("kill validator-2", "", [1])
     assert data["windows"][0]["messages"] == [
         [KINDS.index("proposal"), 4, 0, 1, 100_000, 20_500, 900],
         [KINDS.index("notarize"), 4, 1, 0, 101_000, -1, 200],

@@ -165,6 +165,7 @@ def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
     ("options", "words"),
     [
         (["--set", "validators.count=5"], "cannot change validators.count: the validators are those"),
+        (["--set", "validators=1"], "cannot change validators: the validators are those"),
         (["--set", "validators.nodes=[{mutant: double-fire}]"], "cannot change validators.nodes: the validators"),
         (["--set", "chain.params.MAX_TTL=30"], "cannot change chain.params.MAX_TTL: the genesis holds"),
         (["--set", "load.users[0].count=1"], "cannot change load.users: the genesis holds the users'"),
@@ -176,7 +177,7 @@ def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
         (["--set", "faults[+]={kind: kill, target: leader, at_height: 8}"], "faults[4]: kill leader at height 8 would"),
         (["--set", "faults[+]={kind: kill, target: leader, at_ms: 5}"], "faults[4]: kill leader at 5 ms would have"),
         (["--set", "stop.height=8"], "faults[2].at_height: 11 is not below stop.height (8)"),
-        (["--set", "links.los=1"], "links.los: Extra inputs"),
+        (["--set", "links.los=1"], "links.los: unknown field; "),
         (["--at", "17"], "cannot be forked there: it reached height 16"),
         (["--at", "15"], "forks[0].at_height: 15 is not below stop.height (14)"),
         (["--at", "0"], "'0' is no height"),
@@ -205,7 +206,10 @@ def test_runs_of_old_code_are_not_forked(folder: Path, tmp_path: Path, capsys: p
     [
         ([{"at_height": 5}, {"at_height": 5}], r"forks\[1\].at_height: 5 is not above"),
         ([{"at_height": 14}], r"forks\[0\].at_height: 14 is not below stop.height"),
-        ([{"at_height": 5, "changes": {"links.loss": 3}}], r"forks\[0\].changes: links.loss: Input should be"),
+        (
+            [{"at_height": 5, "changes": {"links.loss": 3}}],
+            r"forks\[0\].changes: links.loss: expected at most 0.9, got 3",
+        ),
         ([{"at_height": 5, "changes": {"chain": {}}}], r"forks\[0\].changes: a fork cannot change chain: the genesis"),
         ([{"at_height": 5, "changes": {"forks": []}}], "a fork cannot change forks: a fork changes settings"),
         ([{"at_height": 5, "changes": {"a b": 1}}], "a fork cannot change a b: no such setting"),

@@ -96,15 +96,19 @@ def test_merging_changes_no_layer() -> None:
 @pytest.mark.parametrize(
     ("parent", "child", "line"),
     [
-        ("stop: {hight: 9}", "stop: {height: 9}", "p.yaml: stop.hight: Extra inputs are not permitted"),
-        ("stop: {height: 9}", "stop: {hight: 9}", "c.yaml: stop.hight: Extra inputs are not permitted"),
-        ("seed: -1", "seed: -2", "c.yaml: seed: Input should be"),
-        ("seed: -1", "", "p.yaml: seed: Input should be"),
+        ("stop: {hight: 9}", "stop: {height: 9}", "p.yaml: stop.hight: unknown field; "),
+        ("stop: {height: 9}", "stop: {hight: 9}", "c.yaml: stop.hight: unknown field; "),
+        ("seed: -1", "seed: -2", "c.yaml: seed: expected at least 0, got -2"),
+        ("seed: -1", "", "p.yaml: seed: expected at least 0, got -1"),
         ("faults: [{kind: kill, target: f, at_height: 39}]", "stop: {height: 9}", "p.yaml: faults[0].at_height: 39 is"),
-        ("faults: [{kind: kill}]", "faults: [{kind: wipe}]", "c.yaml: faults[0].target: Field required"),
+        (
+            "faults: [{kind: kill}]",
+            "faults: [{kind: wipe}]",
+            "c.yaml: faults[0].target: is missing; expected the name of a validator",
+        ),
         ("validators: 4", "validators: {hosts: 5}", "c.yaml: validators.hosts: 5 hosts for 4"),
         ("validators: {hosts: 9}", "validators: {count: 8}", "p.yaml: validators.hosts: 9 hosts for 8"),
-        ("links: {topology: ring}", "links: {topology: {hub: a}}", "c.yaml: links.topology.hub: Extra inputs"),
+        ("links: {topology: ring}", "links: {topology: {hub: a}}", "c.yaml: links.topology.hub: unknown field; "),
         (
             "links: {topology: {kind: star, hub: a}}",
             "validators: 9",

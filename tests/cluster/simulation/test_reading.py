@@ -6,9 +6,10 @@ import gc
 
 import pytest
 
+from cluster.simulation import signatures
 from cluster.simulation.collector import THRESHOLDS, collecting_rarely
 from cluster.simulation.reading import SharedReader
-from cluster.simulation.signatures import RememberingScheme, WitnessedScheme
+from cluster.simulation.signatures import RememberingScheme
 from consensus.keys import KeyedHashScheme
 from consensus.messages import CertificateRequest
 from consensus.messages import encode as encode_consensus
@@ -55,7 +56,7 @@ class Counting(KeyedHashScheme):
         return super().verify(public_key, message, signature)
 
 
-def test_the_monitor_remembers_good_signatures_and_no_others() -> None:
+def test_good_signatures_are_checked_once_and_others_each_time() -> None:
     counting = Counting()
     scheme = RememberingScheme(counting)
     signer = scheme.signer(bytes(32))
@@ -63,25 +64,22 @@ def test_the_monitor_remembers_good_signatures_and_no_others() -> None:
     for _ in range(3):
         assert scheme.verify(signer.public_key, b"message", good)
     assert counting.asked == 1
-    for number in (1, 2):
+    another = scheme.signer(bytes(31) + b"1").public_key
+    for number in range(3):
         assert not scheme.verify(signer.public_key, b"message", bad)
         assert not scheme.verify(signer.public_key, b"another", good)
-        assert counting.asked == 1 + 2 * number
+        assert not scheme.verify(another, b"message", good)
+        assert counting.asked == 1 + 3 * (number + 1)
 
 
-def test_validators_check_for_themselves_and_the_monitor_knows_what_they_found_good() -> None:
+def test_the_oldest_good_signatures_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signatures, "REMEMBERED_SIGNATURES", 2)
     counting = Counting()
-    scheme = WitnessedScheme(counting)
-    monitor = RememberingScheme(scheme)
+    scheme = RememberingScheme(counting)
     signer = scheme.signer(bytes(32))
-    good = signer.sign(b"message")
-    for number in (1, 2):
-        assert scheme.verify(signer.public_key, b"message", good)
-        assert counting.asked == number
-    assert monitor.verify(signer.public_key, b"message", good)
-    assert counting.asked == 2
-    assert not monitor.verify(signer.public_key, b"message", Signature(bytes(64)))
-    assert counting.asked == 3
+    for message in (b"1", b"2", b"3", b"3", b"2", b"1"):
+        assert scheme.verify(signer.public_key, message, signer.sign(message))
+    assert counting.asked == 4, "the first one twice"
 
 
 def test_the_collector_is_as_it_was_afterwards() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,11 +21,12 @@ from cluster import cli
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import Interrupts
 from cluster.live import ray_session
+from cluster.settings import parse_removal, parse_setting
 from cluster.sweeps.commands import seed_range
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import LOG_FILE, SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
-from cluster.sweeps.runner import Summary, print_summary
+from cluster.sweeps.runner import PlainProgress, Summary, print_summary
 from cluster.sweeps.tasks import ScenarioTask
 from tests.cluster.records import make_chain, make_record, with_kill
 
@@ -156,6 +158,58 @@ def test_tasks_with_other_content_have_other_titles(tmp_path: Path) -> None:
     assert first.title != ScenarioTask.load(path).title
     assert first.command(9) == f"stampede run {path} --backend sim --seed 9"
     assert first.scenario(9).stop.height == 31
+
+
+def test_a_changed_scenario_is_another_task_and_its_command_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a b.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    plain, same = ScenarioTask.load(path), ScenarioTask.load(path, [parse_setting("stop.height=31")])
+    assert plain.title == same.title, "it runs the same"
+    changes = [parse_setting("faults[+]={kind: pause, target: leader, at_height: 9, for_ms: 500}")]
+    changed = ScenarioTask.load(path, [*changes, parse_removal("success.fires")])
+    assert changed.title != plain.title
+    assert len(changed.scenario(9).faults) == 2 and changed.scenario(9).success.fires == 50
+    words = shlex.split(changed.command(9))
+    assert words[:7] == ["stampede", "run", str(path), "--backend", "sim", "--seed", "9"]
+    assert words[7::2] == ["--set", "--unset"] and words[10] == "success.fires"
+    assert ScenarioTask.load(path, [parse_setting(words[8]), parse_removal(words[10])]) == changed
+
+
+def test_a_wrong_setting_is_one_line_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    for wrong, line in (
+        (["--set", "stop.hight=9"], "with --set: stop.hight: unknown field; did you mean height?"),
+        (["--unset", "seed"], "with --unset: seed: is not set, so that it cannot be removed"),
+    ):
+        options = ["--seeds", "1:2", "--out", str(tmp_path / "out"), *wrong]
+        assert cli.main(["sweep", str(path), *options]) == ExitCode.BAD_INPUT
+        assert capsys.readouterr().err == f"stampede: {path} {line}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def lines_of(total: int, ended: list[SeedOutcome], console: Console) -> None:
+    lines = PlainProgress(console, ended, total)
+    lines.begin("sweep swept", 2)
+    for seed in range(len(ended), total):
+        lines.add(msgspec.structs.replace(BAD if seed % 3 == 0 else GOOD, seed=seed))
+
+
+def test_off_a_terminal_a_line_a_tenth_tells_how_far_it_is() -> None:
+    out = io.StringIO()
+    lines_of(4, [], Console(file=out))
+    first, *rest = out.getvalue().splitlines()
+    assert first == "sweep swept: 4 seeds; up to 2 at a time"
+    assert [line.partition(" seeds")[0] for line in rest] == ["1 of 4", "2 of 4", "3 of 4"]
+    assert rest[1].endswith("s: 1 passed, 1 failed, 0 undecided")
+    out = io.StringIO()
+    lines_of(1_000, [GOOD] * 500, Console(file=out))
+    first, *rest = out.getvalue().splitlines()
+    assert first == "sweep swept: 1,000 seeds, 500 of them ended before; up to 2 at a time"
+    assert [line.partition(" of ")[0] for line in rest] == ["600", "700", "800", "900"]
+    out = io.StringIO()
+    lines_of(4, [], Console(file=out, force_terminal=True))
+    assert out.getvalue() == "", "a terminal has a bar"
 
 
 # --- over Ray ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""What was probably meant by a name that nobody knows, and which names there are."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Final
+
+CLOSE: Final = 0.7
+"""How like each other two names are, from 0 to 1, where one was probably meant for the other."""
+MOST_LISTED: Final = 24
+"""Names in one line."""
+_DIGITS: Final = re.compile(r"\d+")
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The one of some names that another one was probably meant for.
+
+    None with other numbers in it: who says ``validator-7`` of four does not mean ``validator-0``.
+    """
+    numbers = _DIGITS.findall(name)
+    known = [each for each in names if not numbers or _DIGITS.findall(each) in ([], numbers)]
+    for each in known:
+        if sorted(each) == sorted(name):
+            return each  # letters out of order are the likelier slip than others in their place
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=CLOSE)), None)
+
+
+def instead(name: str, names: Iterable[str]) -> str:
+    """What would be right: the name that was probably meant, or those there are."""
+    known = list(names)
+    meant = closest(name, known)
+    return f"did you mean {meant}?" if meant is not None else f"there are {listing(known)}"
+
+
+def listing(names: Iterable[str]) -> str:
+    """The names in one line; of very many, the first ones and the last."""
+    known = list(names)
+    if len(known) > MOST_LISTED:
+        known = [*known[: MOST_LISTED - 2], "…", known[-1]]
+    return ", ".join(known)

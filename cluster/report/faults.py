@@ -1,0 +1,42 @@
+"""How a report names the faults of a run: by number where there are several, so that bands, badges and table agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.record import FaultRecord, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFault:
+    """A fault with its number in the report."""
+
+    number: str
+    """Its place among the scenario's faults, from 1; empty where it is the only one."""
+    fault: FaultRecord
+
+    @property
+    def title(self) -> str:
+        """Number, kind and whom it hit."""
+        return f"{self.number} {self.fault.title}".strip()
+
+    @property
+    def short(self) -> str:
+        """For where the title finds no room."""
+        return self.number or self.fault.kind
+
+    @property
+    def badge(self) -> str:
+        """For a validator that it hit."""
+        return f"{self.number} {self.fault.kind.replace('_', ' ')}".strip()
+
+    @property
+    def hit(self) -> set[str]:
+        """The validators that it hit, and those that it kept from taking part otherwise; empty where it never began."""
+        return set() if self.fault.begun_ms is None else {*self.fault.targets, *self.fault.impaired}
+
+
+def named_faults(record: RunRecord) -> list[NamedFault]:
+    """The faults of a run, in the scenario's order."""
+    is_alone = len(record.faults) == 1
+    return [NamedFault("" if is_alone else str(place), fault) for place, fault in enumerate(record.faults, start=1)]
