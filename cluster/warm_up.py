@@ -1,11 +1,15 @@
 """Compiles what is compiled at first use, and keeps it: ``python -m cluster.warm_up``, once after an installation.
 
 Numba keeps compiled code beside the source. Without this, the first validator that grows past a few thousand keys
-would compile for many seconds in the middle of a block, and its peers would take it for a silent one.
+would compile for many seconds in the middle of a block, and its peers would take it for a silent one. Python keeps its
+own beside the source too, but not where the environment forbids it (``PYTHONDONTWRITEBYTECODE``, as in many images):
+there each host of a testnet would compile all modules whenever it starts.
 """
 
 from __future__ import annotations
 
+from compileall import compile_dir
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -41,6 +45,16 @@ SCENARIO: Final = {
 }
 """Timers in every tier, and some that are cancelled."""
 
+ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
+"""What processes of a testnet load."""
+
+
+def compile_sources() -> None:
+    """Write the bytecode of all modules, for those that do not write their own; what cannot be written stays away."""
+    for package in PACKAGES:
+        compile_dir(ROOT / package, quiet=2)
+
 
 def warm_up() -> None:
     """Run everything that is compiled, once."""
@@ -70,4 +84,5 @@ def warm_up() -> None:
 
 
 if __name__ == "__main__":
+    compile_sources()
     warm_up()

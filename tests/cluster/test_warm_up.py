@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
+
+from cluster import warm_up
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT = """
@@ -22,6 +25,23 @@ for module in (scheduler_kernels, overflow, state_kernels):
         if isinstance(found, CPUDispatcher) and not found.signatures:
             print(f"{module.__name__}.{name}")
 """
+
+
+def test_modules_are_compiled_where_processes_write_no_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "validator" / "state" / "store.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("ROOT = 1\n", encoding="utf-8")
+    monkeypatch.setattr(warm_up, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    warm_up.compile_sources()
+    assert Path(cache_from_source(str(module))).is_file()
+
+
+@pytest.mark.parametrize("package", warm_up.PACKAGES)
+def test_they_are_those_of_the_project(package: str) -> None:
+    assert (warm_up.ROOT / package / "__init__.py").is_file()
 
 
 @pytest.mark.soak
