@@ -27,6 +27,9 @@ LABEL_GAP: Final = 14.0
 BAR_SHARE: Final = 0.78
 MAX_BAR_PIXELS: Final = 22.0
 BAND_NAME_ROWS: Final = 4
+MOST_BANDS_NAMED: Final = 12
+"""Of more bands all have their short names, in two rows, as many as find room over their bands' starts."""
+CROWDED_ROWS: Final = 2
 BAND_NAME_PIXELS: Final = 15.0
 BAND_SHIFT_PIXELS: Final = 60.0
 """So far beside its band's beginning a short name may stand."""
@@ -320,15 +323,17 @@ class _Drawing:
         """Names over their bands' starts, in rows where they would meet; the last row is for short ones, and beyond it
         there are none.
         """
-        placed, ends = [], [-math.inf] * BAND_NAME_ROWS
+        is_crowded = len(self.chart.bands) > MOST_BANDS_NAMED
+        placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
         limit = self.size.width - self.size.right
         for band in sorted(self.chart.bands, key=lambda band: band.start):
-            for name in (band.name, band.short):
+            for name in (band.short,) if is_crowded else (band.name, band.short):
                 width = len(name) * CHARACTER_PIXELS
                 start = max(self.size.left, min(self._clamped(band)[0], limit - width))
                 rows = ends if name == band.short else ends[:-1]
                 row = next((i for i, end in enumerate(rows) if start > end), None)
-                if row is None and name == band.short and min(ends) - start < BAND_SHIFT_PIXELS:
+                may_shift = name == band.short and not is_crowded
+                if row is None and may_shift and min(ends) - start < BAND_SHIFT_PIXELS:
                     row, start = ends.index(min(ends)), min(ends)
                 if name and row is not None and start + width <= limit:
                     ends[row] = start + width + 10

@@ -66,7 +66,7 @@
     const canvas = document.getElementById("timeline"), overview = document.getElementById("overview");
     const told = document.getElementById("told"), select = document.getElementById("windows");
     const NOT_ARRIVING = -1, NOT_LEAVING = -2, MAX_DRAWN = 6000, LEAST_SPAN_MS = 2, LOST_SHARE = 0.35, ALWAYS_DRAWN_MS = 3000, LEAST_PIXELS_A_MS = 0.12;
-    const TOP = 44, BOTTOM = 12, OVERVIEW = 30, HIT_PIXELS = 7;
+    const TOP = 44, BOTTOM = 12, OVERVIEW = 30, HIT_PIXELS = 7, CROWD = 12, SHIFT = 24;
     const finalViews = new Set(data.finalViews);
     const hiddenKinds = new Set();
     const lastFinalView = data.finalViews.length ? data.finalViews[data.finalViews.length - 1] : 0;
@@ -164,7 +164,7 @@
     function drawFaults(pen) {
       const seen = data.faults.filter((fault) => fault.lanes.length && fault.to >= from && fault.from <= to);
       seen.sort((one, other) => one.from - other.from);
-      const names = [];
+      const names = [], ends = [], shift = seen.length > CROWD ? 0 : SHIFT;
       let free = left;
       for (const [place, fault] of seen.entries()) {
         const start = Math.max(left, x(fault.from)), end = Math.min(width - 8, Math.max(start + 2, x(fault.to)));
@@ -182,15 +182,19 @@
           for (let at = start - high - (start % 8); at < end; at += 8) { pen.moveTo(at, top + high); pen.lineTo(at + high, top); }
           pen.stroke();
           pen.restore();
-          if (fault.number) labels.push([fault.number, start + 3, top + 7, "fail"]);
+          if (fault.number && start >= (ends[row] ?? left)) {
+            labels.push([fault.number, start + 3, top + 7, "fail"]);
+            ends[row] = start + pen.measureText(fault.number).width + 6;
+          }
           hits.push({ box: [start, top, end, top + high], text: [title(fault), `${seconds(fault.from)} to ${seconds(fault.to)}`], rank: 0 });
         }
-        // the whole name where neither the next fault's begins before its end nor the drawing ends, else its number
+        // the whole name where neither the next fault's begins before its end nor the drawing ends, else its number;
+        // nothing where others would push that far from its own beginning
         const next = place + 1 < seen.length ? Math.max(left, x(seen[place + 1].from)) : Infinity;
         const most = width - 8, wide = pen.measureText(title(fault)).width;
         const at = Math.max(free, Math.min(start, seen.length === 1 ? most - wide : most));
         const fits = at + wide <= most && at + wide + 8 <= next, label = fits ? title(fault) : fault.number || fault.kind;
-        if (at + pen.measureText(label).width > most) continue;
+        if (at + pen.measureText(label).width > most || (!fits && at - start > shift)) continue;
         free = at + pen.measureText(label).width + 8;
         names.push(label);
         pen.fillStyle = colour("fail");

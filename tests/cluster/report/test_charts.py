@@ -80,6 +80,20 @@ def test_bands_without_room_for_their_names_have_their_short_ones() -> None:
     assert ">4</text>" in wide[: wide.index('id="c-narrow"')]
 
 
+def test_many_bands_have_their_short_names_alone_over_their_starts() -> None:
+    series = [Series("s", [(0.0, 1.0), (1.0, 1.0)])]
+    bands = [Band(place / 90, (place + 0.5) / 90, f"{place} kill leader", str(place)) for place in range(90)]
+    drawn = render(chart([], series=series, bands=bands))
+    for size, least in (("wide", 40), ("narrow", 15)):
+        at = drawn.index(f'id="c-{size}"')
+        part = drawn[at : drawn.index("</svg>", at)]
+        edges = [float(x) for x in re.findall(r'class="band" x="([\d.]+)"', part)]
+        names = re.findall(r'class="band-name" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)', part)
+        assert len(names) >= least
+        assert all(abs(float(x) - edges[int(name)]) < 15 for x, _, name in names)
+        assert len({y for _, y, _ in names}) <= 2
+
+
 def test_points_of_a_scatter_have_shapes_of_their_own() -> None:
     series = [Series(f"s{i}", [(0.0, 1.0), (1.0, 1.0)], "scatter", i) for i in range(4)]
     drawn = render(chart([], series=series))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,22 @@ def test_every_fault_of_the_timeline_is_named_or_numbered(browser: Browser, seve
     listed = browser.evaluate("[...document.querySelectorAll('#bands li')].map((each) => each.textContent)")
     assert [name.split(maxsplit=1)[0] for name in listed] == ["1", "2", "3"]
     assert "partition validator-0" in listed[1]
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_of_many_faults_those_with_room_stand_over_their_beginnings(
+    browser: Browser, tmp_path: Path, size: str
+) -> None:
+    record = simulate(SCENARIO, 3)
+    slow = replace(record.faults[0], kind="slow_disk")
+    begin = [record.duration_ms * place / 100 for place in range(99)]
+    record.faults = [replace(slow, begun_ms=each, ended_ms=each + 1) for each in begin]
+    browser.open(write(record, tmp_path / "report.html"), size=SIZES[size])
+    numbers = [int(name) for name in browser.evaluate("document.getElementById('timeline').dataset.faults").split("; ")]
+    assert numbers[0] == 1
+    assert numbers[-1] > 90, "nobody pushed the others away"
+    assert max(later - earlier for earlier, later in pairwise(numbers)) < 20
+    assert len(browser.evaluate("[...document.querySelectorAll('#bands li')]")) == 99
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
