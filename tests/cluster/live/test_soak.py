@@ -19,7 +19,9 @@ from tests.cluster.live.soak import (
     KINDS,
     grown,
     left_behind,
+    restarted,
     soak_scenario,
+    used,
 )
 from tests.cluster.records import make_record
 
@@ -33,7 +35,9 @@ def test_every_kind_comes_round_on_every_validator() -> None:
     assert Counter(fault.kind for fault in faults).keys() == {str(kind["kind"]) for kind in KINDS} == known
     for place, kind in enumerate(KINDS):
         hit = {fault.model_dump_json(exclude={"at_ms", "version"}) for fault in faults[place :: len(KINDS)]}
-        assert len(hit) == (1 if kind["kind"] in ("degrade", "leader_delay") else 4), kind
+        everybody = 3 if "down_ms" in kind else 4
+        assert len(hit) == (1 if kind["kind"] in ("degrade", "leader_delay") else everybody), kind
+        assert "down_ms" not in kind or not any("validator-3" in each for each in hit), "its process lives to the end"
     times = [fault.at_ms or 0 for fault in faults]
     assert {later - earlier for earlier, later in pairwise(times)} == {FAULT_EVERY_MS}
     assert times[-1] < 59 * 60_000
@@ -67,6 +71,27 @@ def test_what_grows_is_named() -> None:
     ]
     looks(record, 2 * MEMORY, 40, since=0.1)
     assert grown(record) == [], "what it took at the start is no growth"
+
+
+def test_a_validator_that_was_to_stay_and_did_not_is_named() -> None:
+    record = make_record()
+    status = record.validators[3].status
+    assert status is not None
+    record.validators[3].status = {**status, "starts": 1}
+    assert restarted(record) == []
+    record.validators[3].status = {**status, "starts": 2}
+    assert restarted(record) == ["validator-3: started 2 times, expected once"]
+    record.validators[3].status = None
+    assert restarted(record) == ["validator-3: does not say how often it started"]
+
+
+def test_what_was_used_is_told() -> None:
+    record = make_record()
+    looks(record, MEMORY + 5_000_000, 44, since=0.7)
+    assert used(record)[2:] == [
+        "validator-2: 100 MB, later 105 MB; 40 open files, later 44",
+        "validator-3: 100 MB, later 100 MB; 40 open files, later 40",
+    ]
 
 
 def test_who_was_not_looked_at_is_named() -> None:
