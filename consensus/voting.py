@@ -423,6 +423,11 @@ class VotingEngine(ABC):
         if reason is not None:
             self._reject(sender, reason)
             return
+        if proposal.view < self._view:
+            self._on_vote(
+                sender, proposal.vote
+            )  # nobody votes for it any more, but what it says of its signer stays true
+            return
         round_ = self._round(proposal.view)
         if not self._take_leaders_vote(round_, proposal):
             return
@@ -431,7 +436,7 @@ class VotingEngine(ABC):
             self._try_to_verify(round_)
 
     def _fault_of_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> str | None:
-        if proposal.view < self._view:
+        if proposal.view <= self._round_floor():
             return STALE
         if proposal.view > self._view + self._config.proposal_window:
             return FUTURE

@@ -43,7 +43,18 @@ from consensus.messages import (
 from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import GENESIS_VIEW, ConsensusError, Digest, Token, ValidatorIndex, View
 from consensus.voting import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER
-from tests.consensus.bench import FINALIZE, GENESIS, NAMESPACE, NOTARIZE, NULLIFY, Bench, block, of, reasons
+from tests.consensus.bench import (
+    FINALIZE,
+    GENESIS,
+    NAMESPACE,
+    NOTARIZE,
+    NULLIFY,
+    Bench,
+    HotStuffBench,
+    block,
+    of,
+    reasons,
+)
 
 LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST
 
@@ -754,7 +765,7 @@ def test_votes_that_do_not_count() -> None:
 
 
 def test_proposals_that_do_not_count() -> None:
-    bench = Bench(config=SimplexConfig(proposal_window=2, max_body_bytes=8))
+    bench = Bench(config=SimplexConfig(proposal_window=2, max_body_bytes=8, retained_views=1))
     bench.advance_to(3)
     good = bench.proposal(3, "b3", parent=0)
     replace = msgspec.structs.replace
@@ -764,7 +775,9 @@ def test_proposals_that_do_not_count() -> None:
         (3, replace(good, body=b"too large"), "oversized"),
         (3, replace(good, digest=block("other")), "malformed"),
         (3, replace(good, vote=bench.forged(3, NOTARIZE, 3, "b3", parent=0)), "bad_signature"),
-        (2, bench.proposal(2, "b2"), "stale"),
+        (1, bench.proposal(1, "b1"), "stale"),
+        (1, replace(bench.proposal(2, "b2"), vote=bench.vote(1, NOTARIZE, 2, "b2")), "not_the_leader"),
+        (2, replace(bench.proposal(2, "b2"), digest=block("other")), "malformed"),
         (2, bench.proposal(6, "b6"), "future"),
     ]
     for sender, bad, reason in planted:
@@ -773,6 +786,39 @@ def test_proposals_that_do_not_count() -> None:
         assert not of(Verify, effects)
     assert len(of(Verify, bench.receive(3, good))) == 1
     assert reasons(bench.receive(3, good)) == [(3, "duplicate")]
+
+
+@pytest.mark.parametrize("made", [Bench, HotStuffBench])
+def test_a_proposal_for_a_view_that_was_left_is_the_vote_that_it_carries(made: type[Bench]) -> None:
+    bench = made()
+    leader = bench.engine.leader(View(1))
+    bench.receive(leader, bench.proposal(1, "b1"))
+    bench.advance_to(2)
+    assert reasons(bench.receive(leader, bench.proposal(1, "b1"))) == [(leader, "duplicate")]
+    effects = bench.receive(leader, bench.proposal(1, "other"))
+    (report,) = of(Report, effects)
+    assert isinstance(report.evidence, ConflictingNotarize)
+    assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
+    assert not of(Verify, effects)
+    assert not bench.own_votes(effects)
+
+
+def test_a_leader_that_is_behind_is_told_where_the_others_are() -> None:
+    bench = Bench()
+    bench.advance_to(3)
+    leader = bench.engine.leader(View(1))
+    (told,) = of(SendTo, bench.receive(leader, bench.proposal(1, "b1")))[:1]
+    assert (told.recipient, told.message) == (leader, bench.certificate(NULLIFY, 1))
+
+
+def test_a_late_proposal_completes_a_certificate() -> None:
+    bench = Bench()
+    bench.receive(2, bench.vote(2, NOTARIZE, 1, "b1"))
+    bench.receive(3, bench.vote(3, NOTARIZE, 1, "b1"))
+    bench.advance_to(2)
+    (said,) = of(Broadcast, bench.receive(1, bench.proposal(1, "b1")))
+    assert isinstance(said.message, Certificate)
+    assert (said.message.kind, [signer for signer, _ in said.message.signatures]) == (NOTARIZE, [1, 2, 3])
 
 
 def test_own_messages_that_come_back_are_no_news() -> None:

@@ -1,13 +1,14 @@
 """``builtin:script``: an actor whose every handler performs the list of operations in its payload (SPEC §2).
 
 It costs exactly what its host calls cost. The payload is checked whole before the first operation: :func:`parse` turns
-it into a list of typed operations or raises ``BadScript``; :func:`run` then performs them in order.
+it into typed operations or raises ``BadScript``; :func:`run` then performs them in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from validator.errors import BadScript, Rejection, ScriptFailed
@@ -19,22 +20,31 @@ from validator.types import HEX_DIGITS, Address, parse_address, parse_timer_id
 
 Operation = Callable[[HandlerContext], None]
 
+REMEMBERED_PAYLOADS: Final = 2_048
+MAX_REMEMBERED_BYTES: Final = 512
+"""Larger payloads are parsed at every run."""
+
 SENDER: Final = Address(b"sender")
 """Stands for the sender of the run, whose address the payload does not know; compared by identity."""
 
 
 def run(context: HandlerContext, payload: bytes) -> None:
     """Check a payload whole, then perform its operations in order."""
-    for operation in parse(payload):
+    operations = _remembered(payload) if len(payload) <= MAX_REMEMBERED_BYTES else parse(payload)
+    for operation in operations:
         operation(context)
 
 
-def parse(payload: bytes) -> list[Operation]:
-    """The operations of a payload. Raises :class:`BadScript`."""
+def parse(payload: bytes) -> tuple[Operation, ...]:
+    """The operations of a payload, which know nothing but it. Raises :class:`BadScript`."""
     script = script_json.parse(payload)
     if not isinstance(script, list):
         raise BadScript
-    return [_operation(item) for item in script]
+    return tuple(_operation(item) for item in script)
+
+
+_remembered: Final = lru_cache(REMEMBERED_PAYLOADS)(parse)
+"""Timers come round with the same payload again and again."""
 
 
 def _operation(item: Any) -> Operation:
