@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,6 +45,10 @@ class Tally:
     """Proofs of others' misbehaviour that it found, the first of each kind."""
     crimes: Counter[tuple[str, int]] = field(default_factory=Counter)
     """How many it found, by kind and culprit."""
+    diverged: Diverged | None = None
+    """The first block that it executed otherwise than the header says; a restart that heals it does not undo that."""
+    keep_divergence: Callable[[Diverged], None] | None = None
+    """Called with that, for a driver that does not outlive the validator."""
 
     def note_final(self, block: BlockFinal) -> None:
         self.newest = block
@@ -57,6 +62,12 @@ class Tally:
 
     def note_refusal(self, reason: str) -> None:
         self.faults[reason] = self.faults.get(reason, 0) + 1
+
+    def note_divergence(self, diverged: Diverged) -> None:
+        if self.diverged is None:
+            self.diverged = diverged
+            if self.keep_divergence is not None:
+                self.keep_divergence(diverged)
 
     def note_evidence(self, evidence: EvidenceFound) -> None:
         crime = (evidence.kind, evidence.culprit)
@@ -91,7 +102,7 @@ def status_page(
         "version": tally.version,
         "executed_transactions": tally.executed_transactions,
         "fires": tally.fires,
-        "diverged": None if node.diverged is None else _divergence_page(node.diverged),
+        "diverged": None if tally.diverged is None else _divergence_page(tally.diverged),
         "faults": dict(sorted(tally.faults.items())),
         "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},
         "mutant_runs": tally.mutant_runs.runs,

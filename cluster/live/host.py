@@ -55,6 +55,7 @@ from cluster.scenario import NodeSection, Scenario
 from cluster.status import Tally
 from cluster.trace import Stamp
 from consensus.keys import Ed25519Scheme
+from validator.events import Diverged
 from validator.types import ValidatorError
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ CALL_TIMEOUT_S: Final = 30.0
 CRASH_EXIT_CODE: Final = 70
 MEASURE_EVERY_S: Final = 0.5
 NOTES_SUFFIX: Final = ".notes"
+DIVERGENCE_SUFFIX: Final = ".divergence"
+"""Of the file with what a validator executed otherwise than its peers, which outlives its process and its disk."""
 DISK_FAULTS: Final = (DiskFullFault, FailedSyncFault, SlowDiskFault)
 CODE_FOLDER: Final = Path(cluster.__file__).parents[1]
 """Where the code was found that runs here."""
@@ -263,7 +266,14 @@ class ValidatorHost:
         data.mkdir(parents=True, exist_ok=True)
         notes_file = data / f"{name}{NOTES_SUFFIX}"
         notes = _read_notes(notes_file)
-        tally = Tally(notes.starts + 1, self._version, byzantine=score_of(self._scenario, index))
+        divergence_file = data / f"{name}{DIVERGENCE_SUFFIX}"
+        tally = Tally(
+            notes.starts + 1,
+            self._version,
+            byzantine=score_of(self._scenario, index),
+            diverged=_read_divergence(divergence_file),
+            keep_divergence=partial(_write_divergence, divergence_file),
+        )
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
         validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
@@ -430,6 +440,16 @@ def _read_notes(path: Path) -> HostNotes:
 
 def _write_notes(path: Path, notes: HostNotes) -> None:
     _write_json(path, notes)
+
+
+def _read_divergence(path: Path) -> Diverged | None:
+    return msgspec.msgpack.decode(path.read_bytes(), type=Diverged) if path.exists() else None
+
+
+def _write_divergence(path: Path, diverged: Diverged) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(msgspec.msgpack.encode(diverged))
+    temporary.replace(path)
 
 
 def _read_last_words(path: Path) -> LastWords | None:

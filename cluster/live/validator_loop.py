@@ -453,8 +453,10 @@ class ValidatorLoop:
                 self.tally.note_fault(effect)
             case EvidenceFound():
                 self.tally.note_evidence(effect)
-            case Diverged() | Certified() | Joined():
-                pass  # the status page tells of divergences and snapshots; nobody asks about notarizations
+            case Diverged():
+                self.tally.note_divergence(effect)
+            case Certified() | Joined():
+                pass  # the status page tells of snapshots; nobody asks about notarizations
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
         self._cancel_timer(timer)
@@ -628,7 +630,7 @@ class ValidatorLoop:
         return await self._on_executor_thread(lambda: pages.timer(timer_id))
 
     async def divergence(self) -> bytes | None:
-        diverged = self._ready().node.diverged
+        diverged = self.tally.diverged
         return None if diverged is None else diverged.trace
 
     async def metrics(self) -> str:

@@ -529,7 +529,7 @@ class Simulation:
                 record.problems.append(f"{machine.name} was still down at the end")
             else:
                 found.status = machine.status()
-                diverged = machine.validator.node.diverged
+                diverged = machine.tally.diverged
                 found.trace = b"" if diverged is None else diverged.trace
             record.validators.append(found)
         record.note_mutants()

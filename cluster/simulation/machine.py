@@ -281,7 +281,10 @@ class Machine:
                 self.tally.note_fault(effect)
             case EvidenceFound():
                 self.tally.note_evidence(effect)
-            case Reply() | Certified() | Diverged() | Joined():
+            case Diverged():
+                self.tally.note_divergence(effect)
+                self.observe(self.index, effect)
+            case Reply() | Certified() | Joined():
                 self.observe(self.index, effect)
 
     def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:

@@ -14,6 +14,8 @@ skips              Simplex: a finalised view has no nullification. HotStuff: a q
                    view or later names that view or a later one
 agreement          one block at each height
 roots              everybody's execution gives the root of the header
+certified          the final block of a view is the one that the view's certificates name, with that parent view; no
+                   finalised view is passed over
 proved_final       each final block's view, or a later one, is finalised by a certificate, by the end at the latest
 ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
                    the certificates that the protocol asks for
@@ -65,6 +67,7 @@ SKIPS: Final = "skips"
 AGREEMENT: Final = "agreement"
 ROOTS: Final = "roots"
 ANCESTRY: Final = "ancestry"
+CERTIFIED: Final = "certified"
 PROVED_FINAL: Final = "proved_final"
 LEDGER: Final = "ledger"
 PROOFS: Final = "proofs"
@@ -75,6 +78,7 @@ RULES: Final = (
     SKIPS,
     AGREEMENT,
     ROOTS,
+    CERTIFIED,
     PROVED_FINAL,
     ANCESTRY,
     LEDGER,
@@ -119,8 +123,12 @@ class SafetyMonitor:
     """How often each rule was looked at."""
     violations: list[str] = field(default_factory=list)
     _views: dict[int, _View] = field(default_factory=dict)
-    _seen: set[tuple[VoteKind, int, object]] = field(default_factory=set)
+    _seen: set[AnyCertificate] = field(default_factory=set)
     _final: dict[int, _Final] = field(default_factory=dict)
+    _final_of: dict[int, Subject] = field(default_factory=dict)
+    """By view the final block: what a certificate of it says."""
+    _passed: int = GENESIS_VIEW
+    """Up to this view nothing is made final any more that is not."""
     _timeouts: dict[int, int] = field(default_factory=dict)
     """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
     _newest_finalized: int = GENESIS_VIEW
@@ -148,10 +156,9 @@ class SafetyMonitor:
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
         """A validator believes a certificate."""
-        key = (certificate.kind, certificate.view, certificate.signatures)
-        if key in self._seen:
+        if certificate in self._seen:
             return
-        self._seen.add(key)
+        self._seen.add(certificate)
         self._look(CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
         view = self._views.setdefault(certificate.view, _View())
         if isinstance(certificate, TimeoutCertificate):
@@ -172,6 +179,7 @@ class SafetyMonitor:
         other = view.notarized or view.finalized
         self._look(ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
         view.notarized = view.notarized or subject
+        self._compare(certificate.view, view)
 
     def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
         number, subject = certificate.view, (certificate.parent_view, certificate.digest)
@@ -186,6 +194,18 @@ class SafetyMonitor:
         self._look(SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
         view.finalized = subject
         self._newest_finalized = max(self._newest_finalized, number)
+        self._compare(number, view)
+        if number <= self._passed and number not in self._final_of:
+            self._look(CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
+
+    def _compare(self, number: int, view: _View) -> None:
+        """Hold the certificates of a view against its final block, where both are known."""
+        block = self._final_of.get(number)
+        if block is None:
+            return
+        for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
+            if subject is not None:
+                self._look(CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
 
     def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
         high = certificate.high_view
@@ -218,12 +238,26 @@ class SafetyMonitor:
         self._look(ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
         if known is not None:
             return
-        self._final[height] = _Final(archived.block, archived.receipts, header_hash(header), header)
+        digest = header_hash(header)
+        self._final[height] = _Final(archived.block, archived.receipts, digest, header)
+        self._enter_view(height, header, digest)
         for what in self._ancestry_problems(height, header):
             self._look(ANCESTRY, False, f"the final block at height {height} {what}")
         self.counts[ANCESTRY] += 1
         self.counts[PROVED_FINAL] += 1
         self._enter(height, archived)
+
+    def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
+        """Compare a final block with the certificates of its view, and of those that it passes over."""
+        parent = self._final.get(height - 1)
+        parent_view = View(GENESIS_VIEW if parent is None else parent.header.view)
+        self._final_of.setdefault(header.view, (parent_view, Digest(digest)))
+        self._compare(header.view, self._views.get(header.view, _View()))
+        for number in range(parent_view + 1, header.view):
+            view = self._views.get(number)
+            if view is not None and view.finalized is not None:
+                self._look(CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
+        self._passed = max(self._passed, header.view)
 
     def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
         if header.height != height:

@@ -23,7 +23,9 @@ class SweepLog:
     """The outcomes of a sweep, on disk. ``task`` says what runs, so that another one does not go on in its place."""
 
     def __init__(self, folder: Path, task: str, commit: str = "") -> None:
-        """Open or begin the folder's log. Raises :class:`BadInput` where it is another task's, or cannot be read."""
+        """Open or begin the folder's log. Raises :class:`BadInput` where it is another task's or another commit's, or
+        cannot be read.
+        """
         self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
         self._path = folder / LOG_FILE
@@ -55,19 +57,28 @@ class SweepLog:
         self._take(lines, task)
 
     def _take(self, lines: Iterable[bytes], task: str) -> None:
+        begun: dict[str, str] = {}
         for number, line in enumerate(lines, start=1):
             try:
                 if number == 1:
-                    begun = msgspec.json.decode(line, type=dict[str, str]).get("task")
+                    begun = msgspec.json.decode(line, type=dict[str, str])
                 else:
                     outcome = msgspec.json.decode(line, type=SeedOutcome)
                     self.outcomes[outcome.seed] = outcome
             except msgspec.MsgspecError as error:
                 self._file.close()
                 raise BadInput(f"{self._path}: line {number}: {error}") from None
-            if number == 1 and begun != task:
+            if number == 1 and (differs := self._what_differs(begun, task)):
                 self._file.close()
-                raise BadInput(f"{self._path}: belongs to another sweep ({begun}), not to this one ({task})")
+                raise BadInput(f"{self._path}: {differs}")
+
+    def _what_differs(self, begun: dict[str, str], task: str) -> str:
+        other, commit = begun.get("task"), begun.get("commit", "")
+        if other != task:
+            return f"belongs to another sweep ({other}), not to this one ({task})"
+        if commit != self._commit:
+            return f"was begun with commit {commit}, and this is {self._commit}: name another --out"
+        return ""
 
     def _write(self, line: bytes) -> None:
         self._file.write(line + b"\n")

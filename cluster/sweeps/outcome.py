@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -88,6 +90,27 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
         metrics=metrics(books),
     )
     return outcome, verdict
+
+
+def broken_off(seed: int, error: Exception, seconds: float) -> SeedOutcome:
+    """The outcome of a run that an error ended: a failure, of which nothing else is known."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(str(error).split())
+    reason = (
+        f"broke off: {type(error).__name__}{f': {said}' if said else ''} ({Path(frame.filename).name}:{frame.lineno})"
+    )
+    return SeedOutcome(
+        seed=seed,
+        verdict=Outcome.FAIL.value,
+        reason=reason,
+        undecided=[],
+        heights=0,
+        fires=0,
+        faults={},
+        faults_needed=0,
+        digest="",
+        seconds=seconds,
+    )
 
 
 def _bites(record: RunRecord) -> Counter[str]:

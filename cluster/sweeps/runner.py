@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,11 +26,13 @@ from cluster.results import checkout_commit, finish_run
 from cluster.scenario import Scenario
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import SweepLog
-from cluster.sweeps.outcome import SeedOutcome, judge
+from cluster.sweeps.outcome import SeedOutcome, broken_off, judge
 from cluster.terminal import can_redraw
 from cluster.verdict import Outcome
 
 SUMMARY_FILE: Final = "summary.json"
+TRACEBACK_FILE: Final = "traceback.txt"
+"""In the folder of a seed that broke off."""
 SHOWN: Final = 10
 """Seeds that are named in a summary's lines."""
 TENTHS: Final = 10
@@ -101,14 +104,21 @@ class Summary:
 
 
 def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
-    """Run one seed, in a worker process. A failing one leaves ``<folder>/seed-<seed>``."""
+    """Run one seed, in a worker process. A failing one leaves ``<folder>/seed-<seed>``; so does one that breaks off,
+    which is what a bug may do first, and the others go on.
+    """
     from cluster.simulation.driver import simulate
 
-    started = time.monotonic()
-    record = simulate(task.scenario(seed), seed, commit)
-    outcome, _ = judge(record, time.monotonic() - started)
-    if outcome.failed:
-        finish_run(record, Path(folder) / f"seed-{seed}")
+    started, leaves = time.monotonic(), Path(folder) / f"seed-{seed}"
+    try:
+        record = simulate(task.scenario(seed), seed, commit)
+        outcome, _ = judge(record, time.monotonic() - started)
+        if outcome.failed:
+            finish_run(record, leaves)
+    except Exception as error:  # noqa: BLE001 (whatever ends the run is what is looked for)
+        leaves.mkdir(parents=True, exist_ok=True)
+        (leaves / TRACEBACK_FILE).write_text(traceback.format_exc(), encoding="utf-8")
+        return broken_off(seed, error, time.monotonic() - started)
     return outcome
 
 

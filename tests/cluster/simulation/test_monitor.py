@@ -17,11 +17,12 @@ from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.monitor import RULES, SafetyMonitor
 from consensus.keys import KeyedHashScheme
-from consensus.messages import AnyCertificate, Certificate
+from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
+from consensus.types import Digest, ValidatorIndex, View
 from tests.cluster.records import ChainMaker, make_chain, make_genesis, make_record
-from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench
+from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench, block
 from validator.archive import ArchivedBlock
-from validator.block import Block, Header
+from validator.block import Block, Header, header_hash
 from validator.codec import decode, encode
 from validator.records import TIMER, account_key, timer_key
 from validator.state import HistoryError
@@ -114,6 +115,16 @@ def follow(maker: ChainMaker, watching: SafetyMonitor | None = None) -> SafetyMo
     return watching
 
 
+def certificate_of(kind: VoteKind, record: BlockRecord, name: str | None = None) -> Certificate:
+    """A quorum's for a block of a made chain, whose views are heights; with a name, for another of its view."""
+    header = decode(record.block, Block).header
+    view = header.view
+    digest = Digest(header_hash(header)) if name is None else block(name)
+    message = vote_signing_bytes(NAMESPACE, kind, View(view), View(view - 1), digest)
+    signatures = tuple((ValidatorIndex(index), BENCH.signers[index].sign(message)) for index in range(3))
+    return Certificate(kind, View(view), View(view - 1), digest, signatures)
+
+
 def test_a_right_chain_is_followed() -> None:
     watching = follow(make_chain())
     assert watching.violations == []
@@ -195,18 +206,56 @@ def test_views_must_ascend() -> None:
 
 
 def test_final_blocks_that_no_finalization_proves_are_named() -> None:
-    watching = follow(make_chain(4))
+    maker = make_chain(4)
+    watching = follow(maker)
     assert watching.counts["proved_final"] == 4
     assert watching.violations == [], "a finalization may still come"
     assert watching.record().violations == [
         "7 ms: proved_final: 4 blocks from height 1 on were made final, and nobody knows a finalization"
     ]
-    watching.certified("alice", BENCH.certificate(NOTARIZE, 2, "b2"))
-    watching.certified("alice", BENCH.certificate(FINALIZE, 2, "b2"))
+    for kind in (NOTARIZE, FINALIZE):
+        watching.certified("alice", certificate_of(kind, maker.blocks[1]))
     assert "2 blocks from height 3 on" in watching.record().violations[0]
-    watching.certified("alice", BENCH.certificate(NOTARIZE, 4, "b4"))
-    watching.certified("alice", BENCH.certificate(FINALIZE, 4, "b4"))
+    for kind in (NOTARIZE, FINALIZE):
+        watching.certified("alice", certificate_of(kind, maker.blocks[3]))
     assert watching.record().violations == []
+    assert watching.counts["certified"] == 6, "a finalization is held against the block together with its notarization"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_final_block_that_its_view_certified_another_of_is_named(is_first: bool) -> None:
+    maker = make_chain(4)
+    watching = monitor() if is_first else follow(maker)
+    for kind in (NOTARIZE, FINALIZE):
+        watching.certified("alice", certificate_of(kind, maker.blocks[2], "another"))
+    if is_first:
+        follow(maker, watching)
+    assert set(watching.violations) == {
+        f"7 ms: certified: view 3 {verb} another block than was made final" for verb in ("notarizes", "finalises")
+    }
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_finalised_view_that_the_chain_passes_over_is_named(is_first: bool) -> None:
+    maker = ChainMaker()
+    for view in (1, 3):
+        maker.seal({"view": view})
+    watching = monitor()
+    watching.certified("alice", BENCH.timeouts(2, 1))
+    if not is_first:
+        follow(maker, watching)
+    for kind in (NOTARIZE, FINALIZE):
+        watching.certified("alice", BENCH.certificate(kind, 2, "b2"))
+    if is_first:
+        follow(maker, watching)
+    words = "height 2 passes it over" if is_first else "no final block is of it"
+    assert f"7 ms: certified: view 2 is finalised, and {words}" in watching.violations
+
+
+def test_signatures_borrowed_from_another_certificate_are_no_certificate() -> None:
+    good = BENCH.certificate(NOTARIZE, 1, "b1")
+    borrowed = msgspec.structs.replace(good, digest=block("x"))
+    assert any("believes a bad notarize certificate of view 1" in each for each in told(good, borrowed))
 
 
 def test_proofs_are_asked_for_timers_that_are_there_and_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:

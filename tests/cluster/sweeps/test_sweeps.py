@@ -22,11 +22,12 @@ from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import Interrupts
 from cluster.live import ray_session
 from cluster.settings import parse_removal, parse_setting
+from cluster.simulation import driver
 from cluster.sweeps.commands import seed_range
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import LOG_FILE, SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
-from cluster.sweeps.runner import PlainProgress, Summary, print_summary
+from cluster.sweeps.runner import PlainProgress, Summary, print_summary, run_seed
 from cluster.sweeps.tasks import ScenarioTask
 from tests.cluster.records import make_chain, make_record, with_kill
 
@@ -116,6 +117,33 @@ def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot be opened"):
         SweepLog(tmp_path / "file", "one")
+
+
+def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
+    SweepLog(tmp_path, "one", "0123").close()
+    SweepLog(tmp_path, "one", "0123").close()
+    with pytest.raises(
+        BadInput, match=r"seeds.jsonl: was begun with commit 0123, and this is 4567: name another --out$"
+    ):
+        SweepLog(tmp_path, "one", "4567")
+
+
+# --- a seed -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_that_breaks_off_fails_and_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("two\nlines")
+
+    monkeypatch.setattr(driver, "simulate", broken)
+    scenario_file = tmp_path / "swept.yaml"
+    scenario_file.write_text(yaml.safe_dump(SCENARIO))
+    outcome = run_seed(ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 4)
+    assert (outcome.seed, outcome.failed, outcome.passed) == (4, True, False)
+    assert outcome.why.startswith("broke off: AssertionError: two lines (test_sweeps.py:")
+    told = (tmp_path / "out" / "seed-4" / "traceback.txt").read_text(encoding="utf-8")
+    assert told.startswith("Traceback") and "AssertionError: two" in told
+    assert Summary((GOOD, outcome), 2, False).exit_code is ExitCode.FAIL
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,48 @@
+"""What a validator executed otherwise than its peers is not forgotten where it comes back as a sound one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.books import keep_books
+from cluster.chain import parts_of
+from cluster.checks import check_run
+from cluster.divergence.bisect import diverged_executions
+from cluster.scenario import Scenario
+from cluster.simulation import driver
+from cluster.simulation.driver import simulate
+from cluster.verdict import Outcome
+from validator.assembly import PRODUCTION, Parts
+
+FIELDS: dict[str, Any] = {
+    "name": "healed",
+    "consensus": {"signatures": "keyed-hash"},
+    "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 5}}]},
+    "stop": {"height": 34, "timeout_s": 60},
+    "success": {"transactions": 5, "fires": 10},
+}
+ILL = 1
+
+
+@pytest.mark.parametrize("fault", ["kill", "wipe", "upgrade"])
+def test_a_divergence_outlives_the_life_in_which_it_came_about(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = [{"kind": fault, "target": f"validator-{ILL}", "at_height": 20}]
+    lives = [0] * 4
+
+    def ill_at_first(scenario: Scenario, index: int, *given: Any) -> Parts:
+        lives[index] += 1
+        return parts_of(scenario, index, given[0], "double-fire") if (index, lives[index]) == (ILL, 1) else PRODUCTION
+
+    monkeypatch.setattr(driver, "parts_of", ill_at_first)
+    record = simulate(Scenario.model_validate(FIELDS | {"faults": faults}), 1)
+    status = record.validators[ILL].status
+    assert status is not None
+    assert (status["starts"], lives[ILL] > 1) == (2, True)
+    assert status["height"] >= 34, "it is sound again, and takes part"
+    check = check_run(record).check("state_roots")
+    assert check.verdict is Outcome.FAIL
+    assert check.detail.startswith(f"validator-{ILL} diverged at height {status['diverged']['height']} ")
+    (execution,) = diverged_executions(keep_books(record))
+    assert execution.trace, "it can be bisected"
