@@ -25,6 +25,8 @@ from cluster.faults import (
     AS_MANY_AS_WITHSTOOD,
     KEYWORDS,
     LEADER,
+    NO_SPACE,
+    PLANNED_FAILURE,
     AnyFault,
     BitRotFault,
     ClockSkewFault,
@@ -339,7 +341,7 @@ class FaultEngine:
     def on_failed(self, index: int, reason: str) -> bool:
         """A validator stopped by itself, and is down. Returns whether a fault explains that."""
         stage, name = self._stage, self._names[index]
-        active = next((active for active in self._active if self._explains(active, index)), None)
+        active = next((active for active in self._active if self._explains(active, index, reason)), None)
         if active is None:
             return False
         active.failures[index] = reason
@@ -665,12 +667,19 @@ class FaultEngine:
         words = [f"{len(runs)} of {len(active.targets)} validators run version {plan.version} now"]
         record.evidence = ", ".join([*words, *stage.words_of_return(active.targets)])
 
-    def _explains(self, active: _Active, index: int) -> bool:
-        """Whether a fault is why a validator stopped."""
+    def _explains(self, active: _Active, index: int, reason: str) -> bool:
+        """Whether a fault is why a validator stopped: what it says must be what the fault does."""
         if active.is_over or index not in active.targets or index in active.failures:
             return False
-        is_rotten = isinstance(active.plan, BitRotFault) and index in active.rotten and active.is_back
-        return is_rotten or isinstance(active.plan, DiskFullFault | FailedSyncFault)
+        match active.plan:
+            case BitRotFault():
+                rotten = active.rotten.get(index)
+                return rotten is not None and active.is_back and rotten.partition(" at ")[0] in reason
+            case DiskFullFault():
+                return PLANNED_FAILURE in reason or NO_SPACE in reason
+            case FailedSyncFault():
+                return PLANNED_FAILURE in reason
+        return False
 
 
 def _heights(heights: Sequence[int]) -> str:

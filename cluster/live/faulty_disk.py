@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cluster.faults import DiskFullFault, FailedSyncFault
+from cluster.faults import PLANNED_FAILURE, DiskFullFault, FailedSyncFault
 from cluster.live.disk import DirectoryDisk
 
 FULL_DEVICE: Final = "/dev/full"
@@ -83,7 +83,7 @@ class FaultyDisk(DirectoryDisk):
             self._sleep(self.sync_ms / MILLISECONDS_A_SECOND)
         if self._springs(FailedSyncFault, name):
             self._take_back(name, handle)
-            raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} (planned fault)")
+            raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({PLANNED_FAILURE})")
         super()._sync_file(name, handle)
         self._unsynced.pop(name, None)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+from cluster.faults import PLANNED_FAILURE
 from validator.disk import DiskError
 
 
@@ -180,7 +181,7 @@ class MemoryDisk:
             self.plan = None
             if plan.crash:
                 raise SimulatedCrash(f"{name}: offset {offset}: crash at {verb}")
-            raise DiskError(f"{name}: offset {offset}: {verb} failed: planned fault")
+            raise DiskError(f"{name}: offset {offset}: {verb} failed: {PLANNED_FAILURE}")
 
 
 def _apply(content: bytearray, writes: list[_Write]) -> None:

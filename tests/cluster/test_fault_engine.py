@@ -338,9 +338,10 @@ def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:
     assert stage.traps == {1} and engine.are_over, "it only lies in wait"
     stage.traps.clear()
     stage._stop(1)
-    assert not engine.on_failed(2, "another one")
-    assert engine.on_failed(1, "No space left")
-    assert not engine.on_failed(1, "twice")
+    assert not engine.on_failed(2, "another one: No space left on device")
+    assert not engine.on_failed(1, "the journal is inconsistent"), "nothing of a full disk"
+    assert engine.on_failed(1, "journal: write failed: No space left on device")
+    assert not engine.on_failed(1, "twice: planned fault")
     assert not engine.are_over
     stage.advance(300)
     assert stage.log == ["start 1"]
@@ -349,7 +350,16 @@ def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:
     stage.advance(0)
     record = engine.records[0]
     assert record.bit and engine.are_over
-    assert "validator-1 stopped: No space left" in record.evidence
+    assert "validator-1 stopped: journal: write failed: No space left" in record.evidence
+
+
+def test_a_failed_sync_explains_no_other_stop() -> None:
+    engine, stage = make({"kind": "failed_sync", "target": "validator-1", "at_height": 5, "down_ms": 300})
+    reach(engine, stage, 5)
+    stage._stop(1)
+    assert not engine.on_failed(1, "state/log-000001: a frame does not fit its checksum")
+    assert not engine.records[0].bit
+    assert engine.on_failed(1, "state/log-000001: sync failed: Input/output error (planned fault)")
 
 
 def test_a_rotten_disk_is_refused_and_replaced() -> None:
@@ -358,6 +368,7 @@ def test_a_rotten_disk_is_refused_and_replaced() -> None:
     stage.advance(300)
     assert stage.log == ["keep 1", "crash 1", "start 1"]
     stage._stop(1)
+    assert not engine.on_failed(1, "another file: damaged")
     assert engine.on_failed(1, "file of 1: damaged")
     stage.advance(0)
     assert stage.log == ["keep 1", "crash 1", "start 1", "lose 1", "start 1"]
