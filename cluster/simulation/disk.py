@@ -53,8 +53,17 @@ class _File:
     visible: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     pending: list[_Write] = field(default_factory=list)
+    settled: int = 0
+    """How many writes came before those."""
     is_durable: bool = False
     """Whether the file itself outlives a crash, be it empty."""
+
+    def settle(self, written: int | None = None) -> list[_Write]:
+        """Take out what is pending of the first ``written`` writes, or all of it."""
+        count = len(self.pending) if written is None else max(0, written - self.settled)
+        taken, self.pending = self.pending[:count], self.pending[count:]
+        self.settled += len(taken)
+        return taken
 
 
 class MemoryDisk:
@@ -64,6 +73,7 @@ class MemoryDisk:
         self.plan = plan
         self.operations = 0
         """Changes so far, failed ones included."""
+        self.syncs = 0
         self._files: dict[str, _File] = {}
 
     def names(self) -> list[str]:
@@ -104,26 +114,35 @@ class MemoryDisk:
             file = self._files[name]
             del file.visible[size:]
             del file.durable[size:]
-            file.pending = [_Write(at, data[: size - at]) for at, data in file.pending if at < size]
+            kept = [_Write(at, data[: size - at]) for at, data in file.pending if at < size]
+            file.settled += len(file.pending) - len(kept)
+            file.pending = kept
 
-    def sync(self, name: str) -> None:
-        """Return once everything written to the file is durable."""
+    def written(self, name: str) -> int:
+        """How many writes the file has had so far: what a sync that begins now makes durable."""
+        file = self._files.get(name)
+        return 0 if file is None else file.settled + len(file.pending)
+
+    def sync(self, name: str, written: int | None = None) -> None:
+        """Return once everything written to the file is durable, or its first ``written`` writes: of those that came
+        after a sync began, nobody knows whether it made them durable too.
+        """
+        self.syncs += 1
         try:
             self._begin(name, self.size(name), "sync")
         except DiskError:
             if name in self._files:
-                self._files[name].pending.clear()
+                self._files[name].settle()
             raise
         if name in self._files:
             file = self._files[name]
-            _apply(file.durable, file.pending)
-            file.pending.clear()
+            _apply(file.durable, file.settle(written))
             file.is_durable = True
 
     def replace(self, name: str, data: bytes) -> None:
         """Make ``data`` the file's whole content, atomically and durably."""
         self._begin(name, 0, "replace")
-        self._files[name] = _File(bytearray(data), bytearray(data), [], True)
+        self._files[name] = _File(bytearray(data), bytearray(data), [], self.written(name), True)
 
     def remove(self, name: str) -> None:
         """Delete the file, durably; nothing happens where there is none."""
@@ -154,7 +173,7 @@ class MemoryDisk:
                 continue
             _apply(file.durable, survivors)
             file.visible = bytearray(file.durable)
-            file.pending = []
+            file.settle()
             file.is_durable = True
 
     def _write(self, name: str, offset: int, data: bytes, verb: str) -> None:

@@ -46,7 +46,7 @@ from validator.events import (
     Timeout,
     TimerName,
 )
-from validator.executor import Build, Execute, Job
+from validator.executor import Build, Execute, Job, JobResult
 from validator.joining import SnapshotJoin, has_joined
 from validator.journal import JOURNAL_FILE
 from validator.messages import Reading
@@ -120,6 +120,7 @@ class Machine:
     _timers: dict[TimerName, _Armed] = field(default_factory=dict)
     _timer_number: int = 0
     _jobs: deque[Job] = field(default_factory=deque)
+    _journal_busy_until_us: int = 0
 
     def __post_init__(self) -> None:
         self.sync_us, self.job_us = self.pace.sync_us, self.pace.job_us
@@ -199,6 +200,7 @@ class Machine:
         self.incarnation += 1
         self._timers.clear()
         self._jobs.clear()
+        self._journal_busy_until_us = 0
         self._held.clear()
         self._held_messages = 0
 
@@ -273,7 +275,7 @@ class Machine:
             case Append(token, data):
                 self._append(token, data)
             case ReplaceJournal(data):
-                self.disk.replace(JOURNAL_FILE, data)
+                self._replace_journal(data)
             case BlockFinal():
                 self.tally.note_final(effect)
                 self.observe(self.index, effect)
@@ -333,13 +335,30 @@ class Machine:
 
     def _append(self, token: int, data: bytes) -> None:
         self.disk.append(JOURNAL_FILE, data)
+        written = self.disk.written(JOURNAL_FILE)
 
         def synced() -> None:
-            self.disk.sync(JOURNAL_FILE)
+            self.disk.sync(JOURNAL_FILE, written)
             self.deliver(Synced(token))
 
-        self.late["slow_disk"] += self.sync_us != self.pace.sync_us
-        self._later(self.sync_us, f"sync {token}", data, synced)
+        self._note_slow_syncs(1)
+        waits_us = max(0, self._journal_busy_until_us - self.clock.now_us)
+        self._later(waits_us + self.sync_us, f"sync {token}", data, synced)
+
+    def _replace_journal(self, data: bytes) -> None:
+        """Whatever is appended then waits behind it, on a disk whose syncs take long."""
+        self.disk.replace(JOURNAL_FILE, data)
+        if extra_us := self._extra_us(1):
+            self._journal_busy_until_us = max(self._journal_busy_until_us, self.clock.now_us) + extra_us
+
+    def _extra_us(self, syncs: int) -> int:
+        """How much longer so many syncs take here than on a usual disk."""
+        self._note_slow_syncs(syncs)
+        return syncs * max(0, self.sync_us - SYNC_US)
+
+    def _note_slow_syncs(self, syncs: int) -> None:
+        if self.sync_us != self.pace.sync_us:
+            self.late["slow_disk"] += syncs
 
     def _enqueue(self, job: Job) -> None:
         if isinstance(job, Build | Execute):
@@ -354,7 +373,14 @@ class Machine:
 
     def _run_job(self) -> None:
         assert self.validator is not None
+        before = self.disk.syncs
         result = self.validator.executor.run(self._jobs[0])
+        if extra_us := self._extra_us(self.disk.syncs - before):
+            self._later(extra_us, f"syncs of job {type(self._jobs[0]).__name__}", b"", lambda: self._end_job(result))
+        else:
+            self._end_job(result)
+
+    def _end_job(self, result: JobResult) -> None:
         self._jobs.popleft()
         if self._jobs:
             self._schedule_job()

@@ -223,6 +223,43 @@ def test_a_scattering_crash_keeps_any_of_it() -> None:
     assert all(outcome.startswith(b"durable.") for outcome in outcomes)
 
 
+def test_a_sync_makes_durable_what_was_written_when_it_began() -> None:
+    outcomes = set()
+    for seed in range(60):
+        disk = MemoryDisk()
+        disk.append("log", b"first ")
+        begun = disk.written("log")
+        disk.append("log", b"second")
+        disk.sync("log", begun)
+        assert disk.durable_size("log") == 6
+        disk.crash(Random(seed))
+        outcomes.add(disk.read("log"))
+    assert outcomes == {b"first second"[:end] for end in range(6, 13)}
+
+
+def test_syncs_end_in_any_order_and_after_other_changes() -> None:
+    disk = MemoryDisk()
+    disk.append("log", b"ab")
+    first = disk.written("log")
+    disk.append("log", b"cd")
+    second = disk.written("log")
+    disk.sync("log", second)
+    disk.sync("log", first)
+    assert disk.durable_size("log") == 4
+    disk.append("log", b"ef")
+    third = disk.written("log")
+    disk.truncate("log", 4)
+    disk.append("log", b"gh")
+    disk.sync("log", third)
+    assert disk.durable_size("log") == 4, "what was cut off had been the third write"
+    disk.replace("log", b"new")
+    disk.append("log", b"er")
+    disk.sync("log", third)
+    assert disk.durable_size("log") == 3
+    disk.sync("log", disk.written("log"))
+    assert disk.durable_size("log") == 5
+
+
 def test_a_crash_is_drawn_from_its_random_source_alone() -> None:
     assert [crashed(seed, True) for seed in range(50)] == [crashed(seed, True) for seed in range(50)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from statistics import mean
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from cluster.checks import Outcome, check_run
 from cluster.record import RunRecord
 from cluster.scenario import Scenario
+from cluster.simulation.clock import VirtualClock
 from cluster.simulation.driver import Simulation
+from cluster.simulation.machine import Machine
 from consensus.keys import KeyedHashScheme
+from validator.journal import JOURNAL_FILE
 
 PLAIN: dict[str, Any] = {
     "name": "overrides",
@@ -19,6 +23,10 @@ PLAIN: dict[str, Any] = {
     "stop": {"height": 20, "drain_blocks": 2, "timeout_s": 60},
     "success": {"heights_compared": 20, "transactions": 0, "fires": 0},
 }
+
+
+def nothing(*_: object) -> Any:
+    """For a machine that runs nothing."""
 
 
 def simulated(**fields: Any) -> Simulation:
@@ -48,6 +56,29 @@ def test_a_quorum_waits_for_slow_disks() -> None:
     assert slow.record.duration_ms > simulated(validators=4).record.duration_ms + 20 * 60
     assert [machine.late.total() for machine in slow.machines] == [0, 0, 0, 0]
     assert check_run(slow.record).outcome is Outcome.PASS
+
+
+def test_all_of_a_slow_disk_is_slow() -> None:
+    """What a validator makes final is synced to its archive and its state, not to its journal alone."""
+    slow = simulated(validators=[{}, {}, {}, {"sync_ms": 60}])
+    assert lag_ms(slow.record, 3) > lag_ms(slow.record, 1) + 100
+    assert check_run(slow.record).outcome is Outcome.PASS
+
+
+def test_votes_on_their_way_to_a_slow_disk_are_lost_with_the_machine() -> None:
+    """A sync that ends meanwhile began before them."""
+    lost = set()
+    for seed in range(40):
+        clock = VirtualClock()
+        machine = Machine(0, "alone", clock, nothing, nothing, nothing)
+        machine.sync_us = 60_000
+        machine._append(1, b"first ")
+        clock.after(59_000, "second", b"", lambda machine=machine: machine._append(2, b"second"))
+        while clock.now_us < 60_000:
+            clock.step()
+        machine.disk.crash(Random(seed))
+        lost.add(machine.disk.read(JOURNAL_FILE))
+    assert lost == {b"first second"[:end] for end in range(6, 13)}
 
 
 def test_a_clock_of_its_own_speed_and_a_fault_that_skews_it_further() -> None:
