@@ -137,6 +137,7 @@ class VoteTally:
         del group[vote.signer]
         if not group:
             del self._groups[vote.kind][subject]
+            self._messages.pop((vote.kind, subject), None)
 
 
 def verify_certificate(

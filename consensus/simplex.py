@@ -273,7 +273,7 @@ class Simplex(VotingEngine):
         committee = self._validators.committee(self._view)
         if self._skip_views == 0 or leader == self._me or self._last_heard[leader] >= since:
             return False
-        if since < committee.first_view - 1:
-            return False  # who came with this epoch had no reason to say anything before
+        if since < max(committee.first_view, self._began) - 1:
+            return False  # who came with this epoch had no reason to say anything before, and we heard nobody
         heard = sum(self._last_heard[member] >= since for member in committee.members if member != self._me)
         return heard + self._may_vote(self._view) >= committee.quorum

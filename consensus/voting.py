@@ -210,6 +210,8 @@ class VotingEngine(ABC):
         self._rounds: dict[View, Round] = {}
         self._own: dict[View, dict[VoteKind, Vote]] = {}
         self._certificates: dict[VoteKind, dict[View, Certificate]] = {kind: {} for kind in VoteKind}
+        self._began = GENESIS_VIEW
+        """The view in which this life began."""
         self._answered: dict[ValidatorIndex, set[tuple[VoteKind, View]]] = {}
         self._attempt = 0
 
@@ -341,6 +343,7 @@ class VotingEngine(ABC):
                     self._effects.append(Notarized(certificate))
                 else:
                     self._effects.append(Nullified(certificate))
+        self._began = self._view
         self._begin_view()
         for vote in [vote for round_ in self._rounds.values() for vote in round_.own.values()]:
             self._count(vote)
@@ -564,6 +567,10 @@ class VotingEngine(ABC):
             for rival in rivals:
                 if self._confirm(rival):
                     self._report(rival, vote)
+        certified = self._certified_rivals(vote)
+        if certified and round_.tally.kept(vote.kind, vote.signer) is vote and self._confirm(vote):
+            for rival in certified:
+                self._report(rival, vote)
         return round_.tally.kept(vote.kind, vote.signer) is vote
 
     def _rivals(self, vote: Vote) -> list[Vote]:
@@ -573,6 +580,15 @@ class VotingEngine(ABC):
             return []
         kept = round_.tally.votes_of(vote.signer)
         return [other for other in kept if other is not vote and conflict(vote, other) is not None]
+
+    def _certified_rivals(self, vote: Vote) -> list[Vote]:
+        """The same of those votes that certificates of its view are made of."""
+        held = [certificates.get(vote.view) for certificates in self._certificates.values()]
+        subject = (vote.parent_view, vote.digest)
+        others = [each for each in held if each is not None and (each.parent_view, each.digest) != subject]
+        skip = self._skip_certificate(vote.view)
+        votes = [other for certificate in distinct(*others, skip) for other in certificate.votes()]
+        return [other for other in votes if other.signer == vote.signer and conflict(vote, other) is not None]
 
     def _report(self, kept: Vote, other: Vote) -> None:
         """Report a contradiction, both signatures being checked; once per signer, view and kind of contradiction."""

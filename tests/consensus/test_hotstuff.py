@@ -524,7 +524,8 @@ def test_contradictions_are_reported_once_within_a_view_and_across_views(scheme:
     ]
     for first, second, kind in planted:
         bench = HotStuffBench(scheme=scheme)
-        bench.receive(3, bench.certificate(NOTARIZE, 1, "b1"), bench.certificate(NOTARIZE, 2, "b2"))
+        others = [bench.certificate(NOTARIZE, view, f"b{view}", signers=(0, 1, 3)) for view in (1, 2)]
+        bench.receive(3, *others)
         assert not of(Report, bench.receive(2, first))
         (report,) = of(Report, bench.receive(2, second))
         assert isinstance(report.evidence, kind)

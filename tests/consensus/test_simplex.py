@@ -931,6 +931,54 @@ def test_contradictions_between_votes_and_certificates_are_found() -> None:
     assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
 
 
+@pytest.mark.parametrize("made", [Bench, HotStuffBench])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_vote_and_a_certificate_that_contradict_each_other_are_found_in_either_order(
+    made: type[Bench], is_first: bool
+) -> None:
+    bench = made()
+    certificate, vote = bench.certificate(NOTARIZE, 1, "b1", signers=(1, 2, 3)), bench.vote(3, NOTARIZE, 1, "other")
+    said = [(3, vote), (2, certificate)] if is_first else [(2, certificate), (3, vote)]
+    (report,) = [report for sender, message in said for report in of(Report, bench.receive(sender, message))]
+    assert isinstance(report.evidence, ConflictingNotarize)
+    assert report.evidence.first.signer == 3
+    assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
+
+
+def test_a_forged_vote_that_contradicts_a_certificate_proves_nothing() -> None:
+    bench = Bench()
+    bench.receive(2, bench.certificate(NOTARIZE, 1, "b1", signers=(1, 2, 3)))
+    effects = bench.receive(3, bench.forged(3, NOTARIZE, 1, "other"))
+    assert not of(Report, effects)
+    assert reasons(effects) == [(3, "bad_signature")]
+
+
+def test_forged_votes_leave_nothing_behind() -> None:
+    bench = Bench()
+    bench.receive(3, bench.vote(3, NULLIFY, 1))
+    for number in range(200):
+        assert reasons(bench.receive(3, bench.forged(3, FINALIZE, 1, f"x{number}"))) == [(3, "bad_signature")]
+    assert len(bench.engine._rounds[View(1)].tally._messages) <= 1
+
+
+def test_a_leader_is_not_silent_to_who_has_just_come_back() -> None:
+    """It heard nobody before; who says nothing for so long from then on is skipped."""
+    config = SimplexConfig(skip_views=4)
+    before = Bench(config=config)
+    before.receive(1, *(before.certificate(kind, 39, "b39", parent=0) for kind in (NOTARIZE, FINALIZE)))
+    bench = Bench(config=config, journal=before.journal)
+    skipped = []
+    for view in range(40, 47):
+        assert bench.engine.view == view
+        if (NULLIFY, view, b"") in bench.own_votes():
+            skipped.append(view)
+        for peer in (2, 3):
+            bench.receive(peer, bench.vote(peer, NULLIFY, view))
+        bench.receive(2, bench.certificate(NULLIFY, view, signers=(0, 2, 3)))
+    assert [view for view in range(40, 47) if bench.engine.leader(View(view)) == 1] == [41, 45]
+    assert skipped == [45]
+
+
 def test_a_leaders_equivocation_shown_by_a_certificate_keeps_from_finalizing() -> None:
     bench = Bench()
     bench.receive(1, bench.proposal(1, "other"))
