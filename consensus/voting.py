@@ -94,8 +94,10 @@ FLOOD: Final = "flood"
 DUPLICATE: Final = "duplicate"
 STALE: Final = "stale"
 
-HARMLESS_REASONS: Final = (DUPLICATE, STALE, FUTURE, UNPROVED)
-"""Reasons that lost, repeated and late messages of honest peers also cause; no peer should be scored for them."""
+HARMLESS_REASONS: Final = (DUPLICATE, STALE, FUTURE, UNPROVED, FLOOD)
+"""Reasons that lost, repeated and late messages of honest peers also cause, and requests of one that is far behind; no
+peer should be scored for them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

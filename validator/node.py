@@ -185,7 +185,8 @@ class Node:
         self._effects: list[Effect] = []
         self._engine_events: deque[engine_border.Event] = deque()
         self._committed = start.height
-        self._journal_height = start.height
+        # Former lives may have left any number of blocks in it: it is replaced at the next final one.
+        self._journal_height = Height(start.height - JOURNAL_REPLACED_EVERY)
         self._proposal: engine_border.Propose | None = None
         self._proposal_ready = False
         self._verifying: dict[Hash, list[engine_border.Verify]] = {}
