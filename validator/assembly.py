@@ -11,7 +11,7 @@ from validator.disk import Disk
 from validator.executor import DEFAULT_STORAGE, Executor, RecoveryError, StorageConfig
 from validator.genesis import Genesis
 from validator.joining import SnapshotJoin
-from validator.journal import JOURNAL_FILE, open_journal
+from validator.journal import JOURNAL_FILE, has_journal, open_journal
 from validator.node import FinalPoint, Node, NodeConfig, NodeIdentity
 from validator.transition import Transition
 from validator.types import Height
@@ -64,6 +64,11 @@ def open_validator(
         abstain_through=executor.archive.abstain_through,
         certificate=b"" if archived is None else archived.certificate,
     )
+    if not has_journal(disk) and header.height > executor.archive.first_height:
+        raise RecoveryError(
+            f"{JOURNAL_FILE}: is missing beside {header.height:,} final blocks, and with it what was voted for;"
+            " without the whole folder the validator joins anew"
+        )
     identity = NodeIdentity(index, signer, validators, genesis.chain_id)
     try:
         node = parts.node(config, identity, start, open_journal(disk))

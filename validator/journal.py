@@ -42,9 +42,20 @@ def encode_journal(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
     return b"".join([*(encode_batch((), (body,)) for body in bodies), encode_batch(records, ())])
 
 
+def has_journal(disk: Disk) -> bool:
+    """Whether there is one: from the first start on there is, be it empty."""
+    return JOURNAL_FILE in disk.names()
+
+
 def open_journal(disk: Disk) -> JournalContent:
-    """Read the journal, cutting what a crash left torn at its end."""
-    batches = [decode(found.payload, _Batch) for found in recover(disk, JOURNAL_FILE)]
+    """Read the journal, cutting what a crash left torn at its end, and make durable what was read.
+
+    What another process, or a sync that failed, left behind can be read and yet be lost later. It is written anew, so
+    that no vote is repeated that the next start might not know of.
+    """
+    found = recover(disk, JOURNAL_FILE)
+    disk.replace(JOURNAL_FILE, disk.read(JOURNAL_FILE))
+    batches = [decode(each.payload, _Batch) for each in found]
     return JournalContent(
         records=tuple(record for batch in batches for record in batch.records),
         bodies=tuple(body for batch in batches for body in batch.bodies),

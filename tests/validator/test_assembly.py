@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from cluster.chain import build_genesis, node_config, parts_of, validator_set, validator_signer
 from cluster.mutants.base import RunCounter
-from cluster.scenario import Scenario
-from cluster.simulation.disk import MemoryDisk
+from cluster.scenario import Scenario, change_scenario
+from cluster.settings import Change
+from cluster.simulation.disk import FaultPlan, MemoryDisk
+from cluster.simulation.driver import Simulation
 from consensus.journal import encode_record
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Vote, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
 from validator.assembly import Validator, open_validator
+from validator.disk import DiskError
 from validator.executor import RecoveryError
-from validator.journal import JOURNAL_FILE, encode_batch
+from validator.journal import JOURNAL_FILE, encode_batch, open_journal
 
 SEED = 3
 PLAN = Scenario.model_validate(
@@ -53,3 +58,39 @@ def test_a_scenario_says_how_much_a_disk_keeps() -> None:
     store = opened(MemoryDisk()).executor._store
     assert store.log.segment_bytes == 2_048
     assert store._retained == 9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_read_back_outlives_a_loss_of_power(seed: int) -> None:
+    """A process was killed with a vote on its way to the disk: the next one repeats it, so it must not be forgotten."""
+    disk = MemoryDisk()
+    opened(disk).executor.close()
+    disk.append(JOURNAL_FILE, encode_batch([vote(bytes(32))], ()))
+    opened(disk).executor.close()
+    disk.crash(Random(seed))
+    assert open_journal(disk).records == (vote(bytes(32)),)
+
+
+def test_a_vote_whose_sync_failed_is_durable_once_it_was_read_back() -> None:
+    disk = MemoryDisk()
+    opened(disk).executor.close()
+    disk.plan = FaultPlan(disk.operations + 1, verbs=frozenset({"sync"}))
+    disk.append(JOURNAL_FILE, encode_batch([vote(bytes(32))], ()))
+    with pytest.raises(DiskError):
+        disk.sync(JOURNAL_FILE)
+    opened(disk).executor.close()
+    disk.append(JOURNAL_FILE, encode_batch([vote(bytes(32))], ()))
+    disk.sync(JOURNAL_FILE)
+    disk.crash(Random(1))
+    assert open_journal(disk).records == (vote(bytes(32)), vote(bytes(32)))
+
+
+def test_a_journal_that_is_missing_beside_final_blocks_is_one_line() -> None:
+    simulation = Simulation(change_scenario(PLAN, [Change("stop.height", 4)], "short"), SEED, "test")
+    simulation.run()
+    disk = simulation.machines[0].disk
+    disk.remove(JOURNAL_FILE)
+    with pytest.raises(
+        RecoveryError, match=r"^journal: is missing beside \d+ final blocks, and with it what was voted for"
+    ):
+        opened(disk)
