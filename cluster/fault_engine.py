@@ -21,12 +21,11 @@ from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from cluster.counted import listed
+from cluster.disk_failures import NO_SPACE, PLANNED_FAILURE
 from cluster.faults import (
     AS_MANY_AS_WITHSTOOD,
     KEYWORDS,
     LEADER,
-    NO_SPACE,
-    PLANNED_FAILURE,
     AnyFault,
     BitRotFault,
     ClockSkewFault,

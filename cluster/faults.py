@@ -7,8 +7,6 @@ reference of the fields.
 
 from __future__ import annotations
 
-import errno
-import os
 import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,11 +26,6 @@ KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
 """Targets that are no names: no validator may be called so."""
 EVERYBODY: Final = "all"
 """Whom a fault hits that needs no target."""
-
-PLANNED_FAILURE: Final = "planned fault"
-"""What a disk says that fails as it was told to."""
-NO_SPACE: Final = os.strerror(errno.ENOSPC)
-"""What a live disk says that is full as it was told to be."""
 
 CODE_FILE: Final = "cluster/live/host.py"
 """By this file a folder is known as a checkout."""

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cluster.faults import PLANNED_FAILURE, DiskFullFault, FailedSyncFault
+from cluster.disk_failures import PLANNED_FAILURE
+from cluster.faults import DiskFullFault, FailedSyncFault
 from cluster.live.disk import DirectoryDisk
 
 FULL_DEVICE: Final = "/dev/full"

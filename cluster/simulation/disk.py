@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from cluster.faults import PLANNED_FAILURE
+from cluster.disk_failures import PLANNED_FAILURE
 from validator.disk import DiskError
 
 
