@@ -44,6 +44,7 @@ from cluster.books import Books, keep_books
 from cluster.checks import Verdict, check_run
 from cluster.divergence.bisect import diverged_executions
 from cluster.errors import BadInput
+from cluster.files import write_atomically
 from cluster.genesis_file import read_genesis, to_json
 from cluster.junit import run_xml
 from cluster.machine import machine
@@ -193,29 +194,6 @@ def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     temporary.replace(link)
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write_for_user(path: Path, content: str) -> None:
-    """Write a file that the user named. Raises :class:`BadInput` where that cannot be done."""
-    try:
-        write_atomically(path, content)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def checkout_commit(folder: Path | None = None) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import BadInput
-from cluster.results import write_atomically
+from cluster.files import write_atomically
 from cluster.simulation.disk import MemoryDisk
 from cluster.t8n_input import InputBlock, read_blocks, read_genesis
 from validator.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt

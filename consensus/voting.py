@@ -429,9 +429,8 @@ class VotingEngine(ABC):
             self._reject(sender, reason)
             return
         if proposal.view < self._view:
-            self._on_vote(
-                sender, proposal.vote
-            )  # nobody votes for it any more, but what it says of its signer stays true
+            # Nobody votes for it any more, but what it says of its signer stays true.
+            self._on_vote(sender, proposal.vote)
             return
         round_ = self._round(proposal.view)
         if not self._take_leaders_vote(round_, proposal):

@@ -197,7 +197,7 @@ def _console(stream: TextIO | None = None) -> Any:
 def _write(path: Path | None, page: Any) -> None:
     import json
 
-    from cluster.results import write_atomically
+    from cluster.files import write_atomically
 
     if path is None:
         return
@@ -223,7 +223,7 @@ def _check_writable(path: Path) -> None:
 def _stub(options: Any) -> int:
     from cluster.actors.show import print_lines
     from cluster.actors.stub import stub_text
-    from cluster.results import write_atomically
+    from cluster.files import write_atomically
 
     if options.out is None:
         print_lines(_console(), stub_text().splitlines())

@@ -49,11 +49,11 @@ def _add_compare(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    from cluster.files import write_for_user
     from cluster.history.comparison import compare
     from cluster.history.comparison_table import print_comparison
     from cluster.history.groups import read_group
     from cluster.history.page import render_comparison
-    from cluster.results import write_for_user
 
     if options.group is None and len(options.runs) != 2:
         raise BadInput(f"expected two runs, got {len(options.runs)}; for groups: stampede compare --group A… -- B…")
@@ -68,8 +68,9 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _runs(options: argparse.Namespace) -> int:
+    from cluster.files import write_for_user
     from cluster.history.index import INDEX_FILE, write_index
-    from cluster.results import RUNS_FOLDER, write_for_user
+    from cluster.results import RUNS_FOLDER
 
     folder = RUNS_FOLDER if options.folder is None else options.folder
     try:

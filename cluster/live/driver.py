@@ -21,6 +21,7 @@ from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.fault_engine import FaultEngine
 from cluster.faults import UpgradeFault
+from cluster.files import write_atomically
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect, keep_blocks
 from cluster.live.control import AddFault, ControlServer, StopRun
@@ -290,10 +291,9 @@ class _LiveRun:
         ]
         assert self._control is not None
         testnet = {"url": self._control.url, "token_file": TOKEN_FILE}
-        target = self._folder / ENDPOINTS_FILE
-        temporary = target.with_name(f".{target.name}")
-        temporary.write_text(json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(target)
+        write_atomically(
+            self._folder / ENDPOINTS_FILE, json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
+        )
 
     # --- following ----------------------------------------------------------------------------------------------------
 

@@ -113,7 +113,8 @@ def _take_over(charge: _Charge) -> None:
     left = "" if is_gone else f", {charge.ray} could not be removed"
     if charge.run is None:
         return
-    from cluster.results import RESULT_FILE, write_atomically
+    from cluster.files import write_atomically
+    from cluster.results import RESULT_FILE
 
     target = charge.run / RESULT_FILE
     if not target.exists():

@@ -38,6 +38,7 @@ from cluster.chain import (
     validator_signer,
 )
 from cluster.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
+from cluster.files import write_atomically
 from cluster.link_faults import LinkCounts
 from cluster.live import processes
 from cluster.live.collector import tame_collector
@@ -447,9 +448,7 @@ def _read_divergence(path: Path) -> Diverged | None:
 
 
 def _write_divergence(path: Path, diverged: Diverged) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_bytes(msgspec.msgpack.encode(diverged))
-    temporary.replace(path)
+    write_atomically(path, msgspec.msgpack.encode(diverged))
 
 
 def _read_last_words(path: Path) -> LastWords | None:
@@ -457,9 +456,7 @@ def _read_last_words(path: Path) -> LastWords | None:
 
 
 def _write_json(path: Path, content: HostNotes | LastWords) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_bytes(msgspec.json.encode(content))
-    temporary.replace(path)
+    write_atomically(path, msgspec.json.encode(content))
 
 
 def _crash(error: BaseException) -> None:

@@ -57,9 +57,9 @@ def hunt_all(
     names: Sequence[str], workers: int | None, json_file: Path | None, console: Any, junit_file: Path | None = None
 ) -> int:
     """Hunt mutants, print the table, write it where asked for, and return the exit code."""
+    from cluster.files import write_for_user
     from cluster.mutants.hunt import hunt, page, table_xml
     from cluster.mutants.table import print_table
-    from cluster.results import write_for_user
 
     found = {}
     for number, kill in _hunted(hunt, names, workers):

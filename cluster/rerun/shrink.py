@@ -21,10 +21,11 @@ from rich.console import Console
 
 from cluster.checks import Outcome, check_run
 from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.files import write_atomically
 from cluster.interrupts import Interrupts
 from cluster.rerun.recorded import read_recorded
 from cluster.rerun.reduce import Fields, reduce_fields
-from cluster.results import checkout_commit, write_atomically
+from cluster.results import checkout_commit
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.settings import differences
 from cluster.simulation.driver import simulate

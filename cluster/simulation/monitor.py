@@ -249,8 +249,7 @@ class SafetyMonitor:
 
     def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
         """Compare a final block with the certificates of its view, and of those that it passes over."""
-        parent = self._final.get(height - 1)
-        parent_view = View(GENESIS_VIEW if parent is None else parent.header.view)
+        parent_view = self._view_below(height)
         self._final_of.setdefault(header.view, (parent_view, Digest(digest)))
         self._compare(header.view, self._views.get(header.view, _View()))
         for number in range(parent_view + 1, header.view):
@@ -263,18 +262,20 @@ class SafetyMonitor:
         if header.height != height:
             yield f"says height {header.height}"
         parent = self._final.get(height - 1)
-        if parent is None:
-            parent_view = GENESIS_VIEW
-            if height > 1:
-                yield "comes before the one below it"
-        else:
-            parent_view = View(parent.header.view)
-            if header.parent_hash != parent.digest:
-                yield "does not build on the one below it"
+        if parent is None and height > 1:
+            yield "comes before the one below it"
+        if parent is not None and header.parent_hash != parent.digest:
+            yield "does not build on the one below it"
+        parent_view = self._view_below(height)
         if header.view <= parent_view:
             yield f"is of view {header.view}, its parent of view {parent_view}"
         elif not self._is_skip_justified(parent_view, header.view):
             yield f"skips from view {parent_view} to {header.view} without the certificates for it"
+
+    def _view_below(self, height: int) -> View:
+        """Of the final block below a height."""
+        parent = self._final.get(height - 1)
+        return View(GENESIS_VIEW if parent is None else parent.header.view)
 
     def _is_skip_justified(self, parent_view: int, view: int) -> bool:
         if parent_view == view - 1 or self._timeouts.get(view - 1, view) <= parent_view:

@@ -80,8 +80,9 @@ def run_task(task: Any, name: str, options: Any) -> int:
     """Sweep as the options say, and return the exit code."""
     from rich.console import Console
 
+    from cluster.files import write_for_user
     from cluster.history.index import refresh_index
-    from cluster.results import new_run_folder, write_for_user
+    from cluster.results import new_run_folder
     from cluster.sweeps.fanout import default_workers
     from cluster.sweeps.runner import sweep, sweep_xml
 

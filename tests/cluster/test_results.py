@@ -26,7 +26,6 @@ from cluster.results import (
     point_latest,
     read_run,
     reproduce_command,
-    write_atomically,
 )
 from cluster.scenario import load_scenario
 from tests.cluster.records import make_chain, make_genesis, make_record, make_scenario, with_kill
@@ -187,19 +186,6 @@ def test_something_else_named_latest_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "latest").mkdir()
     point_latest(tmp_path, tmp_path)
     assert not (tmp_path / "latest").is_symlink()
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, "old")
-
-    def full(_descriptor: int) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
 
 
 def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
