@@ -1,4 +1,4 @@
-"""Where a bit may rot on a validator's disk: in the archive or the state's log, where it was durable long before."""
+"""Where a bit may rot on a validator's disk: in archive, journal or state log, where it was durable long before."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from validator.archive import ARCHIVE_FILE
+from validator.journal import JOURNAL_FILE
 from validator.state.log import FRAMES_OFFSET
 
 FINALS_SINCE_ROT: Final = 2
@@ -29,7 +30,7 @@ class Rot(NamedTuple):
 
 def may_rot(file: str) -> bool:
     """Whether a file is one that everything is checked of when a validator starts."""
-    return file == ARCHIVE_FILE or file.startswith(STATE_LOG_PREFIX)
+    return file in (ARCHIVE_FILE, JOURNAL_FILE) or file.startswith(STATE_LOG_PREFIX)
 
 
 def draw_rot(random: Random, sizes: Mapping[str, int]) -> Rot | None:

@@ -1,8 +1,15 @@
-"""Records in append-only files: length, checksums, payload; a torn tail is recognised and cut.
+"""Records in append-only files: marks, length, checksums, payload; a torn tail is recognised and cut.
 
-A frame is ``length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ payload``: the first bytes of the BLAKE3 hashes of the
-length and of the payload. A crash leaves at most the last frame torn: cut short, or zeros where it was to be. Anything
-else that does not check has rotted, lengths included, and is never cut in silence.
+A frame is ``mark[1] ‖ length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ payload ‖ mark[1]``: check and checksum are the
+first bytes of the BLAKE3 hashes of the length and of the payload.
+
+What was written since the last sync a crash may tear, and then only in two ways: the file ends early, or there are
+zeros where bytes never reached the disk, from some byte to the end of what was written together or over whole sectors
+of 512 bytes. Either shows in a frame: it begins and ends with a byte that is not zero, so that no part of it that is
+missing looks like content. Behind a torn frame nothing was synced, and the file is cut there, whole frames behind it
+included: an order of writing is no order of reaching the disk. Anything else that does not check has rotted, lengths
+and the last frame included, and is never cut in silence; so has a sector that reads as zeros long after it was synced,
+which cannot be told from a tear.
 
 What is written can be read back: reading knows no limit but that of a length's four bytes, and a longer payload is
 refused before a byte of it is on disk.
@@ -10,16 +17,23 @@ refused before a byte of it is on disk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from blake3 import blake3
 
 from validator.disk import Disk, DiskError
 
+MARK: Final = b"\xa6"
+"""Of a frame's two ends. No flip of one bit makes it zero."""
 LENGTH_BYTES: Final = 4
 CHECK_BYTES: Final = 4
 CHECKSUM_BYTES: Final = 8
-HEADER_BYTES: Final = LENGTH_BYTES + CHECK_BYTES + CHECKSUM_BYTES
+HEADER_BYTES: Final = len(MARK) + LENGTH_BYTES + CHECK_BYTES + CHECKSUM_BYTES
+FRAME_BYTES: Final = HEADER_BYTES + len(MARK)
+"""Of a frame beside its payload."""
+SECTOR_BYTES: Final = 512
+"""The smallest unit that a disk writes whole or not at all."""
 MAX_PAYLOAD_BYTES: Final = 2 ** (8 * LENGTH_BYTES) - 1
 """Many times what a block with its receipts can come to (:mod:`validator.receipt_bound`)."""
 
@@ -32,11 +46,11 @@ class Frame(NamedTuple):
 
 
 def frame(payload: bytes) -> bytes:
-    """A payload with its length and checksums. Raises :class:`DiskError` for one that could not be read back."""
+    """A payload with its marks, length and checksums. Raises :class:`DiskError` for one that could not be read back."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise DiskError(f"a record of {len(payload):,} bytes: expected at most {MAX_PAYLOAD_BYTES:,}")
     length = len(payload).to_bytes(LENGTH_BYTES, "big")
-    return length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES) + payload
+    return MARK + length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES) + payload + MARK
 
 
 def split(data: bytes) -> tuple[list[Frame], int]:
@@ -48,11 +62,11 @@ def split(data: bytes) -> tuple[list[Frame], int]:
         if payload is None:
             return frames, offset
         frames.append(Frame(offset, payload))
-        offset += HEADER_BYTES + len(payload)
+        offset += FRAME_BYTES + len(payload)
 
 
 def recover(disk: Disk, name: str) -> list[Frame]:
-    """The records of a file; what a crash left torn at its end is cut off, durably.
+    """The records of a file, up to the first one that a crash left torn; that and what follows is cut off, durably.
 
     Raises :class:`DiskError`, with file and offset, for a record that is damaged in any other way.
     """
@@ -68,7 +82,7 @@ def recover(disk: Disk, name: str) -> list[Frame]:
 def read_frame(disk: Disk, name: str, offset: int) -> bytes:
     """One record by the offset of its frame. Raises :class:`DiskError` where it is damaged."""
     length = _length_at(disk.read(name, offset, HEADER_BYTES), 0)
-    payload = None if length is None else _payload_at(disk.read(name, offset, HEADER_BYTES + length), 0)
+    payload = None if length is None else _payload_at(disk.read(name, offset, FRAME_BYTES + length), 0)
     if payload is None:
         raise DiskError(f"{name}: record at offset {offset} is damaged")
     return payload
@@ -76,29 +90,42 @@ def read_frame(disk: Disk, name: str, offset: int) -> bytes:
 
 def _length_at(data: bytes, offset: int) -> int | None:
     """The payload's length by a frame's header, ``None`` where the header is not whole or does not check."""
-    length = data[offset : offset + LENGTH_BYTES]
-    check = data[offset + LENGTH_BYTES : offset + LENGTH_BYTES + CHECK_BYTES]
-    if offset + HEADER_BYTES > len(data) or check != _hash(length, CHECK_BYTES):
+    begin = offset + len(MARK)
+    length = data[begin : begin + LENGTH_BYTES]
+    check = data[begin + LENGTH_BYTES : begin + LENGTH_BYTES + CHECK_BYTES]
+    if offset + HEADER_BYTES > len(data) or data[offset:begin] != MARK or check != _hash(length, CHECK_BYTES):
         return None
     return int.from_bytes(length, "big")
 
 
 def _payload_at(data: bytes, offset: int) -> bytes | None:
     length = _length_at(data, offset)
-    body = offset + HEADER_BYTES
-    if length is None or body + length > len(data):
+    if length is None:
         return None
-    payload = data[body : body + length]
-    return payload if data[body - CHECKSUM_BYTES : body] == _hash(payload, CHECKSUM_BYTES) else None
+    body = offset + HEADER_BYTES
+    end = body + length
+    payload, checksum = data[body:end], data[body - CHECKSUM_BYTES : body]
+    is_whole = data[end : end + len(MARK)] == MARK and checksum == _hash(payload, CHECKSUM_BYTES)
+    return payload if is_whole else None
 
 
 def _is_torn(data: bytes, offset: int) -> bool:
-    """Whether what stands at ``offset``, and is no whole frame, can be what a crash left of the last one."""
-    rest = len(data) - offset
-    if rest < HEADER_BYTES or not any(data[offset:]):
-        return True
+    """Whether what stands at ``offset``, and is no whole frame, can be what a crash left of one."""
     length = _length_at(data, offset)
-    return length is not None and rest <= HEADER_BYTES + length
+    end = offset + (HEADER_BYTES if length is None else FRAME_BYTES + length)
+    if end > len(data):
+        return True
+    # Zeros to the end of what was written: where that hides the length, they have the whole checksum behind it.
+    missing = data[end - CHECKSUM_BYTES : end] if length is None else data[end - len(MARK) : end]
+    return not any(missing) or any(not any(data[begin:until]) for begin, until in _sectors(offset, end))
+
+
+def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """What of a file's sectors lies between two offsets."""
+    while begin < end:
+        until = min(end, (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        yield begin, until
+        begin = until
 
 
 def _hash(data: bytes, size: int) -> bytes:

@@ -70,10 +70,11 @@ class DirectoryDisk:
         return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 where there is none."""
-        handle = self._handle(name, create=False)
-        with _as_disk_error(name, 0, "size"):
-            return 0 if handle is None else os.fstat(handle).st_size
+        """Bytes in the file; 0 where there is none. Any thread may ask."""
+        path = self._path(name)
+        with _as_disk_error(name, 0, "size"), suppress(FileNotFoundError):
+            return path.stat().st_size
+        return 0
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""

@@ -28,7 +28,9 @@ from cluster.rot import FINALS_SINCE_ROT, draw_rot, may_rot
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.disk import FaultPlan, MemoryDisk
 from cluster.simulation.machine import Machine
+from validator.frames import split
 from validator.joining import SnapshotJoin
+from validator.journal import JOURNAL_FILE
 
 FILLING: Final = frozenset({"append", "write", "replace"})
 SYNCING: Final = frozenset({"sync"})
@@ -214,7 +216,10 @@ class SimulatedStage:
     def flip_a_bit(self, index: int) -> str | None:
         disk, sizes = self.machines[index].disk, self._sizes.get(index, deque())
         old = sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
-        rot = draw_rot(self.random, {name: min(size, disk.durable_size(name)) for name, size in old.items()})
+        ends = {name: min(size, disk.durable_size(name)) for name, size in old.items()}
+        if JOURNAL_FILE in ends:  # it was replaced meanwhile, perhaps, and what came since may be torn
+            ends[JOURNAL_FILE] = min(ends[JOURNAL_FILE], split(disk.read(JOURNAL_FILE))[1])
+        rot = draw_rot(self.random, ends)
         if rot is None:
             return None
         disk.flip_bit(rot.file, rot.offset, rot.bit)

@@ -1,8 +1,9 @@
 """One simulated machine: a real validator on a disk of memory, driven in virtual time.
 
 It performs the same effects as a live host does. Jobs of the executor run one at a time, each at the moment at which
-it is done, so a crash loses a job that is under way; appends reach the disk at once and become durable when their sync
-is done. A crash ends the incarnation: whatever was scheduled for it before is not delivered any more.
+it is done; a crash meanwhile lets it come as far as some change of the disk, drawn, and nobody hears of it. Appends
+reach the disk at once and become durable when their sync is done. A crash ends the incarnation: whatever was scheduled
+for it before is not delivered any more.
 
 A machine that is paused does nothing: what happens to it waits, in order, until it goes on. A machine whose disk fails
 stops at once, as a crash does, and whoever runs the simulation is told why.
@@ -12,14 +13,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from cluster.byzantine import ByzantineValidator
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
-from cluster.simulation.disk import MemoryDisk
+from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.status import Tally, status_page
 from validator.assembly import Validator
 from validator.events import (
@@ -56,6 +57,8 @@ SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
 """How long an fsync takes."""
 JOB_US: Final = 1 * MICROSECONDS_A_MILLISECOND
 """How long an executor's job takes."""
+JOB_OPERATIONS: Final = 8
+"""About as many changes of the disk as finalizing makes: a block is archived, and its state committed."""
 MAX_HELD_MESSAGES: Final = 10_000
 """Messages that wait for a paused machine; what comes then is lost."""
 
@@ -120,6 +123,8 @@ class Machine:
     _timers: dict[TimerName, _Armed] = field(default_factory=dict)
     _timer_number: int = 0
     _jobs: deque[Job] = field(default_factory=deque)
+    _has_job_run: bool = False
+    """Whether the first of the jobs has run and only waits for a slow disk."""
     _journal_busy_until_us: int = 0
 
     def __post_init__(self) -> None:
@@ -156,13 +161,23 @@ class Machine:
         self.deliver(Started())
 
     def crash(self, random: Random, scattered: bool = False) -> None:
-        """Stop at once; what was not synced is lost, in part (:meth:`MemoryDisk.crash`)."""
+        """Stop at once, a job that is under way in its middle; what was not synced is lost, in part
+        (:meth:`MemoryDisk.crash`)."""
+        self._break_off_job(random)
         self._stop()
         self.disk.crash(random, scattered)
 
     def shut_down(self) -> None:
         """Stop in good order: everything that was written is there at the next start."""
         self._stop()
+
+    def _break_off_job(self, random: Random) -> None:
+        if self.validator is None or not self._jobs or self._has_job_run or self.disk.plan is not None:
+            return
+        self.disk.plan = FaultPlan(self.disk.operations + random.randint(1, JOB_OPERATIONS), crash=True)
+        with suppress(SimulatedCrash):
+            self.validator.executor.run(self._jobs[0])
+        self.disk.plan = None
 
     def pause(self) -> None:
         """Stand still."""
@@ -200,6 +215,7 @@ class Machine:
         self.incarnation += 1
         self._timers.clear()
         self._jobs.clear()
+        self._has_job_run = False
         self._journal_busy_until_us = 0
         self._held.clear()
         self._held_messages = 0
@@ -375,6 +391,7 @@ class Machine:
         assert self.validator is not None
         before = self.disk.syncs
         result = self.validator.executor.run(self._jobs[0])
+        self._has_job_run = True
         if extra_us := self._extra_us(self.disk.syncs - before):
             self._later(extra_us, f"syncs of job {type(self._jobs[0]).__name__}", b"", lambda: self._end_job(result))
         else:
@@ -382,6 +399,7 @@ class Machine:
 
     def _end_job(self, result: JobResult) -> None:
         self._jobs.popleft()
+        self._has_job_run = False
         if self._jobs:
             self._schedule_job()
         self.deliver(Completed(result))

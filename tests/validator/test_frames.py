@@ -14,7 +14,7 @@ from validator.archive import ARCHIVE_FILE, ArchivedBlock, BlockArchive
 from validator.block import BlockReceipts, Effects, TransactionReceipt
 from validator.codec import encode, tagged_hash
 from validator.disk import DiskError
-from validator.frames import CHECK_BYTES, HEADER_BYTES, LENGTH_BYTES, frame, read_frame, recover, split
+from validator.frames import FRAME_BYTES, HEADER_BYTES, SECTOR_BYTES, frame, read_frame, recover, split
 from validator.journal import JOURNAL_FILE, encode_batch, encode_journal, open_journal
 from validator.types import Hash
 
@@ -50,7 +50,7 @@ def test_a_torn_tail_is_cut_at_every_byte() -> None:
         disk = disk_with(data[:size])
         whole = [payload for payload, end in zip(PAYLOADS, ends(), strict=True) if end <= size]
         assert payloads(disk) == whole
-        assert disk.size(FILE) == borders[size] == sum(HEADER_BYTES + len(payload) for payload in whole)
+        assert disk.size(FILE) == borders[size] == sum(FRAME_BYTES + len(payload) for payload in whole)
         disk.append(FILE, frame(b"next"))
         assert payloads(disk) == [*whole, b"next"], "what is written after the cut is found again"
 
@@ -58,23 +58,22 @@ def test_a_torn_tail_is_cut_at_every_byte() -> None:
 def ends() -> list[int]:
     found, offset = [], 0
     for payload in PAYLOADS:
-        offset += HEADER_BYTES + len(payload)
+        offset += FRAME_BYTES + len(payload)
         found.append(offset)
     return found
 
 
-def test_a_flipped_bit_is_damage_and_nothing_is_cut() -> None:
-    """Lengths included. Only the last record's content can look like what a crash leaves."""
-    data = b"".join(map(frame, PAYLOADS))
-    last = ends()[-2]
-    for place in range(len(data)):
-        start = max(offset for offset in [0, *ends()] if offset <= place)
+@pytest.mark.parametrize("shift", [0, 1, 477, 495, SECTOR_BYTES - 1])
+def test_a_flipped_bit_is_damage_and_nothing_is_cut(shift: int) -> None:
+    """Lengths and the last record included, wherever the frames stand in their sectors: what was synced is no tear."""
+    before = frame(b"y" * shift)
+    data = before + b"".join(map(frame, PAYLOADS))
+    starts = [0, *(len(before) + offset for offset in [0, *ends()[:-1]])]
+    for place in range(len(before), len(data)):
+        start = max(offset for offset in starts if offset <= place)
         flipped = bytearray(data)
         flipped[place] ^= 1 << place % 8
         disk = disk_with(bytes(flipped))
-        if place >= last + LENGTH_BYTES + CHECK_BYTES:
-            assert payloads(disk) == PAYLOADS[:-1]
-            continue
         with pytest.raises(DiskError, match=f"{FILE}: record at offset {start} is damaged"):
             recover(disk, FILE)
         assert disk.read(FILE) == flipped
@@ -82,9 +81,49 @@ def test_a_flipped_bit_is_damage_and_nothing_is_cut() -> None:
             read_frame(disk, FILE, start)
 
 
-def test_zeros_where_the_last_record_was_to_be_are_a_torn_tail() -> None:
-    data = b"".join(map(frame, PAYLOADS[:-1])) + bytes(len(frame(PAYLOADS[-1])))
-    assert payloads(disk_with(data)) == PAYLOADS[:-1]
+@pytest.mark.parametrize("last", PAYLOADS)
+def test_zeros_where_the_last_record_was_to_be_are_a_torn_tail(last: bytes) -> None:
+    whole = b"".join(map(frame, PAYLOADS[:-1]))
+    for kept in range(len(frame(last))):
+        torn = whole + frame(last)[:kept] + bytes(len(frame(last)) - kept)
+        assert payloads(disk_with(torn)) == PAYLOADS[:-1]
+
+
+@pytest.mark.parametrize("torn", range(len(PAYLOADS)))
+def test_whole_frames_behind_a_torn_one_are_cut_with_it(torn: int) -> None:
+    """Several appends were not synced, and the disk wrote a later one first."""
+    frames = list(map(frame, PAYLOADS))
+    for kept in range(len(frames[torn])):
+        beginning = frames[torn][:kept]
+        frames_left = [*frames[:torn], beginning + bytes(len(frames[torn]) - kept), *frames[torn + 1 :]]
+        disk = disk_with(b"".join(frames_left))
+        assert payloads(disk) == PAYLOADS[:torn]
+        assert disk.size(FILE) == sum(map(len, frames[:torn]))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.binary(min_size=1, max_size=1_500), min_size=1, max_size=6), st.integers(0, 600), st.data())
+def test_any_sectors_that_never_reached_the_disk_are_a_tear(
+    unsynced: list[bytes], synced: int, draw: st.DataObject
+) -> None:
+    """What was synced stays, and the rest up to the first frame that lost something."""
+    before = frame(b"s" * synced)
+    data = before + b"".join(map(frame, unsynced))
+    sectors = -(-len(data) // SECTOR_BYTES)
+    lost = draw.draw(st.sets(st.integers(len(before) // SECTOR_BYTES, sectors - 1)))
+    left = bytearray(data)
+    for sector in lost:
+        begin = max(len(before), sector * SECTOR_BYTES)
+        end = min(len(data), (sector + 1) * SECTOR_BYTES)
+        left[begin:end] = bytes(end - begin)
+    kept, offset = [b"s" * synced], len(before)
+    for payload in unsynced:
+        end = offset + FRAME_BYTES + len(payload)
+        if left[offset:end] != data[offset:end]:
+            break
+        kept.append(payload)
+        offset = end
+    assert payloads(disk_with(bytes(left))) == kept
 
 
 def test_what_could_not_be_read_back_is_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,15 +243,11 @@ def test_a_journal_gives_back_records_and_bodies_in_order() -> None:
 
 
 def test_an_append_torn_in_any_way_is_gone_whole_and_nothing_before_it_is() -> None:
-    """Cut short, or with zeros for any stretch of it: a power loss need not keep an append's order."""
+    """Cut short, or with zeros for its rest, and with another append behind it that reached the disk before it."""
     before, torn = encode_batch([b"earlier"], []), encode_batch([b"vote"], [b"a body of some length"])
+    behind = encode_batch([b"later"], [])
     for first in range(len(torn)):
-        for content in (
-            torn[:first],
-            torn[:first] + bytes(len(torn) - first),
-            torn[:first] + b"\0" + torn[first + 1 :],
-        ):
-            if content == torn or (first < 8 and len(content) == len(torn) and any(content)):
-                continue  # untouched, or a header that rotted: that is damage and says so
+        zeros = bytes(len(torn) - first)
+        for content in (torn[:first], torn[:first] + zeros, torn[:first] + zeros + behind):
             assert open_journal(disk_with(before + content, JOURNAL_FILE)) == ((b"earlier",), ())
     assert open_journal(disk_with(before + torn, JOURNAL_FILE)).records == (b"earlier", b"vote")

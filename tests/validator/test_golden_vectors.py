@@ -137,4 +137,5 @@ def test_peer_message_and_frame_from_the_page_alone() -> None:
     assert packed([[3, pinned("header_hash")]]) == pinned("block_request")
     payload = b"stampede"
     length = len(payload).to_bytes(4, "big")
-    assert length + blake3(length).digest()[:4] + blake3(payload).digest()[:8] + payload == pinned("frame")
+    inner = length + blake3(length).digest()[:4] + blake3(payload).digest()[:8] + payload
+    assert b"\xa6" + inner + b"\xa6" == pinned("frame")
