@@ -77,13 +77,18 @@ class Movement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Scheduled(msgspec.Struct, frozen=True, array_like=True):
-    """A timer that came to be."""
+    """A timer that came to be, with all that its turn depends on. ``None`` is what the caller left open (SPEC §4)."""
 
     timer_id: bytes
     actor: bytes
     trigger_height: int
     sequence: int
     expires_at: int
+    fee_payer: bytes
+    gas_limit: int | None = None
+    max_fee_per_cycle: bytes | None = None
+    max_priority_fee_per_cycle: bytes | None = None
+    payer_cap: bytes | None = None
 
 
 class Cancelled(msgspec.Struct, frozen=True, array_like=True, tag="cancelled"):
@@ -95,6 +100,15 @@ class Extended(msgspec.Struct, frozen=True, array_like=True, tag="extended"):
     expires_at: int
 
 
+class Sent(msgspec.Struct, frozen=True, array_like=True):
+    """A message that was queued, with what was reserved for its run."""
+
+    to: bytes
+    handler: str
+    cycles: int
+    cells: int
+
+
 class Effects(msgspec.Struct, frozen=True, array_like=True):
     """What a handler left behind, empty where it reverted. Each list is in the order of execution."""
 
@@ -102,6 +116,7 @@ class Effects(msgspec.Struct, frozen=True, array_like=True):
     scheduled: tuple[Scheduled, ...] = ()
     timer_changes: tuple[Cancelled | Extended, ...] = ()
     events: tuple[Event, ...] = ()
+    messages: tuple[Sent, ...] = ()
 
 
 class TransactionReceipt(msgspec.Struct, frozen=True, array_like=True):
@@ -156,6 +171,8 @@ class QueryReceipt(msgspec.Struct, frozen=True, array_like=True):
     """``ok``, ``failed`` or ``unpaid``."""
     cycles: int
     burned: bytes
+    bid: tuple[bytes, bytes] | None = None
+    """``max_fee`` and ``priority`` per cycle that the agent answered; ``None`` where it failed or was not paid."""
 
 
 class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):

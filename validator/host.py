@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from validator import costs, jobs, mailbox
-from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled
+from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled, Sent
 from validator.codec import pack_uint
 from validator.errors import HandlerFailure, Rejection
 from validator.meter import Meter
-from validator.records import QueuedMessage
+from validator.records import QueuedMessage, Timer
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
 from validator.types import Address, Hash, TimerId, is_name, parse_timer_id
@@ -50,6 +50,7 @@ class HandlerContext:
     scheduled: list[Scheduled] = field(default_factory=list)
     timer_changes: list[Cancelled | Extended] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    messages: list[Sent] = field(default_factory=list)
 
     @property
     def height(self) -> int:
@@ -57,11 +58,16 @@ class HandlerContext:
 
     def effects(self) -> Effects:
         """What the run left behind so far."""
-        return Effects(tuple(self.movements), tuple(self.scheduled), tuple(self.timer_changes), tuple(self.events))
+        return Effects(*map(tuple, self._collected))
 
     def clear_effects(self) -> None:
-        for collected in (self.movements, self.scheduled, self.timer_changes, self.events):
+        for collected in self._collected:
             collected.clear()
+
+    @property
+    def _collected(self) -> tuple[list[Any], ...]:
+        """In the order of the fields of :class:`Effects`."""
+        return self.movements, self.scheduled, self.timer_changes, self.events, self.messages
 
     def move(self, source: Address, target: Address, amount: int) -> None:
         """Move an amount between accounts. Raises ``InsufficientBalance``."""
@@ -125,9 +131,7 @@ class HandlerContext:
                 ("stated", str(accepted.clamped_from)),
                 ("clamped", str(timer.max_priority_fee_per_cycle)),
             )
-        self.scheduled.append(
-            Scheduled(timer.timer_id, timer.actor, timer.trigger_height, timer.sequence, timer.expires_at)
-        )
+        self.scheduled.append(_told(timer))
         return timer.timer_id
 
     def cancel_timer(self, timer_id: bytes) -> None:
@@ -157,6 +161,7 @@ class HandlerContext:
         if self.messages_left == 0:
             raise Rejection("TooManyMessages")
         mailbox.enqueue(self.world, QueuedMessage(to, self.actor, handler, payload, cycles, cells), parameters)
+        self.messages.append(Sent(to, handler, cycles, cells))
         self.messages_left -= 1
         self.cycles_reserved += cycles
 
@@ -183,6 +188,21 @@ class HandlerContext:
     def saved_timer(self, key: str) -> bytes:
         """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
         return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
+
+
+def _told(timer: Timer) -> Scheduled:
+    """What receipts say of a new timer."""
+    prices = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap)
+    return Scheduled(
+        timer.timer_id,
+        timer.actor,
+        timer.trigger_height,
+        timer.sequence,
+        timer.expires_at,
+        timer.fee_payer,
+        timer.gas_limit,
+        *(None if price is None else pack_uint(price) for price in prices),
+    )
 
 
 class ReadOnlyContext(HandlerContext):

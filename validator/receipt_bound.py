@@ -65,13 +65,13 @@ FIRE_BYTES: Final = _size(
     )
 )
 DESTROYED_BYTES: Final = _size(DestroyedReceipt(_HASH, "insufficient_funds", _INSOLVENCY))
-QUERY_BYTES: Final = _size(QueryReceipt(_HASH, _ADDRESS, "unpaid", _COUNT, _AMOUNT))
+QUERY_BYTES: Final = _size(QueryReceipt(_HASH, _ADDRESS, "failed", _COUNT, _AMOUNT, (_AMOUNT, _AMOUNT)))
 DEFERRED_BYTES: Final = _size(
     CallbackReceipt(_HASH, _ADDRESS, _NAME, False, _ERROR, _COUNT, _COUNT, Effects(), _UNSETTLED)
 )
 """Of a callback; a message has less."""
-LIST_HEADS_BYTES: Final = 16
-"""What the heads of a run's four lists of effects take where they are long, beyond those of empty ones."""
+LIST_HEADS_BYTES: Final = 20
+"""What the heads of a run's five lists of effects take where they are long, beyond those of empty ones."""
 HEADS_BYTES: Final = 1_024
 """Of what stands around the lists of receipts."""
 LEAST_TRANSACTION_BYTES: Final = 128

@@ -195,9 +195,8 @@ class ChainMaker:
         key = timer_id(ACTOR, trigger, payload, self.schedule_nonce)
         self.schedule_nonce += 1
         self.sequence += 1
-        return Scheduled(
-            key, ACTOR, trigger, self.sequence - 1, self.height + TTL if expires_at is None else expires_at
-        )
+        expires_at = self.height + TTL if expires_at is None else expires_at
+        return Scheduled(key, ACTOR, trigger, self.sequence - 1, expires_at, ACTOR)
 
     def fire(self, timer: Scheduled, tip: int = 2, **changes: Any) -> FireReceipt:
         cycles, cells = 2_000, 10
@@ -250,7 +249,7 @@ class ChainMaker:
         """A timer of the actor with an agent, scheduled by a call of that actor."""
         trigger = self.height + blocks_ahead
         key = timer_id(BIDDER, trigger, b"", self.sequence)
-        item = Scheduled(key, BIDDER, trigger, self.sequence, self.height + TTL)
+        item = Scheduled(key, BIDDER, trigger, self.sequence, self.height + TTL, BIDDER)
         self.sequence += 1
         self.transact(Call(BIDDER, "run", b"[]"), Effects(scheduled=(item,)))
         return item

@@ -109,7 +109,7 @@ def test_a_timer_id_from_the_page_alone() -> None:
 
 def plain_receipts() -> tuple[list[Any], bytes]:
     """The receipts as plain data, and their root."""
-    effects: list[Any] = [[], [], [], []]
+    effects: list[Any] = [[], [], [], [], []]
     receipt = [pinned("transaction_hash"), pinned("sender"), True, "", 2_000, 36, uint(1), uint(0), effects, b""]
     plain = [3, b"\x03" * 20, [receipt], [], [], [], [], 0, uint(0)]
     summary = [3, b"\x03" * 20, 0, uint(0), 1, 0, 0, 0, 0]

@@ -202,7 +202,10 @@ class BiddingRound:
         burned = cycles * self.basefee_cycle
         self.burned += burned
         self._results[candidate.timer_id] = bid
-        self.receipts.append(QueryReceipt(candidate.timer_id, candidate.actor, outcome, cycles, pack_uint(burned)))
+        told = None if bid is None else (pack_uint(bid.max_fee), pack_uint(bid.priority))
+        self.receipts.append(
+            QueryReceipt(candidate.timer_id, candidate.actor, outcome, cycles, pack_uint(burned), told)
+        )
         if bid is None:
             self.defaulted.append(candidate.timer_id)
             fields = (("timer_id", candidate.timer_id.hex()), ("reason", outcome))
