@@ -49,6 +49,10 @@ RETAINED_HEIGHTS: Final = 256
 REMEMBERED_HEIGHTS: Final = 4
 """Heights of which it is remembered how their states differ from the final one: as many can be asked for in turn."""
 
+UNASKED_HEIGHTS: Final = 64
+"""Heights after which all that proofs and snapshots are read with is forgotten, where nobody asked for any: it comes to
+half a megabyte for each of up to 64 twigs, and comes back from the log when it is wanted."""
+
 PACKED_KEYS: Final = 8_192
 """Live keys from which on the packed engine is the better one: it takes a quarter of the memory by then, and blocks of
 50 changes cost it less. Below, the plain one's reads are five times as fast, and nothing needs to be compiled."""
@@ -99,6 +103,8 @@ class LogStateStore:
         self._prover: Prover | None = None
         self._past: OrderedDict[Height, tuple[PastState, Height]] = OrderedDict()
         """The states that were asked for last, each with the final height from which it was told apart."""
+        self._asked_at = 0
+        """The final height when something was last asked for."""
         self._floors: deque[tuple[Height, int]] = deque()
         self._replay()
         log.confirm(self._engine.root, self._engine.next_position)
@@ -173,6 +179,8 @@ class LogStateStore:
         view.settle()
         self._prune()
         self._outgrow()
+        if self._prover is not None and view.height - self._asked_at > UNASKED_HEIGHTS:
+            self._forget_past()
 
     def drop(self, view: View) -> None:
         """Give up a view that is not final, and with it those that descend from it: using them raises from now on.
@@ -232,6 +240,7 @@ class LogStateStore:
         self._require_retained(self._final.height if height is None else height)
         wanted = self._final.height if height is None else height
         engine = self.stand_at_final()
+        self._asked_at = self._final.height
         self._prover = self._prover or Prover(engine, self._log, self.origin)
         past, known = self._past.pop(wanted, (None, wanted))
         if past is None:
@@ -330,7 +339,12 @@ class LogStateStore:
         packed = _packed_engine(plain.slack)
         plain.copy_to(packed)
         assert packed.root == self._final.root, "both engines give the same root"
-        self._engine, self._prover = packed, None
+        self._engine = packed
+        self._forget_past()
+
+    def _forget_past(self) -> None:
+        """Drop what was read for proofs and snapshots."""
+        self._prover = None
         self._past.clear()
 
     # --- history and pruning ------------------------------------------------------------------------------------------

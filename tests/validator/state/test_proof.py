@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from random import Random
 
 import pytest
@@ -17,6 +18,7 @@ from validator.state.engine import Engine
 from validator.state.packed import PackedEngine
 from validator.state.plain import PlainEngine
 from validator.state.proof import Proof, ProofError, Witness, verify
+from validator.state.store import UNASKED_HEIGHTS
 from validator.types import Hash, Height
 
 Batch = dict[bytes, bytes | None]
@@ -73,6 +75,20 @@ def test_full_twigs_and_history_across_them(twigs: int) -> None:
     for height, (root, then) in enumerate(roots, start=1):
         for key in [b"%d" % rng.randrange(2 * size) for _ in range(40)]:
             assert verify(root, key, store.prove(key, Height(height))) == then.get(key)
+
+
+def test_what_proofs_are_read_with_is_given_back_when_nobody_asks() -> None:
+    """A process that serves a snapshot now and then grew by megabytes each time."""
+    store, _ = history(1, 30, PlainEngine(slack=20))
+    proof, root = store.prove(KEYS[0], Height(28)), store.root_at(Height(28))
+    prover = weakref.ref(store._prover or pytest.fail("it is kept for the next proof"))
+    for height in range(31, 31 + UNASKED_HEIGHTS):
+        store.commit(store.final.derive(Height(height), {}))
+    assert prover() is not None
+    store.commit(store.final.derive(Height(31 + UNASKED_HEIGHTS), {}))
+    assert prover() is None and not store._past
+    again = store.prove(KEYS[0], Height(28))
+    assert verify(root, KEYS[0], again) == verify(root, KEYS[0], proof)
 
 
 def test_the_empty_state_and_the_emptied_one() -> None:
