@@ -136,9 +136,9 @@ from consensus.messages import (
 )
 from consensus.types import GENESIS_VIEW, Digest, ValidatorIndex, View
 from consensus.voting import (
-    BAD_CERTIFICATE,
     BAD_SIGNATURE,
     DUPLICATE,
+    FLOOD,
     MALFORMED,
     STALE,
     UNPROVED,
@@ -293,8 +293,11 @@ class HotStuff(VotingEngine):
             if high is None:
                 self._reject(sender, UNPROVED)
                 return
+            if sender in self._forgers:
+                self._reject(sender, FLOOD)
+                return
             if not self._is_certified(high):
-                self._reject(sender, BAD_CERTIFICATE)
+                self._reject_certificate(sender)
                 return
             self._compare_with_votes(high.votes())
             self._accept(high)
@@ -310,8 +313,10 @@ class HotStuff(VotingEngine):
             self._reject(sender, DUPLICATE)
         elif high is None and certificate.high_view > self._final.view:
             self._reject(sender, UNPROVED)
+        elif sender in self._forgers:
+            self._reject(sender, FLOOD)
         elif not self._is_timed_out(certificate):
-            self._reject(sender, BAD_CERTIFICATE)
+            self._reject_certificate(sender)
         else:
             self._compare_with_votes(certificate.votes())
             if high is not None and not self._has_block(high.view):

@@ -215,6 +215,9 @@ class VotingEngine(ABC):
         self._began = GENESIS_VIEW
         """The view in which this life began."""
         self._answered: dict[ValidatorIndex, set[tuple[VoteKind, View]]] = {}
+        self._forgers: set[ValidatorIndex] = set()
+        """Peers whose certificates are not looked at before the next tick: one did not hold, and a bad one with all but
+        one good signature costs as much as a good one."""
         self._attempt = 0
 
         self._token = Token(0)
@@ -380,7 +383,7 @@ class VotingEngine(ABC):
             case TimerKind.ADVANCE:
                 self._give_up(round_)
             case TimerKind.REBROADCAST:
-                self._answered.clear()
+                self._renew_budgets()
                 self._repeat()
                 self._effects.append(StartTimer(TimerKind.REBROADCAST, view, self._config.rebroadcast_ms))
 
@@ -661,8 +664,10 @@ class VotingEngine(ABC):
             self._reject(sender, DUPLICATE)
         elif not is_well_formed(certificate):
             self._reject(sender, MALFORMED)
+        elif sender in self._forgers:
+            self._reject(sender, FLOOD)
         elif not self._is_certified(certificate):
-            self._reject(sender, BAD_CERTIFICATE)
+            self._reject_certificate(sender)
         else:
             self._compare_with_votes(certificate.votes())
             self._accept(certificate)
@@ -687,7 +692,7 @@ class VotingEngine(ABC):
             if left.view < view:
                 left.proposal = None
         self._view = view
-        self._answered.clear()
+        self._renew_budgets()
         self._attempt = 0
         self._prune()
         self._begin_view()
@@ -843,6 +848,16 @@ class VotingEngine(ABC):
         round_ = self._rounds.get(certificate.view)
         tally = None if round_ is None else round_.tally
         return verify_certificate(certificate, self._validators, self._namespace, tally)
+
+    def _reject_certificate(self, sender: ValidatorIndex) -> None:
+        """One that does not hold. Honest peers pass on none that they have not checked themselves."""
+        self._forgers.add(sender)
+        self._reject(sender, BAD_CERTIFICATE)
+
+    def _renew_budgets(self) -> None:
+        """A tick: what one peer may cost begins anew."""
+        self._answered.clear()
+        self._forgers.clear()
 
     def _reject(self, sender: ValidatorIndex, reason: str) -> None:
         self._effects.append(Rejected(sender, reason))

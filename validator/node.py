@@ -15,7 +15,7 @@ executor's results say. How the parts meet:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
@@ -107,6 +107,8 @@ MAX_CANDIDATES: Final = 8_192
 """Mempool transactions offered to a block builder."""
 MAX_PROVEN_AHEAD: Final = 2 * MAX_BLOCKS_ASKED
 """Blocks that are proved final and wait for execution, beyond which no more are asked for."""
+MAX_GIVEN_BYTES: Final = 16 * 1024 * 1024
+"""Of blocks given to one peer by digest between two ticks of consensus, after which it is given no more."""
 MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
 """Transaction bytes in one message to peers."""
 JOURNAL_REPLACED_EVERY: Final = 64
@@ -206,6 +208,10 @@ class Node:
         """A block that is asked for by digest."""
         self._reading_for: set[int] = set()
         """Peers for which the executor reads blocks: one read a peer at a time."""
+        self._given_bytes: Counter[int] = Counter()
+        """Of blocks, to each peer since the last tick."""
+        self._bad_givers: set[int] = set()
+        """Peers whose ranges of final blocks are not looked at before the next tick: one did not hold."""
         self._sync_peer = identity.index
         self._sync_running = False
 
@@ -367,6 +373,9 @@ class Node:
                 self._send(recipient, ConsensusMessage(encode_consensus(message)))
             case engine_border.StartTimer(kind, view, delay_ms):
                 self._effects.append(SetTimer(TimerName(kind.value, view), delay_ms))
+                if kind is TimerKind.REBROADCAST:
+                    self._given_bytes.clear()
+                    self._bad_givers.clear()
             case engine_border.Propose():
                 self._on_propose(effect)
             case engine_border.Verify():
@@ -654,15 +663,18 @@ class Node:
         Whoever builds on a block that is final elsewhere, and has missed its finalization, would ask for ever: it is in
         no tree any more. From the finalization it learns to ask for final blocks.
         """
-        if len(digest) != HASH_BYTES:
+        if len(digest) != HASH_BYTES or self._given_bytes[sender] >= MAX_GIVEN_BYTES:
             return
         held = self._tree.get(digest)
         if held is not None:
+            self._given_bytes[sender] += len(held.body)
             self._send(sender, BlockResponse(held.body))
             return
         newest = self._engine.certificate_for(self._engine.final_view)
         if newest is not None:
-            self._send(sender, ConsensusMessage(encode_consensus(newest)))
+            encoded = encode_consensus(newest)
+            self._given_bytes[sender] += len(encoded)
+            self._send(sender, ConsensusMessage(encoded))
 
     def _on_block_response(self, sender: int, body: bytes) -> None:
         block = decode_block(body)
@@ -679,10 +691,11 @@ class Node:
 
         Whoever sends it, it proves itself: an answer that comes later than the next peer was asked is as good.
         """
-        if self._target is None:
-            return  # what it was asked for has come another way
+        if self._target is None or sender in self._bad_givers:
+            return  # what it was asked for has come another way, or its last one did not hold
         proven = self._proven
         if not self._take_final_blocks(response):
+            self._bad_givers.add(sender)
             self._fault(sender, "bad_final_blocks")
         elif self._proven != proven:
             self._resume_after_blocks()

@@ -448,8 +448,25 @@ def test_timeouts_that_do_not_count() -> None:
     for sender, bad, reason in planted:
         assert reasons(bench.receive(sender, bad)) == [(sender, reason)]
         assert (bench.engine.view, bench.engine._high.view) == (21, 20)
+        bench.expire(REBROADCAST)
     assert not reasons(bench.receive(1, bench.vote(1, TIMEOUT, 22, parent=20))), "final blocks need no proof"
     assert reasons(bench.receive(1, bench.timeout(1, 22, high=20))) == [(1, "duplicate")]
+
+
+def test_what_a_forger_sends_is_not_checked_before_the_next_tick() -> None:
+    bench = HotStuffBench(config=VotingConfig(view_window=5))
+    bench.receive(1, bench.certificate(FINALIZE, 20, "b20"))
+    replace = msgspec.structs.replace
+    certificate, timeout = bench.timeouts(22, 21), bench.timeout(1, 22, high=21)
+    assert timeout.high is not None
+    bad = replace(timeout, high=replace(timeout.high, signatures=timeout.high.signatures[:2]))
+    assert reasons(bench.receive(1, bad)) == [(1, "bad_certificate")]
+    for sent in (bad, timeout, certificate):
+        assert reasons(bench.receive(1, sent)) == [(1, "flood")]
+    assert bench.engine.view == 21
+    bench.expire(REBROADCAST)
+    assert not reasons(bench.receive(1, certificate))
+    assert bench.engine.view == 23
 
 
 def test_timeout_certificates_that_do_not_count() -> None:
@@ -476,6 +493,7 @@ def test_timeout_certificates_that_do_not_count() -> None:
     for bad, reason in planted:
         assert reasons(bench.receive(2, bad)) == [(2, reason)]
         assert (bench.engine.view, bench.engine._high.view) == (4, 2)
+        bench.expire(REBROADCAST)
     bench.receive(2, good)
     assert bench.engine.view == 6
 

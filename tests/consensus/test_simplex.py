@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from consensus import voting
+from consensus.certificates import verify_certificate
 from consensus.interface import (
     BlockProposed,
     BlockVerified,
@@ -845,8 +849,32 @@ def test_certificates_that_do_not_count() -> None:
     for bad, reason in planted:
         assert reasons(bench.receive(2, bad)) == [(2, reason)]
         assert bench.engine.view == 4
+        bench.expire(REBROADCAST)
     bench.receive(2, good)
     assert bench.engine.view == 5
+
+
+def test_one_bad_certificate_is_all_that_a_peer_has_checked_between_two_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One with all but one good signature costs as much to check as a good one."""
+    bench = Bench()
+    good = bench.certificate(NOTARIZE, 1, "b1")
+    bad = msgspec.structs.replace(good, signatures=(*good.signatures[:2], (3, b"\0" * 64)))
+    checked = []
+
+    def count(*given: Any) -> bool:
+        checked.append(given[0])
+        return verify_certificate(*given)
+
+    monkeypatch.setattr(voting, "verify_certificate", count)
+    for _ in range(2):
+        assert [reasons(bench.receive(2, bad)) for _ in range(50)] == [[(2, "bad_certificate")], *[[(2, "flood")]] * 49]
+        bench.expire(REBROADCAST)
+    assert len(checked) == 2
+    assert reasons(bench.receive(2, bad)) == [(2, "bad_certificate")]
+    assert not reasons(bench.receive(1, good)), "what others send is looked at"
+    assert reasons(bench.receive(2, bench.certificate(NULLIFY, 2))) == [], "a new view is a tick"
 
 
 def test_requests_that_do_not_count() -> None:

@@ -7,6 +7,7 @@ from itertools import count
 import msgspec
 import pytest
 
+from consensus.interface import TimerKind
 from consensus.messages import Certificate, Proposal, Vote, VoteKind, vote_signing_bytes
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
@@ -17,7 +18,18 @@ from tests.validator.network import Network, WatchedMachine, consensus_message, 
 from validator import node as node_module
 from validator.block import Block, header_hash
 from validator.codec import decode, encode
-from validator.events import Append, BlockFinal, Diverged, Effect, Message, PeerFault, ReplaceJournal, Send, Timeout
+from validator.events import (
+    Append,
+    BlockFinal,
+    Diverged,
+    Effect,
+    Message,
+    PeerFault,
+    ReplaceJournal,
+    Send,
+    Timeout,
+    TimerName,
+)
 from validator.journal import encode_batch
 from validator.messages import (
     MAX_BLOCKS_ASKED,
@@ -239,6 +251,51 @@ def faults(network: Network, index: int, payload: bytes, sender: int = 1) -> lis
     return [effect.reason for effect in effects if isinstance(effect, PeerFault)]
 
 
+def tick(network: Network, index: int) -> None:
+    """Consensus repeats what it said, and what a peer may cost begins anew."""
+    node = network.validator(index).node
+    node.handle(Timeout(TimerName(TimerKind.REBROADCAST.value, node.view)))
+
+
+def test_a_peer_that_asks_for_blocks_without_end_is_given_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network().start()
+    network.run_to(3)
+    node = network.validator(0).node
+    network.run_until(lambda: any(held.body for held in node._tree.held()))
+    held = next(held for held in node._tree.held() if held.body)
+    monkeypatch.setattr(node_module, "MAX_GIVEN_BYTES", 10 * len(held.body))
+    asked = Message(1, encode_message(BlockRequest(held.digest)))
+
+    def given(times: int, request: Message) -> int:
+        return sum(isinstance(effect, Send) for _ in range(times) for effect in node.handle(request))
+
+    assert given(500, asked) == 10
+    assert given(5, Message(2, asked.payload)) == 5, "others are given theirs"
+    tick(network, 0)
+    assert given(500, asked) == 10
+    tick(network, 0)
+    unknown = given(5_000, Message(1, encode_message(BlockRequest(Hash(bytes(32))))))
+    assert 0 < unknown < 5_000, "a finalization for an answer is counted, too"
+
+
+def test_a_peer_whose_range_of_blocks_is_bad_is_not_heard_before_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network(cut={3}).start()
+    network.run_to(8, 0, 1, 2)
+    network.cut.clear()
+    network.tap = lambda _sender, _target, payload: (
+        None if isinstance(peer_message(payload), FinalBlocksResponse) else payload
+    )
+    network.run_until(lambda: network.validator(3).node._target is not None)
+    wrong = encode_message(FinalBlocksResponse((), (), b""))
+    tick(network, 3)
+    assert [faults(network, 3, wrong) for _ in range(3)] == [["bad_final_blocks"], [], []]
+    assert faults(network, 3, wrong, sender=2) == ["bad_final_blocks"]
+    tick(network, 3)
+    assert faults(network, 3, wrong) == ["bad_final_blocks"]
+    network.tap = lambda _sender, _target, payload: payload
+    network.run_to(8)
+
+
 def test_what_peers_send_wrongly_is_dropped() -> None:
     network = Network().start()
     network.run_to(3)
@@ -296,6 +353,7 @@ def test_ranges_that_prove_nothing_are_refused() -> None:
         FinalBlocksResponse(bodies * 10, (), certificates[6]),
     ]
     for response in wrong:
+        tick(network, 3)
         assert faults(network, 3, encode_message(response)) == ["bad_final_blocks"]
     assert network.height(3) == 0
     network.machines[3].receive(2, encode_message(FinalBlocksResponse(bodies, (), certificates[6])))
@@ -346,7 +404,9 @@ def test_links_that_do_not_lead_to_the_certificate_prove_nothing() -> None:
     network.run_until(lambda: network.validator(3).node._target is not None)
     for links in (headers[1:4], headers[2:5], (headers[1], *headers[3:5]), headers[1:6]):
         wrong = FinalBlocksResponse((body,), tuple(links), certificate)
+        tick(network, 3)
         assert faults(network, 3, encode_message(wrong)) == ["bad_final_blocks"]
+    tick(network, 3)
     network.machines[3].receive(1, encode_message(FinalBlocksResponse((body,), tuple(headers[1:5]), certificate)))
     assert network.effects_of(PeerFault, 3) == []
     network.run_to(1, 3)
