@@ -80,6 +80,9 @@ class TipView:
     balances: dict[str, int]
     pending: dict[str, bool]
     pending_timers: int
+    held: int
+    """By all accounts."""
+    burned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +284,8 @@ def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
         balances={text: ledger.balances.get(_address(text), 0) for text in owner.balances},
         pending={text: _timer_key(text) in ledger.pending for text in owner.pending_timers},
         pending_timers=len(ledger.pending),
+        held=ledger.held(),
+        burned=ledger.burned,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from cluster.coverage import (
     COMPUTED_ROOTS,
     SAME_BLOCK,
     SERVED_BALANCES,
+    SUPPLIES,
     TIMER_ANSWERS,
     check_coverage,
     count_evaluations,
@@ -31,7 +32,7 @@ from cluster.evidence import proofs
 from cluster.faults import LASTING_KINDS
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall
-from cluster.record import FaultRecord, JoinRecord, RunRecord, ValidatorRecord
+from cluster.record import FaultRecord, JoinRecord, RunRecord, Supply, ValidatorRecord
 from cluster.recovery import recovery_of
 from cluster.ruling import ruling_during
 from cluster.verdict import Check, Outcome, Verdict, worst
@@ -184,8 +185,12 @@ def check_conservation(books: Books) -> Check:
         problems.append(f"minted {ledger.minted:,} is not balances {ledger.held():,} + burned {ledger.burned:,}")
     answers = 0
     comparable, mismatches = _comparable(books)
+    supplies = 0
     for validator, view in comparable:
         answers += len(view.balances)
+        if (supply := validator.supply) is not None:
+            supplies += 1
+            problems.extend(_supply_problems(validator.name, supply, view))
         for text, expected in view.balances.items():
             served = validator.balances[text]
             if served != expected:
@@ -199,7 +204,7 @@ def check_conservation(books: Books) -> Check:
         f"minted {ledger.minted:,} = balances {ledger.held():,} + burned {ledger.burned:,};"
         f" {counted(ledger.messages, 'message')}, {_job_words(books)}"
         f"{ledger.queries:,} {'query' if ledger.queries == 1 else 'queries'} of agents;"
-        f" {answers:,} served balances equal the books'"
+        f" {answers:,} served balances and the supplies of {counted(supplies, 'validator')} equal the books'"
     )
     if mismatches:
         return Check("conservation", Outcome.INCONCLUSIVE, f"{_examples(mismatches)}; {detail}")
@@ -207,7 +212,15 @@ def check_conservation(books: Books) -> Check:
         return Check(
             "conservation", Outcome.INCONCLUSIVE, f"no validator was asked about a balance at its tip; {detail}"
         )
-    return _unless_vacuous(books, "conservation", detail, {SERVED_BALANCES: answers})
+    return _unless_vacuous(books, "conservation", detail, {SERVED_BALANCES: answers, SUPPLIES: supplies})
+
+
+def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
+    """Where a validator's state and the books differ in all money there is, unknown accounts' included."""
+    for what, told, kept in (("balances", supply.balances, view.held), ("burned", supply.burned, view.burned)):
+        if told != kept:
+            difference = f"{told:,} at height {view.height}, in the books to {kept:,} ({told - kept:+,})"
+            yield f"{name}'s {what} come to {difference}"
 
 
 # --- progress, load, faults, problems -------------------------------------------------------------------------------
@@ -716,11 +729,13 @@ def _job_words(books: Books) -> str:
 def _timer_words(books: Books) -> str:
     states = books.ledger.states
     lost = states[TimerState.INSUFFICIENT_FUNDS]
+    unjudged = books.ledger.turns.unjudged
+    left_out = f"; {counted(unjudged, 'wait')} of timers not judged, for many waited or removals had no budget"
     return (
         f"{len(books.ledger.timers):,} scheduled: {states[TimerState.FIRED]:,} fired,"
         f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
         f" {lost:,} without funds, {len(books.ledger.pending):,} pending;"
-        f" {books.ledger.ids_recomputed:,} ids recomputed"
+        f" {books.ledger.ids_recomputed:,} ids recomputed{left_out if unjudged else ''}"
     )
 
 

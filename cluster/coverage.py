@@ -31,6 +31,7 @@ SAME_BLOCK: Final = "same block"
 COMPUTED_ROOTS: Final = "computed roots"
 TIMER_ANSWERS: Final = "answers about timers"
 SERVED_BALANCES: Final = "served balances"
+SUPPLIES: Final = "supplies"
 """Rules that the checks count themselves; the others are the ledger's and the monitor's."""
 
 AGREEMENT: Final = "agreement"
@@ -40,10 +41,10 @@ EVERY_HEIGHT: Final = frozenset({AGREEMENT, "roots", "proved_final", "ancestry",
 """Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
 
 COUNTED_BY_CHECKS: Final = {
-    "agreement": SAME_BLOCK,
-    "state_roots": COMPUTED_ROOTS,
-    "timers": TIMER_ANSWERS,
-    "conservation": SERVED_BALANCES,
+    "agreement": (SAME_BLOCK,),
+    "state_roots": (COMPUTED_ROOTS,),
+    "timers": (TIMER_ANSWERS,),
+    "conservation": (SERVED_BALANCES, SUPPLIES),
 }
 
 EXAMPLES_SHOWN: Final = 3
@@ -63,21 +64,21 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
         COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
         TIMER_ANSWERS: 1 if ledger.timers else 0,
         SERVED_BALANCES: judged,
+        SUPPLIES: judged,
         CHAIN_LINKS: heights,
         TRANSACTION_FEES: success.transactions,
         VALUES: success.transactions,
         FIRE_TIMES: success.fires,
         FIRE_FEES: success.fires,
         LANE_LIMITS: heights,
-        PASSED_OVER: heights,
-        EXPIRED_GONE: heights,
+        PASSED_OVER: success.fires,
+        EXPIRED_GONE: 0,
         TIMER_IDS: 0,
     }
     times: dict[str, int] = {}
     for check in checks:
-        rule = COUNTED_BY_CHECKS.get(check.name)
-        if rule is not None and check.verdict is not Outcome.FAIL:
-            times[rule] = check.evaluated.get(rule, 0)
+        if check.verdict is not Outcome.FAIL:
+            times.update({rule: check.evaluated.get(rule, 0) for rule in COUNTED_BY_CHECKS.get(check.name, ())})
     times.update({rule: ledger.evaluated[rule] for rule in LEDGER_RULES})
     found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
     monitored = record.monitor.counts if record.monitor is not None else {}

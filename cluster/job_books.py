@@ -118,7 +118,7 @@ class JobBooks:
 
     def payment_problems(self, run: Run, effects: Effects) -> Iterator[str]:
         """Whether a run was charged for the callbacks of the jobs that it requested."""
-        requested = sum(event.name == "JobRequested" and _fields_of(event) is not None for event in effects.events)
+        requested = jobs_requested(effects)
         if not requested:
             return
         p = self._genesis.parameters
@@ -276,19 +276,30 @@ class JobBooks:
         if callback.unsettled != (None if consumed else report):
             yield "did not consume its job and does not say so" if not consumed else "consumed its job and denies it"
 
+    @property
+    def holds_messages_up(self) -> bool:
+        """Whether a callback waits that could have run in the block that is entered."""
+        first = next(iter(self._waiting.values()), None)
+        return first is not None and first.completed_at != self._height
+
     def phase_problems(self, callbacks: tuple[CallbackReceipt, ...], messages: int) -> Iterator[str]:
         """Whether a callback was passed over in a block that is entered."""
         if len(callbacks) > jobs.CALLBACKS_PER_BLOCK:
             yield f"{len(callbacks)} callbacks ran of at most {jobs.CALLBACKS_PER_BLOCK}"
-        p, first = self._genesis.parameters, next(iter(self._waiting.values()), None)
-        if first is None or first.completed_at == self._height:
+        if not self.holds_messages_up:
             return
+        p, first = self._genesis.parameters, next(iter(self._waiting.values()))
         key = _short(first.job_id)
         fits = sum(callback.cycles for callback in callbacks) + p.message_cycles <= p.lane_deferred_cycles
         if fits and len(callbacks) < jobs.CALLBACKS_PER_BLOCK:
             yield f"the callback of job {key} was passed over, though it fitted in the lane"
         if messages:
             yield f"messages ran, though the callback of job {key} waits"
+
+
+def jobs_requested(effects: Effects) -> int:
+    """How many jobs a run requested."""
+    return sum(event.name == "JobRequested" and _fields_of(event) is not None for event in effects.events)
 
 
 def _fields_of(event: Event) -> dict[str, str] | None:

@@ -6,15 +6,17 @@ reads what validators that may be broken have served. Its rules:
 
 - *Chain*: canonical encodings, consecutive heights, parent hashes, the chain id, ``transactions_root`` and
   ``receipts_root`` recomputed, receipts that belong to their transactions, nonces, the proposer's account.
-- *Timers* (SPEC §4, §6, §11): scheduled once, for the future; changed by their own actor or a system instruction
-  alone; fired never early, never expired, at most once, only while pending, within the cap, and in turn where there is
-  no auction; destroyed only for a reason that holds; no expired timer left lying while there is budget to remove it; no
-  eligible timer passed over that would have fitted (:mod:`cluster.work`);
-  ids recomputed where the payload follows from the chain.
-- *Amounts* (SPEC §2, §9, §10): fees are what prices and use say, nothing becomes negative, only the owner's money
-  moves, reverted handlers leave nothing behind, messages cost nobody anything when they run, agents are asked only
-  where their actors can pay, and minted = balances + burned.
+- *Timers* (SPEC §4, §6, §11): scheduled once, for the future, on terms that are allowed; changed by their own actor or
+  a system instruction alone; fired never early, never expired, at most once, only while pending, within their limits,
+  in turn and only where they fit; destroyed only for a reason that holds; no expired timer left lying while there is
+  budget to remove it; no eligible timer passed over that would have fitted (:mod:`cluster.turns`); ids recomputed where
+  the payload follows from the chain.
+- *Amounts* (SPEC §2, §7, §9, §10): basefees, median tip and tips follow from the blocks before
+  (:mod:`cluster.fee_market`), fees are what prices and use say, paid by who said so and can; nothing becomes negative,
+  only the owner's money moves, reverted handlers leave nothing behind, messages cost nobody anything when they run,
+  agents are asked only where their actors can pay, and minted = balances + burned.
 - *Instructions* (SPEC §12): given only by those who may, and done as they say.
+- *Messages* (SPEC §14): paid for when they are sent, run once, in the order of sending (:mod:`cluster.message_books`).
 - *Jobs* (SPEC §14): paid for once, answered by runners, called back once and in order, consumed at most once
   (:mod:`cluster.job_books`).
 
@@ -31,13 +33,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
+from cluster.fee_market import Basefees, first_basefees, following_basefees
 from cluster.governed import GovernedParameters
 from cluster.job_books import JobBooks, Run
+from cluster.message_books import MessageBooks
 from cluster.queries import QueryAudit
 from cluster.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
-from cluster.work import LaneUse, WorkAudit
+from cluster.turns import Offer, Terms, TurnAudit
 from validator.block import (
     Block,
     BlockReceipts,
@@ -151,8 +156,7 @@ class TimerLife:
     extensions: int = 0
     payload: bytes | None = None
     """Where it follows from the chain, while the timer is pending."""
-    max_fee_per_cycle: int | None = None
-    """What its schedule allows for the lane, where it says so and that follows from the chain."""
+    terms: Terms | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -188,7 +192,7 @@ Bodies = tuple[tuple[bytes, TransactionBody], ...]
 """Sender and body of each transaction."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Context:
     """The block that is being applied. ``header`` and ``bodies`` are missing for evidence, which is receipts alone."""
 
@@ -199,17 +203,22 @@ class _Context:
     header: Header | None = None
     bodies: Bodies = ()
 
+    @cached_property
+    def basefees(self) -> Basefees | None:
+        """As the header says; ``None`` where there is none."""
+        return None if self.header is None else Basefees.of(self.header)
+
     @property
     def basefee_cycle(self) -> int:
-        return unpack_uint(self.header.basefee_cycle, PRICE_LIMIT) if self.header else 0
+        return 0 if self.basefees is None else self.basefees.cycle
 
     @property
     def basefee_cell(self) -> int:
-        return unpack_uint(self.header.basefee_cell, PRICE_LIMIT) if self.header else 0
+        return 0 if self.basefees is None else self.basefees.cell
 
     @property
     def basefee_lane_timer(self) -> int:
-        return unpack_uint(self.header.basefee_lane_timer, PRICE_LIMIT) if self.header else 0
+        return 0 if self.basefees is None else self.basefees.lane_timer
 
 
 class Ledger:
@@ -244,8 +253,11 @@ class Ledger:
         """The books ended at a block that could not be read or does not follow; everything after it is ignored."""
         self._governed = GovernedParameters(genesis.parameters)
         self._audit = QueryAudit(genesis)
-        self._work = WorkAudit(genesis)
+        self.turns = TurnAudit(genesis)
         self.jobs = JobBooks(genesis)
+        self._mailboxes = MessageBooks()
+        self._basefees = first_basefees(genesis.parameters)
+        """That the next block must say are in force."""
         self._nonces: Counter[bytes] = Counter()
         self._schedule_nonces: Counter[bytes] = Counter()
         self._actors: set[bytes] = set(genesis.actors)
@@ -401,23 +413,34 @@ class Ledger:
         for destroyed in outcome.destroyed:
             if destroyed.reason != INSUFFICIENT_FUNDS:
                 self._enter_destroyed(context, destroyed)
-        self._work.begin_phase(context.height, self._lane_price(context))
+        self.turns.begin_phase(context.height, self.parameters, context.basefees)
         for query in outcome.queries:
             self._enter_query(context, query)
-        for fire in outcome.fires:
-            self._enter_fire(context, fire)
-        for destroyed in outcome.destroyed:
-            if destroyed.reason == INSUFFICIENT_FUNDS:
-                self._enter_destroyed(context, destroyed)
+        self.turns.price()
+        insolvent = [destroyed for destroyed in outcome.destroyed if destroyed.reason == INSUFFICIENT_FUNDS]
+        for turn in self.turns.merged(outcome.fires, insolvent):
+            if isinstance(turn, FireReceipt):
+                self._enter_fire(context, turn)
+            else:
+                self._enter_destroyed(context, turn)
         self._credit_tips(context, outcome.fires)
         self._check_nothing_was_passed_over(context, outcome)
+        self.turns.end_phase(outcome.fires)
+        self._mailboxes.begin_deferred()
         for callback in outcome.callbacks:
             self._enter_callback(context, callback)
         for what in self.jobs.phase_problems(outcome.callbacks, len(outcome.messages)):
             self._violation(CHAIN, context.height, what)
+        self._mailboxes.begin_messages()
         for message in outcome.messages:
             self._enter_message(context, message)
+        for what in self._mailboxes.phase_problems(self.jobs.holds_messages_up, self.parameters):
+            self._violation(CHAIN, context.height, what)
+        self.evaluated[EXPIRED_GONE] += sum(destroyed.reason == EXPIRED for destroyed in outcome.destroyed)
         self._check_expired_are_gone(context)
+        if context.header is not None:
+            auctioned = self.genesis.runs_auction(context.height)
+            self._basefees = following_basefees(context.header, self.parameters, auctioned)
         self._note_figures(context, outcome)
 
     def _note_figures(self, context: _Context, outcome: BlockReceipts) -> None:
@@ -468,9 +491,22 @@ class Ledger:
         self._pay(receipt.sender, burned, tip)
         script = body.action if body is not None and isinstance(body.action, Call) else None
         source = script.payload if script is not None and script.to in self._scripts else None
+        self._check_sponsored(context, name, receipt, body)
         self._enter_effects(context, receipt.effects, None if script is None else script.to, source)
         self._enter_transactions_jobs(context, name, receipt, body)
         self._check_not_negative(context, name, receipt.sender, receipt.effects.movements)
+
+    def _check_sponsored(
+        self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody | None
+    ) -> None:
+        """What its sender pays for timers keeps to what it allowed (SPEC §4, step 6)."""
+        sponsored = [item for item in receipt.effects.scheduled if item.fee_payer != item.actor]
+        granted = sum(0 if item.payer_cap is None else _amount(item.payer_cap) for item in sponsored)
+        if any(item.fee_payer != receipt.sender or not item.payer_cap for item in sponsored):
+            self._violation(CONSERVATION, context.height, f"{name} scheduled at the cost of somebody who did not ask")
+        elif body is not None and granted > _amount(body.timer_allowance):
+            what = f"{name} scheduled timers for {granted} of its sender's, who allowed {_amount(body.timer_allowance)}"
+            self._violation(CONSERVATION, context.height, what)
 
     def _enter_transactions_jobs(
         self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody | None
@@ -494,6 +530,8 @@ class Ledger:
         for what in self.jobs.run_problems(run, effects):
             self._violation(CHAIN, context.height, f"{name} {what}")
         for what in self.jobs.payment_problems(run, effects):
+            self._violation(CONSERVATION, context.height, f"{name} {what}")
+        for what in self._mailboxes.sent_problems(run, effects, self.parameters):
             self._violation(CONSERVATION, context.height, f"{name} {what}")
 
     def _check_transaction_fee(
@@ -573,19 +611,19 @@ class Ledger:
         """What the phase as a whole must keep to; before activation, and after, SPEC §13."""
         self.evaluated[LANE_LIMITS] += 1
         lane, height = self.parameters.lane_timer_cycles, context.height
-        auctioned = self.genesis.runs_auction(height)
-        turns = [(fire.trigger_height, fire.sequence) for fire in outcome.fires]
-        if not auctioned and turns != sorted(turns):
-            self._violation(TIMERS, height, "timers fired out of turn in a block that runs first in, first out")
         if sum(fire.cycles for fire in outcome.fires) > lane:
             self._violation(TIMERS, height, f"the fires used more than the lane's {lane} cycles")
         self._check_collection(context, outcome)
-        if self.genesis.runs_auction(height - 1):
+        if context.basefees is None:
             return
-        if context.p50_tip:
-            self._violation(CONSERVATION, height, "there is a median tip, though no auction ran before")
-        if context.basefee_lane_timer != context.basefee_cycle:
-            self._violation(CONSERVATION, height, "the lane's basefee is not the cycle's, though no auction ran before")
+        for name, said, expected in zip(Basefees._fields, context.basefees, self._basefees, strict=True):
+            if said != expected:
+                what = f"basefee_{name} is {said}, the block before gives {expected}"
+                self._violation(CONSERVATION, height, what)
+        p50_tip = unpack_uint(context.p50_tip, PRICE_LIMIT)
+        if p50_tip != self.turns.p50_tip:
+            what = f"the median tip is {p50_tip}, the fires of the block before give {self.turns.p50_tip}"
+            self._violation(CONSERVATION, height, what)
 
     def _check_collection(self, context: _Context, outcome: BlockReceipts) -> None:
         """Destroying timers is counted, and keeps to its budget: the expired ones leave the scan's share alone."""
@@ -608,6 +646,8 @@ class Ledger:
         basefee = None if context.header is None else context.basefee_cycle
         for what in self._audit.problems(query, self.balances.get(query.actor, 0), basefee):
             self._violation(CONSERVATION, context.height, f"{name} {what}")
+        for what in self.turns.queried(query):
+            self._violation(TIMERS, context.height, f"{name} {what}")
         self._check_charge(context, name, "burned", burned, query.cycles * context.basefee_cycle)
         self._pay(query.actor, burned, 0)
         self._check_not_negative(context, name, query.actor, ())
@@ -620,6 +660,7 @@ class Ledger:
         for what in self.jobs.callback_problems(callback):
             self._violation(CHAIN, context.height, f"{name} {what}")
         self._enter_deferred(context, name, callback, callback.actor, callback.job_id)
+        self._mailboxes.enter_callback(callback, self.parameters)
         for what in self.jobs.settlement_problems(callback):
             self._violation(CHAIN, context.height, f"{name} {what}")
 
@@ -628,6 +669,8 @@ class Ledger:
         name = f"a message to {address_text(message.to)}"
         if message.to not in self._actors:
             self._violation(CHAIN, context.height, f"{name} ran, where there is no actor")
+        for what in self._mailboxes.message_problems(message, self.parameters):
+            self._violation(CHAIN, context.height, f"{name} {what}")
         self._enter_deferred(context, name, message, message.to)
 
     def _enter_deferred(
@@ -647,6 +690,7 @@ class Ledger:
         if receipt.cells > parameters.message_cells:
             self._violation(CONSERVATION, context.height, f"{name} used {receipt.cells} cells, which none can")
         self._check_sources(context, name, receipt.effects.movements, actor)
+        self._check_own_payer(context, name, receipt.effects)
         self._enter_effects(context, receipt.effects, actor, None)
         run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_DEFERRED_RUN, callback_of)
         self._enter_jobs(context, name, run, receipt.effects)
@@ -656,16 +700,23 @@ class Ledger:
 
     def _enter_fire(self, context: _Context, fire: FireReceipt) -> None:
         name = f"fire of timer {_short(fire.timer_id)}"
+        offer = self.turns.offer(fire.timer_id)
         life = self._end(context, fire.timer_id, TimerState.FIRED)
         payload = None if life is None else life.payload
         if life is not None:
             life.payload = None
             self._check_fire_time(context, fire, life)
-            self._check_fire_gate(context, name, fire, life)
+            if life.terms is not None and fire.fee_payer != life.terms.fee_payer:
+                what = f"{name} was paid by {address_text(fire.fee_payer)}, its schedule names another"
+                self._violation(CONSERVATION, context.height, what)
+        if offer is not None:
+            self._check_turn(context, fire, offer, name)
+        self.turns.fired(fire, offer)
         self._check_outcome(context, name, fire.ok, fire.error, fire.effects)
         self._check_fire_fee(context, name, fire)
         self._check_fire_limits(context, name, fire)
         self._check_sources(context, name, fire.effects.movements, fire.actor)
+        self._check_own_payer(context, name, fire.effects)
         self._pay(fire.fee_payer, _amount(fire.burned), _amount(fire.tip))
         script = handler_input(payload) if payload is not None and fire.actor in self._scripts else None
         self._enter_effects(context, fire.effects, fire.actor, script)
@@ -673,6 +724,25 @@ class Ledger:
         run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_PER_DEFERRED_RUN)
         self._enter_jobs(context, name, run, fire.effects)
         self._check_not_negative(context, name, fire.fee_payer, fire.effects.movements)
+
+    def _check_turn(self, context: _Context, fire: FireReceipt, offer: Offer, name: str) -> None:
+        """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
+        for what in self.turns.take_turn(fire.timer_id, offer):
+            self._violation(TIMERS, context.height, f"{name} {what}")
+        tip = unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
+        if offer.passes and tip != offer.tip:
+            what = f"{name} tips {tip} a cycle, where its terms and prices give {offer.tip}"
+            self._violation(CONSERVATION, context.height, what)
+        if fire.cycles > offer.gas_limit:
+            self._violation(TIMERS, context.height, f"{name} used {fire.cycles} cycles of at most {offer.gas_limit}")
+        if (available := self._available(offer)) < offer.max_cost:
+            what = f"{name} may cost {offer.max_cost}, which its payer did not have: {available}"
+            self._violation(CONSERVATION, context.height, what)
+
+    def _available(self, offer: Offer) -> int:
+        """What the payer of a timer has for it."""
+        balance = self.balances.get(offer.terms.fee_payer, 0)
+        return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 
     def _check_fire_time(self, context: _Context, fire: FireReceipt, life: TimerLife) -> None:
         self.evaluated[FIRE_TIMES] += 1
@@ -687,16 +757,6 @@ class Ledger:
         if (fire.actor, fire.trigger_height, fire.sequence) != (life.actor, life.trigger_height, life.sequence):
             what = f"timer {name} fired with another actor, trigger height or sequence than it was scheduled with"
             self._violation(TIMERS, context.height, what)
-
-    def _check_fire_gate(self, context: _Context, name: str, fire: FireReceipt, life: TimerLife) -> None:
-        """No timer pays more for the lane than its schedule allows (SPEC §6, step 4)."""
-        lane_price = None if context.header is None else self._lane_price(context)
-        if lane_price is None or life.max_fee_per_cycle is None:
-            return
-        asked = lane_price + unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
-        if asked > life.max_fee_per_cycle:
-            what = f"{name} was charged {asked} a cycle for the lane, and allows {life.max_fee_per_cycle}"
-            self._violation(CONSERVATION, context.height, what)
 
     def _check_fire_fee(self, context: _Context, name: str, fire: FireReceipt) -> None:
         self.evaluated[FIRE_FEES] += 1
@@ -725,6 +785,8 @@ class Ledger:
             what = f"timer {_short(destroyed.timer_id)} was destroyed for an unknown reason, {destroyed.reason[:40]!r}"
             self._violation(TIMERS, context.height, what)
         expired = destroyed.reason == EXPIRED
+        if destroyed.reason == INSUFFICIENT_FUNDS and (offer := self.turns.offer(destroyed.timer_id)) is not None:
+            self._check_insolvency(context, destroyed, offer)
         life = self._end(context, destroyed.timer_id, TimerState.EXPIRED if expired else TimerState.INSUFFICIENT_FUNDS)
         if life is None:
             return
@@ -736,6 +798,22 @@ class Ledger:
             what = f"timer {_short(life.timer_id)} was destroyed as expired, but lives to {life.expires_at}"
             self._violation(TIMERS, context.height, what)
 
+    def _check_insolvency(self, context: _Context, destroyed: DestroyedReceipt, offer: Offer) -> None:
+        """Its turn had come, and its payer could not pay for all of it."""
+        name = f"timer {_short(destroyed.timer_id)}"
+        for what in self.turns.take_turn(destroyed.timer_id, offer):
+            self._violation(TIMERS, context.height, f"{name} {what}")
+        available = self._available(offer)
+        if available >= offer.max_cost:
+            what = f"{name} was destroyed for insufficient funds, though its payer had {available} of {offer.max_cost}"
+            self._violation(TIMERS, context.height, what)
+        said = dict(destroyed.event.fields)
+        expected = {"needed": str(offer.max_cost), "balance": str(available)}
+        for field, value in (expected | {"fee_payer": address_text(offer.terms.fee_payer)}).items():
+            if said.get(field) != value:
+                what = f"{name} was destroyed with {field} {said.get(field, 'left out')[:60]}, it was {value}"
+                self._violation(TIMERS, context.height, what)
+
     def _lane_price(self, context: _Context) -> int | None:
         """What a lane cycle costs on top of a cycle (SPEC §7); ``None`` where there is no auction."""
         if not self.genesis.runs_auction(context.height):
@@ -743,18 +821,9 @@ class Ledger:
         return context.basefee_lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000
 
     def _check_nothing_was_passed_over(self, context: _Context, outcome: BlockReceipts) -> None:
-        if context.header is None:
-            return
-        self.evaluated[PASSED_OVER] += 1
-        use = LaneUse(
-            height=context.height,
-            cycles=sum(fire.cycles for fire in outcome.fires),
-            cells=sum(fire.cells for fire in outcome.fires),
-            fires=len(outcome.fires),
-            gc_cycles=outcome.gc_cycles,
-            lane_price=self._lane_price(context),
-        )
-        for key, why in self._work.problems(use, self.parameters):
+        judged, problems = self.turns.judge(outcome.gc_cycles)
+        self.evaluated[PASSED_OVER] += judged + (len(outcome.fires) if context.header is not None else 0)
+        for key, why in problems:
             self._violation(TIMERS, context.height, f"timer {_short(key)} was due and passed over, {why}")
 
     # --- timers -----------------------------------------------------------------------------------------------------
@@ -795,7 +864,22 @@ class Ledger:
             what = f"timer {_short(key)} was given the end {expires_at}, the latest is {latest}"
             self._violation(TIMERS, context.height, what)
 
-    def _schedule(self, context: _Context, item: Scheduled, terms: ScheduledTerms | None) -> None:
+    def _check_terms(self, context: _Context, item: Scheduled, terms: Terms, script: ScheduledTerms | None) -> None:
+        """A timer's terms are ones that a schedule may have (SPEC §4, steps 7 and 9), and those that were asked for."""
+        name, parameters = f"timer {_short(item.timer_id)}", self.parameters
+        auctioned = self.genesis.runs_auction(context.height)
+        cap = parameters.max_cycles_per_fire_auction_phase if auctioned else parameters.max_cycles_per_fire
+        if terms.gas_limit is not None and not parameters.min_gas_limit_per_timer <= terms.gas_limit <= cap:
+            self._violation(TIMERS, context.height, f"{name} was scheduled with a gas limit of {terms.gas_limit}")
+        lane_price = None if context.header is None else self._lane_price(context)
+        least = None if lane_price is None else lane_price + (terms.priority or 0)
+        if least is not None and terms.max_fee is not None and terms.max_fee < least:
+            what = f"{name} was scheduled with {terms.max_fee} a cycle, where lane price and priority take {least}"
+            self._violation(TIMERS, context.height, what)
+        if script is not None and (script.gas_limit, script.max_fee_per_cycle) != (terms.gas_limit, terms.max_fee):
+            self._violation(TIMERS, context.height, f"{name} has other terms than its schedule says")
+
+    def _schedule(self, context: _Context, item: Scheduled, script: ScheduledTerms | None) -> None:
         name, height = _short(item.timer_id), context.height
         nonce = self._schedule_nonces[item.actor]
         self._schedule_nonces[item.actor] += 1
@@ -810,7 +894,7 @@ class Ledger:
         if item.sequence <= self._last_sequence:
             self._violation(TIMERS, height, f"timer {name} has sequence {item.sequence} after {self._last_sequence}")
         self._last_sequence = max(self._last_sequence, item.sequence)
-        payload = None if terms is None else terms.payload
+        payload = None if script is None else script.payload
         if payload is not None:
             self.evaluated[TIMER_IDS] += 1
             if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
@@ -819,9 +903,10 @@ class Ledger:
         life = TimerLife(
             item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, payload=kept
         )
-        life.max_fee_per_cycle = None if terms is None else terms.max_fee_per_cycle
+        life.terms = Terms.of(item)
+        self._check_terms(context, item, life.terms, script)
         self.timers[item.timer_id] = self.pending[item.timer_id] = life
-        self._work.scheduled(item.timer_id, item.actor, (item.trigger_height, item.sequence), life, terms)
+        self.turns.scheduled(item, life.terms, life)
         self.states[TimerState.PENDING] += 1
         self._expiring.setdefault(item.expires_at, []).append(item.timer_id)
         if item.trigger_height <= height:
@@ -862,7 +947,7 @@ class Ledger:
             self._violation(TIMERS, context.height, f"timer {_short(key)} {verb}, but {before}")
             return None
         life.state, life.ended_at = state, context.height
-        self._work.ended(key)
+        self.turns.ended(key)
         self.states[TimerState.PENDING] -= 1
         self.states[state] += 1
         if life.trigger_height <= context.height:
@@ -873,7 +958,6 @@ class Ledger:
 
     def _check_expired_are_gone(self, context: _Context) -> None:
         """Every due timer past its end is destroyed, unless the garbage collection's budget ran out (SPEC §6)."""
-        self.evaluated[EXPIRED_GONE] += 1
         forgotten = [key for key in self._expiring.pop(context.height - 1, ()) if self._is_expired(key, context.height)]
         if not forgotten:
             return
@@ -882,6 +966,7 @@ class Ledger:
         if context.gc_cycles + parameters.gc_cycles_per_removal > budget:
             self._expiring.setdefault(context.height, []).extend(forgotten)
             return
+        self.evaluated[EXPIRED_GONE] += len(forgotten)
         for key in forgotten:
             what = (
                 f"timer {_short(key)} was forgotten: it expired at {self.pending[key].expires_at} and is still pending"
@@ -923,6 +1008,11 @@ class Ledger:
                     f"{name} moved {_amount(movement.amount)} of {address_text(movement.source)}, which it does not own"
                 )
                 self._violation(CONSERVATION, context.height, what)
+
+    def _check_own_payer(self, context: _Context, name: str, effects: Effects) -> None:
+        """Outside of transactions nobody but the actor pays for its timers."""
+        if any(item.fee_payer != item.actor for item in effects.scheduled):
+            self._violation(CONSERVATION, context.height, f"{name} scheduled a timer at somebody else's cost")
 
     def _check_not_negative(self, context: _Context, name: str, payer: bytes, movements: tuple[Movement, ...]) -> None:
         for address in dict.fromkeys((payer, *(movement.source for movement in movements))):

@@ -7,7 +7,7 @@ driver saw something happen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -28,6 +28,22 @@ TARGETS_NAMED: Final = 4
 """Of those whom a fault hit, so many are named where it is; the report has all."""
 
 
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What a validator's state says of all money there is."""
+
+    accounts: int
+    """Those that state has."""
+    balances: int
+    """Of all of them."""
+    burned: int
+
+    @classmethod
+    def of(cls, page: Mapping[str, Any]) -> Supply:
+        """From a validator's page."""
+        return cls(page["accounts"], page["balances"], page["burned"])
+
+
 @dataclass(slots=True)
 class ValidatorRecord:
     """All that was collected from one validator."""
@@ -44,6 +60,8 @@ class ValidatorRecord:
     """Balances it served at the end, by address text, for the accounts that the checks ask about."""
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
+    supply: Supply | None = None
+    """What all accounts held at the end, and what was burned until then; ``None`` where it never answered."""
     trace: bytes = b""
     """Of one that diverged, how it executed that block: an encoded :class:`validator.trace.BlockTrace`."""
     mutant: str | None = None

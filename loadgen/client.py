@@ -121,6 +121,10 @@ class ValidatorClient:
         """A pending timer. Raises :class:`NotFound` where it is not pending."""
         return self._json("GET", f"/timers/{timer_id.hex()}")
 
+    def supply(self) -> Page:
+        """What all accounts hold, and what was burned, of a validator at rest."""
+        return self._json("GET", "/supply")
+
     def divergence(self) -> bytes:
         """How a validator that diverged executed the block concerned. Raises :class:`NotFound` of one that did not."""
         return self._request("GET", "/divergence")

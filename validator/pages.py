@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from validator.block import Block, BlockReceipts, Event, TransactionReceipt, header_hash
 from validator.codec import decode
 from validator.records import (
+    ACCOUNT,
     JOB,
     Account,
     Actor,
@@ -25,6 +26,7 @@ from validator.records import (
 )
 from validator.transactions import transaction_hash
 from validator.types import Hash, address_text
+from validator.world import World
 
 if TYPE_CHECKING:
     from validator.executor import Executor
@@ -95,6 +97,17 @@ class StatePages:
         assert archived is not None
         receipt = decode(archived.receipts, BlockReceipts).transactions[place.position]
         return _receipt_page(receipt, place.height, place.position)
+
+    def supply(self) -> Page:
+        """What all accounts hold together, and what was burned. Costs a look at every account."""
+        view = self._executor.final_view
+        balances = [decode_record(key, value).balance for key, value in view.scan(ACCOUNT)]
+        return {
+            "height": self._executor.archive.height,
+            "accounts": len(balances),
+            "balances": sum(balances),
+            "burned": World(view).globals.burned,
+        }
 
     def account(self, address: bytes) -> Page:
         """An account or actor; one never seen has balance and nonce 0."""

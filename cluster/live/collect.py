@@ -13,7 +13,7 @@ from typing import Final
 
 from cluster.archive import BlockRecord
 from cluster.books import Questions, longest_chain, questions
-from cluster.record import RunRecord, ValidatorRecord
+from cluster.record import RunRecord, Supply, ValidatorRecord
 from loadgen.client import ClientError, NotFound, ValidatorClient
 from validator.types import parse_address
 
@@ -119,6 +119,8 @@ def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[No
 
 
 def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: Questions) -> Iterator[None]:
+    found.supply = Supply.of(client.supply())
+    yield
     for address in asked.accounts:
         found.balances[address] = client.account(parse_address(address))["balance"]
         yield

@@ -64,6 +64,9 @@ class ValidatorPages(Protocol):
 
     async def timer(self, timer_id: TimerId) -> Page | None: ...
 
+    async def supply(self) -> Page:
+        """What all accounts hold and what was burned, of a validator at rest: it looks at every account."""
+
     async def divergence(self) -> bytes | None:
         """The encoded trace of the block at which the validator diverged."""
 
@@ -82,6 +85,7 @@ def build_app(pages: ValidatorPages) -> ASGIApp:
         ("GET", "/receipts/{hash}", endpoints.receipt),
         ("GET", "/accounts/{address}", endpoints.account),
         ("GET", "/timers/{id}", endpoints.timer),
+        ("GET", "/supply", endpoints.supply),
         ("GET", "/divergence", endpoints.divergence),
         ("GET", "/metrics", endpoints.metrics),
     ]
@@ -139,6 +143,9 @@ class _Endpoints:
     async def timer(self, request: Request) -> Response:
         name = _parse_hash("timer id", request.path_params["id"])
         return found(await self._pages.timer(TimerId(name)), f"no pending timer {name.hex()}")
+
+    async def supply(self, request: Request) -> Response:
+        return json_response(await self._pages.supply())
 
     async def divergence(self, request: Request) -> Response:
         trace = await self._pages.divergence()

@@ -629,6 +629,13 @@ class ValidatorLoop:
         pages = self._ready().executor.pages
         return await self._on_executor_thread(lambda: pages.timer(timer_id))
 
+    async def supply(self) -> Page:
+        """Of a validator at rest: a running one would be kept from its blocks."""
+        pages = self._ready().executor.pages
+        if not self._frozen:
+            raise NotReady("the supply is told at the end of a run only, when the validators are at rest")
+        return await self._on_executor_thread(pages.supply)
+
     async def divergence(self) -> bytes | None:
         diverged = self.tally.diverged
         return None if diverged is None else diverged.trace

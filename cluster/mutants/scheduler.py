@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,10 @@ from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.lane import Candidate, TimerPhase
 from validator.scheduler.rows import DEAD, timer_id_of_row
 from validator.transition import Transition
+from validator.types import Address, address_text
 from validator.world import Change
+
+STRANGER: Final = Address(b"\x5a" * 20)
 
 
 def _with_phase(phase: type[TimerPhase]) -> Parts:
@@ -247,6 +250,49 @@ def _burn_not_counted(counter: RunCounter) -> Parts:
     return _with_phase(BurnNotCounted)
 
 
+def _destroys_the_solvent(counter: RunCounter) -> Parts:
+    class DestroysTheSolvent(TimerPhase):
+        def fire_or_destroy(self, candidate: Candidate) -> bool:
+            if candidate.timer_id[-1] % 3:
+                return TimerPhase.fire_or_destroy(self, candidate)
+            counter.ran()
+            timer, needed = self._timer(candidate.timer_id), self.max_cost(candidate)
+            fields = (
+                ("timer_id", timer.timer_id.hex()),
+                ("fee_payer", address_text(timer.fee_payer)),
+                ("needed", str(needed)),
+                ("balance", str(needed - 1)),
+            )
+            event = Event("TimerCancelledInsufficientFunds", timer.actor, fields)
+            self.destroy([timer], "insufficient_funds", [event])
+            return True
+
+    return _with_phase(DestroysTheSolvent)
+
+
+def _another_pays(counter: RunCounter) -> Parts:
+    class AnotherPays(TimerPhase):
+        def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+            payer = Address(self.fires[-1].actor) if self.fires else timer.fee_payer
+            if payer != timer.fee_payer and self.world.balance(payer) >= max_cost:
+                counter.ran()
+                timer = timer._replace(fee_payer=payer)
+            TimerPhase.fire(self, timer, candidate, max_cost)
+
+    return _with_phase(AnotherPays)
+
+
+def _mints_to_a_stranger(counter: RunCounter) -> Parts:
+    class MintsToAStranger(Transition):
+        def close(self, phase: TimerPhase) -> int:
+            if tips := phase.use.tips:
+                counter.ran()
+                self.world.credit(STRANGER, tips)
+            return Transition.close(self, phase)
+
+    return Parts(transition=MintsToAStranger)
+
+
 # --- the index ------------------------------------------------------------------------------------------------------
 
 
@@ -341,25 +387,49 @@ MUTANTS = (
         "ties-by-insertion",
         "ties go by age where the chain's rule is the timer id",
         _ties_by_insertion,
-        Hunt("crowd-by-id", ONE),
+        Hunt("crowd-by-id", ALL),
+        "timers",
     ),
     _mutant(
         "median-of-competing",
         "fairness weighs by the median of the competing actors' fires",
         _median_of_competing,
-        Hunt("crowd", ONE, seeds=8),
+        Hunt("crowd", ALL, seeds=8),
+        "timers",
     ),
     _mutant(
         "p50-not-wired",
         "the median tip of a block never reaches the next one",
         _p50_not_wired,
-        Hunt("crowd", ONE),
+        Hunt("crowd", ALL),
+        "conservation",
     ),
     _mutant(
         "no-fee-gate",
         "a timer whose maximum fee is below the lane price fires",
         _no_fee_gate,
         Hunt("crowd", ALL, seeds=8),
+        "timers",
+    ),
+    _mutant(
+        "destroys-the-solvent",
+        "every third timer is destroyed for insufficient funds that its payer has",
+        _destroys_the_solvent,
+        Hunt("calm", ALL),
+        "timers",
+    ),
+    _mutant(
+        "another-pays",
+        "a fire is charged to the actor of the fire before it",
+        _another_pays,
+        Hunt("calm", ALL),
+        "conservation",
+    ),
+    _mutant(
+        "mints-to-a-stranger",
+        "an account that nobody knows gets what a block's fires tipped, once more",
+        _mints_to_a_stranger,
+        Hunt("calm", ALL),
         "conservation",
     ),
     _mutant(
@@ -380,7 +450,8 @@ MUTANTS = (
         "burn-not-counted",
         "what a fire pays for the lane is not counted as burned",
         _burn_not_counted,
-        Hunt("calm", ONE),
+        Hunt("calm", ALL),
+        "conservation",
     ),
     _mutant(
         "row-of-another-branch",

@@ -29,7 +29,7 @@ from cluster.errors import BadInput
 from cluster.fault_engine import FaultEngine
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
-from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, ValidatorRecord
+from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.recovery import height_when_healed
 from cluster.release import Release
 from cluster.resources import ResourceLog
@@ -555,6 +555,7 @@ class Simulation:
                 continue
             pages = machine.validator.executor.pages
             found.balances = {text: pages.account(parse_address(text))["balance"] for text in asked.accounts}
+            found.supply = Supply.of(pages.supply())
             found.pending_timers = {text: pages.timer(bytes.fromhex(text)) is not None for text in asked.timers}
 
     def _notice(self, text: str) -> None:

@@ -25,6 +25,7 @@ from cluster.record import (
     LoadRecord,
     RunRecord,
     Sample,
+    Supply,
     ValidatorRecord,
 )
 from cluster.scenario import NodeSection, Scenario
@@ -45,6 +46,7 @@ from validator.block import (
     Movement,
     QueryReceipt,
     Scheduled,
+    Sent,
     TransactionReceipt,
     header_hash,
     receipts_root,
@@ -78,7 +80,10 @@ OTHER = Address(b"\xbb" * 20)
 BIDDER = Address(b"\xbd" * 20)
 VALIDATOR_KEYS = tuple(bytes(SigningKey(bytes([i + 1]) * 32).verify_key) for i in range(4))
 TTL = 10_000
+TIP = 2
+"""A cycle, of every timer but those of the actor with an agent."""
 NO_EFFECTS = Effects()
+STEADY: dict[str, Any] = {"SCAN_LIMIT": 1, "MIN_BASEFEE": PRICE, "MAX_BASEFEE": PRICE}
 
 
 def make_genesis(
@@ -86,14 +91,15 @@ def make_genesis(
 ) -> Genesis:
     """A rich user, who may give system instructions, an actor, and one with an agent of its own.
 
-    Timers of made chains fire when a test says so: a scan of one timer a block never passes any over.
+    Timers of made chains fire when a test says so: a scan of one timer a block never passes any over. Basefees stay as
+    they are.
     """
     agent = GenesisAgent("builtin:fixed", 3 * PRICE, 5)
     return Genesis(
         chain_id=CHAIN_ID,
         validators=VALIDATOR_KEYS,
         policy=policy,
-        parameters=Parameters.from_names({"SCAN_LIMIT": 1, **(params or {})}),
+        parameters=Parameters.from_names({**STEADY, **(params or {})}),
         accounts={USER_ADDRESS: FUNDS},
         actors={
             ACTOR: GenesisActor("builtin:script", USER_ADDRESS, FUNDS),
@@ -132,6 +138,8 @@ class ChainMaker:
     queries: list[QueryReceipt] = field(default_factory=list)
     callbacks: list[CallbackReceipt] = field(default_factory=list)
     messages: list[MessageReceipt] = field(default_factory=list)
+    p50_tip: int = 0
+    """The median of the block before."""
 
     @property
     def height(self) -> int:
@@ -196,9 +204,11 @@ class ChainMaker:
         self.schedule_nonce += 1
         self.sequence += 1
         expires_at = self.height + TTL if expires_at is None else expires_at
-        return Scheduled(key, ACTOR, trigger, self.sequence - 1, expires_at, ACTOR)
+        return Scheduled(
+            key, ACTOR, trigger, self.sequence - 1, expires_at, ACTOR, max_priority_fee_per_cycle=pack_uint(TIP)
+        )
 
-    def fire(self, timer: Scheduled, tip: int = 2, **changes: Any) -> FireReceipt:
+    def fire(self, timer: Scheduled, tip: int = TIP, **changes: Any) -> FireReceipt:
         cycles, cells = 2_000, 10
         receipt = FireReceipt(
             timer_id=timer.timer_id,
@@ -220,7 +230,8 @@ class ChainMaker:
         return receipt
 
     def query(self, timer: Scheduled, **changes: Any) -> QueryReceipt:
-        receipt = QueryReceipt(timer.timer_id, timer.actor, "ok", 100, pack_uint(100 * PRICE))
+        answer = (pack_uint(3 * PRICE), pack_uint(5)) if changes.get("outcome", "ok") == "ok" else None
+        receipt = QueryReceipt(timer.timer_id, timer.actor, "ok", 100, pack_uint(100 * PRICE), answer)
         receipt = msgspec.structs.replace(receipt, **changes)
         self.queries.append(receipt)
         return receipt
@@ -235,11 +246,19 @@ class ChainMaker:
         return receipt
 
     def message(self, effects: Effects = NO_EFFECTS, **changes: Any) -> MessageReceipt:
-        """One that ran, of the actor to itself."""
+        """One that ran, of the actor to itself, and the transaction that sent it."""
         receipt = MessageReceipt(ACTOR, ACTOR, "run", True, "", 3_000, 20, effects)
         receipt = msgspec.structs.replace(receipt, **changes)
+        self.send(receipt.to, receipt.handler, receipt.cycles, receipt.cells)
         self.messages.append(receipt)
         return receipt
+
+    def send(self, to: bytes, handler: str = "run", cycles: int = 3_000, cells: int = 20) -> Sent:
+        """Add a transaction in which the actor sends a message that reserves so much, or as much as it may."""
+        sent = Sent(to, handler, min(max(cycles, 2_000), 100_000), min(cells, 10_000))
+        use = (sent.cycles + 2_000, sent.cells + 10)
+        self.transact(Call(ACTOR, "run", b"[]"), Effects(messages=(sent,)), use=use)
+        return sent
 
     def instruct(self, instruction: Instruction, *changes: Cancelled | Extended, **more: Any) -> TransactionReceipt:
         """A system instruction, and the timer changes that its receipt shows."""
@@ -281,6 +300,8 @@ class ChainMaker:
         header = msgspec.structs.replace(header, **(header_changes or {}))
         block = Block(header, tuple(wire for wire, _ in self.transactions))
         record = BlockRecord(encode(block), encode(receipts), header.state_root)
+        tips = sorted(int.from_bytes(fire.tip_per_cycle, "big") for fire in self.fires)
+        self.p50_tip = tips[(len(tips) - 1) // 2] if tips and self.genesis.runs_auction(self.height) else 0
         self.parent = header_hash(header)
         self.blocks.append(record)
         self.transactions, self.fires, self.destroyed, self.queries = [], [], [], []
@@ -298,7 +319,7 @@ class ChainMaker:
             queries=tuple(self.queries),
             messages=tuple(self.messages),
             gc_cycles=200 * len(self.destroyed),
-            p50_tip=pack_uint(2 if self.height > 1 else 0),
+            p50_tip=pack_uint(self.p50_tip),
             callbacks=tuple(self.callbacks),
         )
 
@@ -311,7 +332,7 @@ def make_chain(heights: int = 12) -> ChainMaker:
         maker.transfer(1_000 + height)
         for ahead in (2, 5):
             due.setdefault(height + ahead, []).append(maker.schedule(ahead))
-        for timer in due.get(height, ()):
+        for timer in sorted(due.get(height, ()), key=lambda timer: timer.timer_id):
             maker.fire(timer)
         maker.seal()
     return maker
@@ -348,6 +369,7 @@ def answer(record: RunRecord) -> None:
         pending = {key.hex() for key in ledger.pending}
         balances = {address_text(address): balance for address, balance in ledger.balances.items()}
         validator.balances = {text: balances.get(text, 0) for text in asked.accounts}
+        validator.supply = Supply(sum(map(bool, balances.values())), ledger.held(), ledger.burned)
         validator.pending_timers = {text: text in pending for text in asked.timers}
         validator.status = {
             "name": validator.name,

@@ -152,13 +152,13 @@ def test_right_queries_pass_and_their_actor_pays() -> None:
     maker.seal()
     maker.query(first)
     maker.query(second)
-    maker.fire(first, fee_payer=BIDDER)
+    maker.fire(first, tip=5, fee_payer=BIDDER)
     maker.seal()
     assert all_words(maker) == ""
     ledger = Ledger(maker.genesis)
     for record in maker.blocks:
         ledger.apply(record.block, record.receipts)
-    assert ledger.balances[BIDDER] == FUNDS - 200 * PRICE - (2_000 * 2 * PRICE + 10 * PRICE) - 4_000
+    assert ledger.balances[BIDDER] == FUNDS - 200 * PRICE - (2_000 * 2 * PRICE + 10 * PRICE) - 10_000
     assert ledger.queries == 2
 
 
@@ -485,7 +485,7 @@ def test_the_auction_begins_after_the_activation_height() -> None:
     maker.seal(p50_tip=b"")
     maker.fire(timers[1])
     maker.seal(p50_tip=b"")
-    maker.seal({"basefee_lane_timer": pack_uint(PRICE + 1)})
+    maker.seal()
     assert all_words(maker) == ""
 
 
@@ -528,7 +528,7 @@ def over_the_cap(maker: ChainMaker) -> None:
 FIRST_PHASE: list[tuple[Plant, str, str]] = [
     (pays_the_lane, CONSERVATION, "burned 4010000000 where its use and prices give 2010000000"),
     (tips, CONSERVATION, "tipped in a block that runs first in, first out"),
-    (out_of_turn, TIMERS, "timers fired out of turn"),
+    (out_of_turn, TIMERS, "came out of turn in a block that runs first in, first out"),
     (asks_agents, CONSERVATION, "was made in a block that runs first in, first out"),
     (over_the_cap, TIMERS, "used 550001 cycles of at most 550000"),
 ]
@@ -544,8 +544,8 @@ def test_what_breaks_a_rule_of_the_first_phase_is_named(plant: Plant, check: str
 
 def test_prices_that_the_first_phase_cannot_have_are_named() -> None:
     for activation, header, receipts, expected in (
-        (2, {"basefee_lane_timer": pack_uint(5)}, {"p50_tip": b""}, "the lane's basefee is not the cycle's"),
-        (2, {}, {"p50_tip": b"\1"}, "there is a median tip, though no auction ran before"),
+        (2, {"basefee_lane_timer": pack_uint(5)}, {"p50_tip": b""}, "basefee_lane_timer is 5, the block before gives"),
+        (2, {}, {"p50_tip": b"\1"}, "the median tip is 1, the fires of the block before give 0"),
     ):
         for height in (1, 2, 3):
             maker = maker_with({"ACTIVATION_HEIGHT": activation})

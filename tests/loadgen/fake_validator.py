@@ -103,6 +103,9 @@ class FakePages:
             "open_jobs": [],
         }
 
+    async def supply(self) -> dict[str, Any]:
+        return {"height": 1, "accounts": 1, "balances": 2**100, "burned": 7}
+
     async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
 

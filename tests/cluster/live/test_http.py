@@ -90,6 +90,7 @@ def test_pages_through_the_client(client: ValidatorClient) -> None:
     assert client.account(b"\xab" * 20)["balance"] == 2**100
     assert client.receipt(b"\x01" * 32) == {"transaction_hash": "01" * 32}
     assert client.timer(b"\x02" * 32) == {"timer_id": "02" * 32}
+    assert client.supply()["balances"] == 2**100
     assert client.metrics().startswith("stampede_height 1\n")
 
 
@@ -179,6 +180,7 @@ def assert_error(status: int, page: Any, expected_status: int, words: str) -> No
         ("GET", "/blocks?from=%00&count=1", 400, "from: expected an integer"),
         ("GET", "/receipts/12", 400, "transaction hash: expected 64 hex digits"),
         ("GET", "/receipts/" + "g" * 64, 400, "transaction hash: expected 64 hex digits"),
+        ("GET", "/supply/", 404, "no such page; there are"),
         ("GET", "/timers/0x" + "1" * 62, 400, "timer id: expected 64 hex digits"),
         ("GET", "/accounts/" + "1" * 40, 400, "address: expected 0x and 40 hex digits"),
         ("GET", "/accounts/0x" + "1" * 38 + "%20%20", 400, "address: expected 0x and 40 hex digits"),

@@ -238,11 +238,16 @@ def test_at_rest_the_final_state_stands_still(tmp_path: Path) -> None:
             await submit(members[0])
             await members[0].reaches(4)
             member = members[0]
+            with pytest.raises(NotReady, match="at the end of a run only"):
+                await member.loop.supply()
             await member.loop.freeze()
+            supply = await member.loop.supply()
+            assert (supply["balances"] > 0, supply["burned"] > 0, supply["accounts"] > 1) == (True, True, True)
             before = await member.loop.status()
             await members[1].reaches(before["height"] + 4)
             after = await member.loop.status()
             assert {**after, "peers": 0} == {**before, "peers": 0}
+            assert await member.loop.supply() == supply
             assert len(await member.roots(1_000)) == before["height"]
             with pytest.raises(NotReady):
                 await member.loop.submit([b""])
@@ -369,7 +374,7 @@ def test_votes_and_sizes_of_files_are_told_where_a_fault_needs_them(tmp_path: Pa
             assert {seen.kind for seen in told} >= {VoteKind.NOTARIZE, VoteKind.FINALIZE}
             assert max(seen.view for seen in told) >= 5
             sizes = members[0].loop.old_file_sizes()
-            assert set(sizes) == {"blocks/archive", "state/log-000001"}
+            assert set(sizes) == {"journal", "blocks/archive", "state/log-000001"}
             assert all(0 < size < members[0].disk.size(name) for name, size in sizes.items())
 
     run(test)

@@ -1,0 +1,358 @@
+"""The turns of the timer phase, followed by an observer (SPEC §6, §9, §13): whose came when, at what price, and why a
+timer that waits still does.
+
+Receipts say of a timer all that its turn depends on, and of each query what the agent answered; what fires used, paid
+and changed is in their own receipts. So everything else follows: the price of each timer, its place in the block's
+order, how much of the lane was left when its turn came, and whether its payer could pay then. A timer that fired out of
+turn, at another price, or where it did not fit, and one that was destroyed although its payer could pay, are found; so
+is one that still waits although it passed the gate and fitted at its turn (work conservation: it should have fired, or
+have been destroyed).
+
+Not judged, and counted: timers that wait while a scan limit or the budget of the garbage collection may be the reason,
+and those beyond :data:`MOST_JUDGED` in a block.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from cluster.fee_market import Basefees, FairnessWindow, lane_price, median_tip
+from validator.block import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
+from validator.codec import unpack_uint
+from validator.genesis import Genesis
+from validator.params import Parameters, TieBreak
+from validator.types import PRICE_LIMIT
+
+DEFAULT_MAX_FEE_FACTOR: Final = 2
+"""The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
+MOST_JUDGED: Final = 10_000
+"""Timers that wait, looked at in one block: from the oldest on and from the newest on, in turn."""
+
+Order = tuple[int, bytes, tuple[int, int]]
+"""What a block's turns are sorted by."""
+
+
+class Life(Protocol):
+    """What the audit looks at of a timer (:class:`cluster.ledger.TimerLife`)."""
+
+    @property
+    def is_pending(self) -> bool: ...
+    @property
+    def expires_at(self) -> int: ...
+
+
+class Bid(NamedTuple):
+    """What an agent answered, per cycle."""
+
+    max_fee: int
+    priority: int
+
+
+class Terms(NamedTuple):
+    """What a schedule says of its timer; ``None`` where it is left open."""
+
+    fee_payer: bytes
+    gas_limit: int | None
+    max_fee: int | None
+    priority: int | None
+    payer_cap: int | None
+
+    @classmethod
+    def of(cls, item: Scheduled) -> Terms:
+        """Raises :class:`~validator.codec.CodecError`."""
+        prices = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle, item.payer_cap)
+        return cls(
+            item.fee_payer,
+            item.gas_limit,
+            *(None if price is None else unpack_uint(price, PRICE_LIMIT) for price in prices),
+        )
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A timer that is due."""
+
+    timer_id: bytes
+    actor: bytes
+    turn: tuple[int, int]
+    """Trigger height and sequence."""
+    terms: Terms
+    life: Life
+    default_max_fee: int | None = None
+
+
+class Offer(NamedTuple):
+    """A timer's price in a block, and its place among the others."""
+
+    terms: Terms
+    gas_limit: int
+    max_fee: int
+    tip: int
+    order: Order
+    max_cost: int
+    """What its fire is charged for before it runs (SPEC §6, step 6b)."""
+    passes: bool
+    """The gate (SPEC §6, step 4)."""
+
+
+class Use(NamedTuple):
+    """Of the lane."""
+
+    cycles: int
+    cells: int
+
+
+@dataclass(slots=True)
+class Phase:
+    """The timer phase of one block: its prices, and how far it has come."""
+
+    height: int
+    parameters: Parameters
+    basefees: Basefees
+    is_auctioned: bool
+    p50_tip: int
+    cycles: int = 0
+    cells: int = 0
+    last: Order | None = None
+    """Of the turns so far."""
+    turns: list[Order] = field(default_factory=list)
+    """Of the fires, as far as they came in order."""
+    uses: list[Use] = field(default_factory=list)
+    """Of the same fires."""
+
+    @property
+    def cap(self) -> int:
+        """Of a fire's cycles."""
+        p = self.parameters
+        return p.max_cycles_per_fire_auction_phase if self.is_auctioned else p.max_cycles_per_fire
+
+    @property
+    def lane_price(self) -> int:
+        """What a lane cycle costs on top of a cycle; nothing where there is no auction."""
+        return lane_price(self.basefees, self.parameters) if self.is_auctioned else 0
+
+    def has_room(self, used: Use, gas_limit: int) -> bool:
+        """Whether a timer's turn comes where so much of the lane is used, and it fits."""
+        p = self.parameters
+        return used.cells < p.lane_timer_cells and used.cycles + max(gas_limit, p.min_gas_limit_per_timer) <= (
+            p.lane_timer_cycles
+        )
+
+
+class TurnAudit:
+    """Follows the timers of a chain that wait, block after block."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self._genesis = genesis
+        self.unjudged = 0
+        """How often it could not be said whether a timer that waits should."""
+        self._coming: list[tuple[int, int, _Waiting]] = []
+        """A heap, by trigger height and sequence."""
+        self._due: dict[bytes, _Waiting] = {}
+        self._without_default: dict[bytes, _Waiting] = {}
+        """Those that are due, leave their max fee open, and were not priced by the default agent yet."""
+        self._last_bids: dict[bytes, Bid] = {}
+        """By actor, its agent's last good answer."""
+        self._answers: dict[bytes, Bid | None] = {}
+        """By timer, what this block's queries came to."""
+        self._window = FairnessWindow()
+        self._told: set[bytes] = set()
+        self.p50_tip = 0
+        """In force in the block that comes next."""
+        self.phase: Phase | None = None
+        """The one that is entered; ``None`` where its prices are not known."""
+
+    # --- a block, in its order ----------------------------------------------------------------------------------------
+
+    def scheduled(self, item: Scheduled, terms: Terms, life: Life) -> None:
+        """A timer was scheduled."""
+        turn = (item.trigger_height, item.sequence)
+        heapq.heappush(self._coming, (*turn, _Waiting(item.timer_id, item.actor, turn, terms, life)))
+
+    def begin_phase(self, height: int, parameters: Parameters, basefees: Basefees | None) -> None:
+        """The timers of a height are due now."""
+        is_auctioned = self._genesis.runs_auction(height)
+        self._window.begin_block(height, parameters.fairness_window_blocks)
+        self._answers.clear()
+        while self._coming and self._coming[0][0] <= height:
+            waiting = heapq.heappop(self._coming)[2]
+            if waiting.life.is_pending:
+                self._due[waiting.timer_id] = waiting
+                if waiting.terms.max_fee is None:
+                    self._without_default[waiting.timer_id] = waiting
+        self.phase = None if basefees is None else Phase(height, parameters, basefees, is_auctioned, self.p50_tip)
+
+    def queried(self, query: QueryReceipt) -> Iterator[str]:
+        """An agent was asked about a timer. What is wrong with that."""
+        bid = None if query.bid is None else Bid(*(unpack_uint(price, PRICE_LIMIT) for price in query.bid))
+        if (bid is None) == (query.outcome == "ok"):
+            yield "has no answer" if bid is None else "has an answer, though it failed"
+        self._answers[query.timer_id] = bid
+        if bid is not None:
+            self._last_bids[query.actor] = bid
+        waiting, phase = self._due.get(query.timer_id), self.phase
+        if waiting is None or phase is None:
+            return
+        terms = waiting.terms
+        if terms.max_fee is not None and terms.priority is not None:
+            yield "is about one that leaves no fee open"
+        if (terms.gas_limit or 0) > phase.cap or (terms.max_fee is not None and terms.max_fee < phase.lane_price):
+            yield "is about one that cannot fire in this block"
+
+    def price(self) -> None:
+        """All queries are made: the default agent supplies what nobody else does."""
+        phase = self.phase
+        if phase is None or not phase.is_auctioned:
+            return
+        for waiting in list(self._without_default.values()):
+            if self._bid_for(waiting) is None:
+                waiting.default_max_fee = DEFAULT_MAX_FEE_FACTOR * phase.lane_price
+                del self._without_default[waiting.timer_id]
+
+    def offer(self, timer_id: bytes) -> Offer | None:
+        """What a timer that is due offers in this block; ``None`` where that is unknown."""
+        waiting = self._due.get(timer_id)
+        return None if waiting is None or self.phase is None else self._offer(waiting, self.phase)
+
+    def merged(
+        self, fires: Sequence[FireReceipt], destroyed: Sequence[DestroyedReceipt]
+    ) -> list[FireReceipt | DestroyedReceipt]:
+        """Fires, and timers destroyed at their turn, in the order of their turns, which receipts keep apart.
+
+        Fires stay in the order that they are in.
+        """
+        merged: list[FireReceipt | DestroyedReceipt] = list(fires)
+        if not destroyed:
+            return merged
+        orders = [self._order(fire.timer_id) for fire in fires]
+        for inserted, each in enumerate(destroyed):
+            order = self._order(each.timer_id)
+            later = (i for i, of_fire in enumerate(orders) if order and of_fire and of_fire > order)
+            merged.insert(next(later, len(fires)) + inserted, each)
+        return merged
+
+    def _order(self, timer_id: bytes) -> Order | None:
+        offer = self.offer(timer_id)
+        return None if offer is None else offer.order
+
+    def take_turn(self, timer_id: bytes, offer: Offer) -> Iterator[str]:
+        """A timer's turn has come. What is wrong with that."""
+        phase = self.phase
+        assert phase is not None, "offers are made in a phase"
+        if phase.last is not None and offer.order < phase.last:
+            kind = "of the auction" if phase.is_auctioned else "in a block that runs first in, first out"
+            yield f"came out of turn {kind}"
+        phase.last = offer.order if phase.last is None else max(phase.last, offer.order)
+        if offer.gas_limit > phase.cap:
+            yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {phase.cap}"
+        elif not offer.passes:
+            yield f"had its turn, though it allows {offer.max_fee} a cycle at a lane price of {phase.lane_price}"
+        elif not phase.has_room(Use(phase.cycles, phase.cells), offer.gas_limit):
+            yield (
+                f"had its turn, though its {offer.gas_limit} cycles did not fit: the lane had used {phase.cycles} and"
+                f" {phase.cells} cells"
+            )
+
+    def fired(self, fire: FireReceipt, offer: Offer | None) -> None:
+        """A timer has fired."""
+        phase = self.phase
+        if phase is None:
+            return
+        if offer is not None:
+            phase.turns.append(offer.order)
+            phase.uses.append(Use(phase.cycles, phase.cells))
+        phase.cycles += fire.cycles
+        phase.cells += fire.cells
+
+    def ended(self, timer_id: bytes) -> None:
+        """A timer is pending no more."""
+        self._due.pop(timer_id, None)
+        self._without_default.pop(timer_id, None)
+        self._told.discard(timer_id)
+
+    def judge(self, gc_cycles: int) -> tuple[int, list[tuple[bytes, str]]]:
+        """All turns are taken. Returns how many of the timers that wait were judged, and those that should not."""
+        phase = self.phase
+        if phase is None:
+            return 0, []
+        p = phase.parameters
+        if len(phase.turns) + len(self._due) >= p.scan_limit or (
+            gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles
+        ):
+            self.unjudged += len(self._due)
+            return 0, []
+        chosen = self._chosen(phase.height)
+        judged = len(chosen)
+        self.unjudged += len(self._due) - judged
+        alive = [waiting for waiting in chosen if waiting.life.expires_at >= phase.height]
+        offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
+        if not phase.is_auctioned and offers:  # the first that does not fit ends the phase
+            offers = [min(offers, key=lambda each: each[1].order)]
+        return judged, list(self._passed_over(phase, offers))
+
+    def end_phase(self, fires: Sequence[FireReceipt]) -> None:
+        """What fired counts in the blocks to come."""
+        phase = self.phase
+        if phase is None:
+            return
+        self.p50_tip = 0
+        if phase.is_auctioned:
+            self.p50_tip = median_tip(fires, phase.parameters.p50_weight)
+            self._window.enter(phase.height, Counter(fire.actor for fire in fires))
+
+    # --- prices -------------------------------------------------------------------------------------------------------
+
+    def _bid_for(self, waiting: _Waiting) -> Bid | None:
+        if waiting.timer_id in self._answers:
+            return self._answers[waiting.timer_id]
+        return self._last_bids.get(waiting.actor)
+
+    def _offer(self, waiting: _Waiting, phase: Phase) -> Offer:
+        terms, p = waiting.terms, phase.parameters
+        gas_limit = phase.cap if terms.gas_limit is None else terms.gas_limit
+        max_fee, tip, order = 0, 0, (0, b"", waiting.turn)
+        if phase.is_auctioned:
+            max_fee, priority = self._fees(waiting, phase)
+            tip = min(priority, max_fee - phase.lane_price)
+            score = self._window.score(waiting.actor, tip, p)
+            order = (-score, waiting.timer_id if p.tie_break is TieBreak.ID else b"", waiting.turn)
+        per_cycle = phase.basefees.cycle + phase.lane_price + tip
+        max_cost = gas_limit * per_cycle + p.max_cells_per_fire * phase.basefees.cell
+        return Offer(terms, gas_limit, max_fee, tip, order, max_cost, tip >= 0 and gas_limit <= phase.cap)
+
+    def _fees(self, waiting: _Waiting, phase: Phase) -> tuple[int, int]:
+        """``(max_fee, priority)``: explicit, else the agent's, else the default agent's."""
+        max_fee, priority = waiting.terms.max_fee, waiting.terms.priority
+        if max_fee is not None and priority is not None:
+            return max_fee, priority
+        bid = self._bid_for(waiting)
+        if bid is None:
+            cap = phase.parameters.default_tip_cap
+            default_tip = min(phase.p50_tip, phase.lane_price // cap) if cap else phase.p50_tip
+            bid = Bid(waiting.default_max_fee or 0, default_tip)
+        return bid.max_fee if max_fee is None else max_fee, bid.priority if priority is None else priority
+
+    # --- timers that wait ---------------------------------------------------------------------------------------------
+
+    def _chosen(self, height: int) -> list[_Waiting]:
+        values = self._due.values()
+        return list(islice(values if height % 2 else reversed(values), MOST_JUDGED))
+
+    def _passed_over(self, phase: Phase, offers: Iterable[tuple[_Waiting, Offer]]) -> Iterator[tuple[bytes, str]]:
+        is_sorted = all(a <= b for a, b in zip(phase.turns, phase.turns[1:], strict=False))
+        for waiting, offer in offers:
+            before = bisect_left(phase.turns, offer.order) if is_sorted else len(phase.turns)
+            used = phase.uses[before] if before < len(phase.uses) else Use(phase.cycles, phase.cells)
+            if waiting.timer_id in self._told or not phase.has_room(used, offer.gas_limit):
+                continue
+            self._told.add(waiting.timer_id)
+            yield (
+                waiting.timer_id,
+                f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}",
+            )
