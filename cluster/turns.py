@@ -8,8 +8,8 @@ turn, at another price, or where it did not fit, and one that was destroyed alth
 is one that still waits although it passed the gate and fitted at its turn (work conservation: it should have fired, or
 have been destroyed).
 
-Not judged, and counted: timers that wait while a scan limit or the budget of the garbage collection may be the reason,
-and those beyond :data:`MOST_JUDGED` in a block.
+Not judged, and counted: timers that wait behind the last fire where the scan may have ended before them, all that wait
+where the garbage collection has no budget left, and those beyond :data:`MOST_JUDGED` in a block.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from validator.types import PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
 """The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
-MOST_JUDGED: Final = 10_000
+MOST_JUDGED: Final = 4_096
 """Timers that wait, looked at in one block: from the oldest on and from the newest on, in turn."""
 
 Order = tuple[int, bytes, tuple[int, int]]
@@ -282,16 +282,21 @@ class TurnAudit:
         if phase is None:
             return 0, []
         p = phase.parameters
-        if len(phase.turns) + len(self._due) >= p.scan_limit or (
-            gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles
-        ):
+        if gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
             self.unjudged += len(self._due)
             return 0, []
-        chosen = self._chosen(phase.height)
-        judged = len(chosen)
-        self.unjudged += len(self._due) - judged
+        values = self._due.values()
+        chosen = list(islice(values if phase.height % 2 else reversed(values), MOST_JUDGED))
         alive = [waiting for waiting in chosen if waiting.life.expires_at >= phase.height]
         offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
+        judged = len(chosen)
+        if len(phase.turns) + len(self._due) >= p.scan_limit:
+            # The scan may have ended behind the last fire, and looked at whatever has its turn before that.
+            last = phase.last
+            reached = [each for each in offers if last is not None and each[1].order < last]
+            judged -= len(offers) - len(reached)
+            offers = reached
+        self.unjudged += len(self._due) - judged
         if not phase.is_auctioned and offers:  # the first that does not fit ends the phase
             offers = [min(offers, key=lambda each: each[1].order)]
         return judged, list(self._passed_over(phase, offers))
@@ -340,19 +345,16 @@ class TurnAudit:
 
     # --- timers that wait ---------------------------------------------------------------------------------------------
 
-    def _chosen(self, height: int) -> list[_Waiting]:
-        values = self._due.values()
-        return list(islice(values if height % 2 else reversed(values), MOST_JUDGED))
-
     def _passed_over(self, phase: Phase, offers: Iterable[tuple[_Waiting, Offer]]) -> Iterator[tuple[bytes, str]]:
         is_sorted = all(a <= b for a, b in zip(phase.turns, phase.turns[1:], strict=False))
         for waiting, offer in offers:
             before = bisect_left(phase.turns, offer.order) if is_sorted else len(phase.turns)
             used = phase.uses[before] if before < len(phase.uses) else Use(phase.cycles, phase.cells)
-            if waiting.timer_id in self._told or not phase.has_room(used, offer.gas_limit):
-                continue
-            self._told.add(waiting.timer_id)
-            yield (
-                waiting.timer_id,
-                f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}",
-            )
+            why = f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}"
+            if not phase.has_room(used, offer.gas_limit):
+                if phase.is_auctioned or before == len(phase.turns):
+                    continue
+                why = "though what does not fit ends the phase of a block that runs first in, first out"
+            if waiting.timer_id not in self._told:
+                self._told.add(waiting.timer_id)
+                yield waiting.timer_id, why

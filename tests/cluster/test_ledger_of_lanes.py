@@ -148,7 +148,7 @@ def require_named(maker: ChainMaker, plant: Plant, check: str, expected: str) ->
 
 def test_right_queries_pass_and_their_actor_pays() -> None:
     maker = ChainMaker()
-    first, second = maker.bidders(1), maker.bidders(1)
+    first, second = sorted((maker.bidders(1), maker.bidders(1)), key=lambda timer: timer.timer_id)
     maker.seal()
     maker.query(first)
     maker.query(second)
@@ -366,16 +366,17 @@ def test_right_instructions_change_anyones_timers() -> None:
 
 def test_a_changed_multiplier_is_in_force_from_the_next_block() -> None:
     maker = ChainMaker()
-    timers = [maker.schedule(ahead) for ahead in (1, 1, 2, 2)]
+    early = maker.schedule(1)
+    first, second = sorted((maker.schedule(2), maker.schedule(2)), key=lambda timer: timer.timer_id)
     maker.seal()
     maker.instruct(update(LANE_FEE_MULTIPLIER_MILLI=2_000))
-    maker.fire(timers[0])
+    maker.fire(early)
     maker.seal()
     tripled = pack_uint(2_000 * 3 * PRICE + 10 * PRICE)
-    maker.fire(timers[2], burned=tripled)
+    maker.fire(first, burned=tripled)
     maker.seal()
     assert all_words(maker) == ""
-    maker.fire(timers[1])
+    maker.fire(second)
     maker.seal()
     assert "burned 4010000000 where its use and prices give 6010000000" in words(maker, CONSERVATION)
 

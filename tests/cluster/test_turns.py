@@ -234,6 +234,26 @@ def test_first_in_first_out_only_the_first_in_turn_is_judged(activation: int) ->
     assert passed_over(maker) == [(2, name(first))]
 
 
+def test_first_in_first_out_nobody_fires_behind_one_that_does_not_fit() -> None:
+    maker = chain(Policy.FIFO)
+    small, large, behind = (schedule(maker, gas_limit=gas_limit) for gas_limit in (5_000, CAP, 5_000))
+    maker.seal()
+    maker.fire(small, tip=0, cycles=4_500, burned=pack_uint(4_510 * PRICE))
+    maker.fire(behind, tip=0, burned=pack_uint(2_010 * PRICE))
+    maker.seal()
+    assert passed_over(maker) == [(2, name(large))]
+
+
+def test_a_scan_that_may_have_ended_excuses_only_those_behind_the_last_fire() -> None:
+    maker = chain(SCAN_LIMIT=2, TIE_BREAK="aged")
+    best, middle, _last = (schedule(maker, max_priority_fee_per_cycle=tip) for tip in (9, 8, 1))
+    maker.seal()
+    maker.fire(middle, tip=8)
+    maker.seal()
+    assert passed_over(maker) == [(2, name(best))]
+    assert books(maker).turns.unjudged == 1
+
+
 def test_timers_that_waited_for_activation_are_priced_then() -> None:
     maker = chain(ACTIVATION_HEIGHT=2)
     timer = schedule(maker)

@@ -98,7 +98,7 @@ WRONG = {
     "a name that is another's default": ("name: a\nvalidators: [{name: validator-1}, {}]", "validators.nodes: two"),
     "unknown mutant": (
         "name: a\nvalidators: [{mutant: nothing}]",
-        "validators.nodes[0].mutant: unknown mutant 'nothing'; known: archive-not-synced, ",
+        "validators.nodes[0].mutant: unknown mutant 'nothing'; known: another-pays, archive-not-synced, ",
     ),
     "unknown behaviour": (
         "name: a\nvalidators: [{byzantine: rude}]",
