@@ -876,7 +876,7 @@ class Ledger:
         if least is not None and terms.max_fee is not None and terms.max_fee < least:
             what = f"{name} was scheduled with {terms.max_fee} a cycle, where lane price and priority take {least}"
             self._violation(TIMERS, context.height, what)
-        if script is not None and (script.gas_limit, script.max_fee_per_cycle) != (terms.gas_limit, terms.max_fee):
+        if script is not None and not terms.are_those_of(script):
             self._violation(TIMERS, context.height, f"{name} has other terms than its schedule says")
 
     def _schedule(self, context: _Context, item: Scheduled, script: ScheduledTerms | None) -> None:

@@ -29,6 +29,8 @@ class ScheduledTerms(NamedTuple):
     payload: bytes
     gas_limit: int | None
     max_fee_per_cycle: int | None
+    max_priority_fee_per_cycle: int | None = None
+    payer_cap: int | None = None
 
 
 def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
@@ -47,7 +49,7 @@ def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
         if not _is_mapping_operation(operation):
             return None
         payload = _payload_bytes(operation[1].get("payload"))
-        figures = [operation[1].get(name) for name in ("gas_limit", "max_fee_per_cycle")]
+        figures = [operation[1].get(name) for name in ScheduledTerms._fields[1:]]
         if payload is None or not all(figure is None or type(figure) is int for figure in figures):
             return None
         terms.append(ScheduledTerms(payload, *figures))

@@ -23,11 +23,12 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from cluster.fee_market import Basefees, FairnessWindow, lane_price, median_tip
+from cluster.timer_ids import ScheduledTerms
 from validator.block import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
 from validator.codec import unpack_uint
 from validator.genesis import Genesis
 from validator.params import Parameters, TieBreak
-from validator.types import PRICE_LIMIT
+from validator.types import AMOUNT_LIMIT, PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
 """The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
@@ -66,11 +67,20 @@ class Terms(NamedTuple):
     @classmethod
     def of(cls, item: Scheduled) -> Terms:
         """Raises :class:`~validator.codec.CodecError`."""
-        prices = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle, item.payer_cap)
-        return cls(
-            item.fee_payer,
-            item.gas_limit,
-            *(None if price is None else unpack_uint(price, PRICE_LIMIT) for price in prices),
+        fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
+        max_fee, priority = (None if fee is None else unpack_uint(fee, PRICE_LIMIT) for fee in fees)
+        payer_cap = None if item.payer_cap is None else unpack_uint(item.payer_cap, AMOUNT_LIMIT)
+        return cls(item.fee_payer, item.gas_limit, max_fee, priority, payer_cap)
+
+    def are_those_of(self, script: ScheduledTerms) -> bool:
+        """Whether they may come of what a script asked for: a priority may be filled by a tier or clamped, a cap be the
+        rest of an allowance."""
+        asked, cap = script.max_priority_fee_per_cycle, script.payer_cap
+        is_clamped = None not in (asked, self.priority, self.max_fee) and (self.priority or 0) < (asked or 0)
+        return (
+            (self.gas_limit, self.max_fee) == (script.gas_limit, script.max_fee_per_cycle)
+            and (cap is None or self.payer_cap == cap)
+            and (asked in (None, self.priority) or is_clamped)
         )
 
 
@@ -121,6 +131,8 @@ class Phase:
     cells: int = 0
     last: Order | None = None
     """Of the turns so far."""
+    gone: int = 0
+    """Due timers that fired, were destroyed or cancelled since it began."""
     turns: list[Order] = field(default_factory=list)
     """Of the fires, as far as they came in order."""
     uses: list[Use] = field(default_factory=list)
@@ -155,6 +167,7 @@ class TurnAudit:
         self._coming: list[tuple[int, int, _Waiting]] = []
         """A heap, by trigger height and sequence."""
         self._due: dict[bytes, _Waiting] = {}
+        """In the order of their trigger heights and sequence numbers."""
         self._without_default: dict[bytes, _Waiting] = {}
         """Those that are due, leave their max fee open, and were not priced by the default agent yet."""
         self._last_bids: dict[bytes, Bid] = {}
@@ -212,7 +225,7 @@ class TurnAudit:
             return
         for waiting in list(self._without_default.values()):
             if self._bid_for(waiting) is None:
-                waiting.default_max_fee = DEFAULT_MAX_FEE_FACTOR * phase.lane_price
+                waiting.default_max_fee = min(DEFAULT_MAX_FEE_FACTOR * phase.lane_price, PRICE_LIMIT - 1)
                 del self._without_default[waiting.timer_id]
 
     def offer(self, timer_id: bytes) -> Offer | None:
@@ -272,7 +285,8 @@ class TurnAudit:
 
     def ended(self, timer_id: bytes) -> None:
         """A timer is pending no more."""
-        self._due.pop(timer_id, None)
+        if self._due.pop(timer_id, None) is not None and self.phase is not None:
+            self.phase.gone += 1
         self._without_default.pop(timer_id, None)
         self._told.discard(timer_id)
 
@@ -285,21 +299,34 @@ class TurnAudit:
         if gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
             self.unjudged += len(self._due)
             return 0, []
+        if not phase.is_auctioned:
+            return self._judge_first(phase)
         values = self._due.values()
         chosen = list(islice(values if phase.height % 2 else reversed(values), MOST_JUDGED))
         alive = [waiting for waiting in chosen if waiting.life.expires_at >= phase.height]
         offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
-        judged = len(chosen)
-        if len(phase.turns) + len(self._due) >= p.scan_limit:
+        judged, left_out = len(chosen), len(self._due) - len(chosen)
+        if phase.gone + len(offers) + left_out >= p.scan_limit:
             # The scan may have ended behind the last fire, and looked at whatever has its turn before that.
             last = phase.last
             reached = [each for each in offers if last is not None and each[1].order < last]
             judged -= len(offers) - len(reached)
             offers = reached
         self.unjudged += len(self._due) - judged
-        if not phase.is_auctioned and offers:  # the first that does not fit ends the phase
-            offers = [min(offers, key=lambda each: each[1].order)]
         return judged, list(self._passed_over(phase, offers))
+
+    def _judge_first(self, phase: Phase) -> tuple[int, list[tuple[bytes, str]]]:
+        """First in, first out: the first timer that does not fit ends the phase, so that the first one that waits and
+        may fire is judged for all."""
+        alive = (waiting for waiting in self._due.values() if waiting.life.expires_at >= phase.height)
+        offers = ((waiting, self._offer(waiting, phase)) for waiting in alive)
+        first = next((each for each in offers if each[1].passes), None)
+        if first is None:
+            return len(self._due), []
+        if phase.gone >= phase.parameters.scan_limit:
+            self.unjudged += len(self._due)
+            return 0, []
+        return len(self._due), list(self._passed_over(phase, [first]))
 
     def end_phase(self, fires: Sequence[FireReceipt]) -> None:
         """What fired counts in the blocks to come."""

@@ -1,15 +1,16 @@
 """Records in append-only files: marks, length, checksums, payload; a torn tail is recognised and cut.
 
-A frame is ``mark[1] ‖ length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ payload ‖ mark[1]``: check and checksum are the
-first bytes of the BLAKE3 hashes of the length and of the payload.
+A frame is ``mark[1] ‖ length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ masked payload ‖ mark[1]``: check and checksum
+are the first bytes of the BLAKE3 hashes of the length and of the payload; the mask, by exclusive or, is the extended
+BLAKE3 hash of length, check and checksum.
 
 What was written since the last sync a crash may tear, and then only in two ways: the file ends early, or there are
 zeros where bytes never reached the disk, from some byte to the end of what was written together or over whole sectors
-of 512 bytes. Either shows in a frame: it begins and ends with a byte that is not zero, so that no part of it that is
-missing looks like content. Behind a torn frame nothing was synced, and the file is cut there, whole frames behind it
-included: an order of writing is no order of reaching the disk. Anything else that does not check has rotted, lengths
-and the last frame included, and is never cut in silence; so has a sector that reads as zeros long after it was synced,
-which cannot be told from a tear.
+of 512 bytes. Either shows in a frame: it begins and ends with a byte that is not zero, and masked content is no sector
+of zeros whatever it says, so that no part of it that is missing looks like content. Behind a torn frame nothing was
+synced, and the file is cut there, whole frames behind it included: an order of writing is no order of reaching the
+disk. Anything else that does not check has rotted, lengths and the last frame included, and is never cut in silence; so
+has a sector that reads as zeros long after it was synced, which cannot be told from a tear.
 
 What is written can be read back: reading knows no limit but that of a length's four bytes, and a longer payload is
 refused before a byte of it is on disk.
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import numpy as np
 from blake3 import blake3
 
 from validator.disk import Disk, DiskError
@@ -50,7 +52,8 @@ def frame(payload: bytes) -> bytes:
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise DiskError(f"a record of {len(payload):,} bytes: expected at most {MAX_PAYLOAD_BYTES:,}")
     length = len(payload).to_bytes(LENGTH_BYTES, "big")
-    return MARK + length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES) + payload + MARK
+    head = length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES)
+    return MARK + head + _masked(payload, head) + MARK
 
 
 def split(data: bytes) -> tuple[list[Frame], int]:
@@ -104,20 +107,22 @@ def _payload_at(data: bytes, offset: int) -> bytes | None:
         return None
     body = offset + HEADER_BYTES
     end = body + length
-    payload, checksum = data[body:end], data[body - CHECKSUM_BYTES : body]
+    payload = _masked(data[body:end], data[offset + len(MARK) : body])
+    checksum = data[body - CHECKSUM_BYTES : body]
     is_whole = data[end : end + len(MARK)] == MARK and checksum == _hash(payload, CHECKSUM_BYTES)
     return payload if is_whole else None
 
 
 def _is_torn(data: bytes, offset: int) -> bool:
     """Whether what stands at ``offset``, and is no whole frame, can be what a crash left of one."""
-    length = _length_at(data, offset)
-    end = offset + (HEADER_BYTES if length is None else FRAME_BYTES + length)
+    length, head = _length_at(data, offset), offset + HEADER_BYTES
+    end = head if length is None else offset + FRAME_BYTES + length
     if end > len(data):
         return True
-    # Zeros to the end of what was written: where that hides the length, they have the whole checksum behind it.
-    missing = data[end - CHECKSUM_BYTES : end] if length is None else data[end - len(MARK) : end]
-    return not any(missing) or any(not any(data[begin:until]) for begin, until in _sectors(offset, end))
+    if length is None:  # zeros from somewhere in front of the checksum on, or up to somewhere behind the mark
+        return not any(data[head - CHECKSUM_BYTES : head]) or not any(data[offset : offset + len(MARK)])
+    is_cut_off = not any(data[end - len(MARK) : end])
+    return is_cut_off or any(not any(data[begin:until]) for begin, until in _sectors(offset, end))
 
 
 def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -126,6 +131,12 @@ def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
         until = min(end, (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
         yield begin, until
         begin = until
+
+
+def _masked(data: bytes, head: bytes) -> bytes:
+    """The payload as it stands in the file, and the other way round."""
+    mask = blake3(head).digest(length=len(data))
+    return (np.frombuffer(data, np.uint8) ^ np.frombuffer(mask, np.uint8)).tobytes()
 
 
 def _hash(data: bytes, size: int) -> bytes:

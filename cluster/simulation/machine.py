@@ -175,7 +175,7 @@ class Machine:
         if self.validator is None or not self._jobs or self._has_job_run or self.disk.plan is not None:
             return
         self.disk.plan = FaultPlan(self.disk.operations + random.randint(1, JOB_OPERATIONS), crash=True)
-        with suppress(SimulatedCrash):
+        with suppress(SimulatedCrash, ValidatorError):
             self.validator.executor.run(self._jobs[0])
         self.disk.plan = None
 

@@ -420,8 +420,8 @@ def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
 
 def test_terms_of_scripts() -> None:
     tried = b'[["burn",1],["try",["schedule",{"in":1,"payload":{"hex":"00ff"},"gas_limit":7,"max_fee_per_cycle":9}]]]'
-    assert scheduled_terms(tried) == [(b"\x00\xff", 7, 9)]
-    assert scheduled_terms('[["schedule",{"in":1,"payload":"é"}]]'.encode()) == [("é".encode(), None, None)]
+    assert scheduled_terms(tried) == [(b"\x00\xff", 7, 9, None, None)]
+    assert scheduled_terms('[["schedule",{"in":1,"payload":"é"}]]'.encode()) == [("é".encode(), None, None, None, None)]
     assert scheduled_terms(b'[["schedule",{"in":1}]]') is None
     assert scheduled_terms(b'[["schedule",{"payload":"","gas_limit":"1"}]]') is None
     for nonsense in (

@@ -469,7 +469,7 @@ FIRST_IN = pack_uint(2_000 * PRICE + 10 * PRICE)
 @pytest.mark.parametrize(("policy", "activation"), [(Policy.FIFO, 0), (Policy.CIP1, 9)])
 def test_fires_of_the_first_phase_pay_no_lane_price_and_come_in_turn(policy: Policy, activation: int) -> None:
     maker = maker_with({"ACTIVATION_HEIGHT": activation}, policy)
-    timers = [maker.schedule(ahead) for ahead in (1, 2, 2)]
+    timers = [maker.schedule(2) for _ in range(3)]
     maker.seal(p50_tip=b"")
     maker.seal(p50_tip=b"")
     for timer in timers:

@@ -254,6 +254,17 @@ def test_a_scan_that_may_have_ended_excuses_only_those_behind_the_last_fire() ->
     assert books(maker).turns.unjudged == 1
 
 
+def test_first_in_first_out_the_first_of_all_that_wait_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are looked at in a block of the auction: an accused one might stand behind one that did not fit."""
+    monkeypatch.setattr(turns, "MOST_JUDGED", 1)
+    maker = chain(Policy.FIFO)
+    timers = [schedule(maker, gas_limit=gas_limit) for gas_limit in (5_000, CAP, 5_000)]
+    maker.seal()
+    maker.fire(timers[0], tip=0, cycles=4_500, burned=pack_uint(4_510 * PRICE))
+    maker.seal()
+    assert passed_over(maker) == []
+
+
 def test_timers_that_waited_for_activation_are_priced_then() -> None:
     maker = chain(ACTIVATION_HEIGHT=2)
     timer = schedule(maker)
@@ -441,6 +452,15 @@ def test_a_sender_pays_for_what_it_allowed() -> None:
     assert any(what.endswith("scheduled a timer at somebody else's cost") for what in told(maker))
 
 
+def test_an_allowance_may_be_more_than_any_fee() -> None:
+    """Without a cap of its own, a timer has all of it: one transaction ended the books."""
+    maker = chain()
+    schedule(maker, ahead=5, fee_payer=USER_ADDRESS, payer_cap=2**127)
+    maker.seal()
+    (what,) = told(maker)
+    assert what.endswith(f"scheduled timers for {2**127} of its sender's, who allowed 0")
+
+
 def maker_hash(maker: ChainMaker) -> str:
     """Of the only transaction of the newest block."""
     ledger = books(maker)
@@ -506,9 +526,18 @@ def test_terms_must_be_such_as_a_schedule_may_have() -> None:
 
 
 def test_terms_are_those_that_a_script_asked_for() -> None:
-    for asked, is_right in (({"gas_limit": 2_000}, True), ({"gas_limit": 2_001}, False), ({}, False)):
+    for asked, is_right in (
+        ({"gas_limit": 2_000}, True),
+        ({"gas_limit": 2_001}, False),
+        ({}, False),
+        ({"gas_limit": 2_000, "max_priority_fee_per_cycle": TIP}, True),
+        ({"gas_limit": 2_000, "max_priority_fee_per_cycle": TIP + 1}, False),
+        ({"gas_limit": 2_000, "max_priority_fee_per_cycle": TIP, "payer_cap": 7}, True),
+        ({"gas_limit": 2_000, "payer_cap": 8}, False),
+        ({"gas_limit": 2_000, "max_fee_per_cycle": PRICE + TIP}, False),
+    ):
         maker = chain()
-        item = msgspec.structs.replace(maker.scheduled(3, b"[]"), gas_limit=2_000)
+        item = msgspec.structs.replace(maker.scheduled(3, b"[]"), gas_limit=2_000, payer_cap=b"\7")
         operation = ["schedule", {"in": 3, "payload": "[]", **asked}]
         maker.transact(Call(ACTOR, "run", encode_script([operation])), Effects(scheduled=(item,)))
         maker.seal()

@@ -93,10 +93,10 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("negative cap", "(max_fee, priority, cap)):", "(max_fee, priority)):"),
     (
         "tier and priority",
-        '                raise Rejection("TimerFeeOutOfRange")\n            priority =',
-        "                pass\n            priority =",
+        "if stated is not None or filled >= FEE_LIMIT:",
+        "if filled >= FEE_LIMIT:",
     ),
-    ("tier of a zero median", "priority = self.p50 * self.params", "priority = 0 * self.params"),
+    ("tier of a zero median", "filled = self.p50 * self.params", "filled = 0 * self.params"),
     ("same block", "if height <= self.height:", "if height < self.height:"),
     ("far height", "if height >= 2**63:", "if False:"),
     ("payload size", 'if len(payload) > self.params["MAX_TIMER_PAYLOAD"]:', "if False:"),

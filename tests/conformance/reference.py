@@ -759,6 +759,12 @@ class Chain:
             raise Rejection("TimerExpiryInvalid")
         self.state.timers[timer.timer_id] = replace(timer, expires_at=expires_at)
 
+    def filled_priority(self, tier: str, stated: int | None) -> int:
+        filled = self.p50 * self.params["PRIORITY_TIERS"][TIERS.index(tier)] // 10
+        if stated is not None or filled >= FEE_LIMIT:
+            raise Rejection("TimerFeeOutOfRange")
+        return int(filled)
+
     def schedule(self, run: Run, options: dict[str, Any], payload: bytes) -> str:
         state, actor = self.state, run.actor
         if "bid" in options:
@@ -771,9 +777,7 @@ class Chain:
         if any(value is not None and not 0 <= value < FEE_LIMIT for value in (max_fee, priority, cap)):
             raise Rejection("TimerFeeOutOfRange")
         if "tier" in options:
-            if priority is not None:
-                raise Rejection("TimerFeeOutOfRange")
-            priority = self.p50 * self.params["PRIORITY_TIERS"][TIERS.index(options["tier"])] // 10
+            priority = self.filled_priority(options["tier"], priority)
         height = options["height"] if "height" in options else self.height + options["in"]
         handler = options.get("handler", "handle_timer")
         self.check_shape(actor, height, handler, payload)
@@ -937,6 +941,7 @@ class Chain:
             max_fee = timer.default_max_fee
             if max_fee is None:
                 max_fee = 2 * self.lane_price
+                max_fee = min(max_fee, FEE_LIMIT - 1)
                 self.state.timers[timer.timer_id] = replace(timer, default_max_fee=max_fee)
         return max_fee, priority
 

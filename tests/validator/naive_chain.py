@@ -323,6 +323,8 @@ class NaiveChain:
                 raise Refused("TimerFeeOutOfRange")
             factor = dict(zip(("economy", "standard", "fast", "urgent"), self.p.priority_tiers, strict=True))
             priority = self.p50 * factor[given["tier"]] // 10
+            if priority >= 2**96:
+                raise Refused("TimerFeeOutOfRange")
         if height <= self.height:
             raise Refused("TimerHeightNotInFuture")
         if len(payload) > self.p.max_timer_payload:
@@ -412,7 +414,7 @@ class NaiveChain:
             assert timer is not None
             max_fee, priority = timer.max_fee, timer.priority
             if max_fee is None:
-                timer.default_fee = 2 * self.price if timer.default_fee is None else timer.default_fee
+                timer.default_fee = min(2 * self.price, 2**96 - 1) if timer.default_fee is None else timer.default_fee
                 max_fee = timer.default_fee
             if priority is None:
                 limit = self.price // self.p.default_tip_cap if self.p.default_tip_cap else 2**200

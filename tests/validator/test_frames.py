@@ -19,7 +19,7 @@ from validator.journal import JOURNAL_FILE, encode_batch, encode_journal, open_j
 from validator.types import Hash
 
 FILE = "file"
-PAYLOADS = [b"first", b"", b"x" * 300, b"\0" * 40, b"last"]
+PAYLOADS = [b"first", b"", b"x" * 300, bytes(1_100), b"last"]
 
 
 def disk_with(data: bytes, name: str = FILE) -> MemoryDisk:
@@ -79,6 +79,26 @@ def test_a_flipped_bit_is_damage_and_nothing_is_cut(shift: int) -> None:
         assert disk.read(FILE) == flipped
         with pytest.raises(DiskError, match=f"offset {start}"):
             read_frame(disk, FILE, start)
+
+
+def test_a_flipped_bit_in_content_of_zeros_is_no_tear() -> None:
+    """A user chooses what a payload holds, and could prepare a sector of zeros."""
+    data = frame(bytes(3_000)) + frame(b"vote")
+    for place in range(0, len(data), 7):
+        flipped = bytearray(data)
+        flipped[place] ^= 1
+        with pytest.raises(DiskError, match="is damaged"):
+            recover(disk_with(bytes(flipped)), FILE)
+
+
+def test_a_flipped_length_is_no_tear_where_the_checksum_ends_in_the_next_sector() -> None:
+    payload = next(p for p in (b"%d" % i for i in range(10_000)) if frame(p)[HEADER_BYTES - 1] == 0)
+    before = frame(b"y" * (SECTOR_BYTES - HEADER_BYTES + 1 - FRAME_BYTES))
+    for bit in range(8):
+        flipped = bytearray(before + frame(payload) + frame(b"vote"))
+        flipped[len(before) + 4] ^= 1 << bit
+        with pytest.raises(DiskError, match=f"offset {len(before)} is damaged"):
+            recover(disk_with(bytes(flipped)), FILE)
 
 
 @pytest.mark.parametrize("last", PAYLOADS)

@@ -137,5 +137,6 @@ def test_peer_message_and_frame_from_the_page_alone() -> None:
     assert packed([[3, pinned("header_hash")]]) == pinned("block_request")
     payload = b"stampede"
     length = len(payload).to_bytes(4, "big")
-    inner = length + blake3(length).digest()[:4] + blake3(payload).digest()[:8] + payload
-    assert b"\xa6" + inner + b"\xa6" == pinned("frame")
+    head = length + blake3(length).digest()[:4] + blake3(payload).digest()[:8]
+    masked = bytes(a ^ b for a, b in zip(payload, blake3(head).digest(length=len(payload)), strict=True))
+    assert b"\xa6" + head + masked + b"\xa6" == pinned("frame")

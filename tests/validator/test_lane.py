@@ -329,6 +329,19 @@ def test_a_timer_that_the_default_prices_is_not_written_either() -> None:
         assert [height_in(key) for key, _ in chain.view.scan(b"p")] == ([2] if left else [])
 
 
+@pytest.mark.parametrize(("multiplier", "fires"), [(1_000, True), (4_000, True), (10_000, True), (10_000, False)])
+def test_prices_beyond_any_fee_let_timers_wait(multiplier: int, fires: bool) -> None:
+    """The default agent offers no more than a fee may be; a lane price above that is met by nobody."""
+    basefee = 2**93 if fires else 2**96 - 1
+    params = {"MAX_BASEFEE": 2**96 - 1, "INITIAL_BASEFEE": basefee, "LANE_FEE_MULTIPLIER_MILLI": multiplier}
+    chain = Chain(make_genesis(params, accounts={ALICE: 2**127}, actors={ACTOR: 2**127}))
+    chain.run(schedule(1), max_fee_per_cycle=2**96 - 1, max_fee_per_cell=2**96 - 1)
+    outcome = chain.block()
+    price = basefee * multiplier // 1_000
+    assert len(outcome.receipts.fires) == (price < 2**96)
+    assert set(outcome.carried.values()) == (set() if price < 2**96 else {"below_basefee"})
+
+
 def test_a_reverted_fire_is_paid_counted_and_not_retried() -> None:
     chain = Chain()
     before = chain.balance(ACTOR)

@@ -119,6 +119,14 @@ def test_a_tier_fills_the_priority_and_does_not_go_with_one() -> None:
     assert Scene().schedule(tier="economy").max_priority_fee_per_cycle == P50 * 8 // 10
 
 
+def test_a_tier_that_fills_more_than_a_fee_may_be_is_refused() -> None:
+    """A rich actor's tip could become a median that no row holds, and ended every validator at once."""
+    scene = Scene()
+    for p50, error in ((2**96 - 1, "TimerFeeOutOfRange"), ((2**96 - 1) * 10 // 25, "")):
+        scene.terms = replace(scene.terms, p50_tip=p50)
+        assert scene.refusal(tier="urgent") == error
+
+
 def test_heights() -> None:
     assert [Scene().refusal(height=height) for height in (-1, 0, H - 1, H)] == ["TimerHeightNotInFuture"] * 4
     assert [Scene().refusal(height=height) for height in (2**63, 2**200)] == ["TimerHeightOutOfRange"] * 2

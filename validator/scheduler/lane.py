@@ -31,6 +31,7 @@ from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.pricing import default_bid
 from validator.scheduler.rows import WORD_BITS, WORD_MASK, timer_id_of_row
 from validator.scheduler.scheduling import SchedulingTerms
+from validator.types import PRICE_LIMIT
 from validator.world import World
 
 
@@ -138,7 +139,7 @@ class TimerPhase:
     def best_first(self) -> Iterator[Candidate]:
         """What clears the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
         pool = self.index.pool
-        if not pool.live:
+        if not pool.live or self.prices.lane_price >= PRICE_LIMIT:  # no fee reaches so far
             return iter(())
         prices = self._kernel_prices()
         found = pool.best_first(self.index.actors, prices)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from validator.params import P50Weight, Parameters
+from validator.types import PRICE_LIMIT
 
 BASEFEE_SLOPE: Final = 8
 """EIP-1559's slope, for the two basefees that are not the lane's."""
@@ -44,8 +45,8 @@ def median_tip(fires: Sequence[tuple[int, int]], weight: P50Weight) -> int:
 
 
 def default_bid(price: int, p50_tip: int, parameters: Parameters) -> tuple[int, int]:
-    """The default GBA's ``(max_fee, tip)`` at a lane price (SPEC §9)."""
+    """The default GBA's ``(max_fee, tip)`` at a lane price (SPEC §9); a fee is below 2**96, whoever names it."""
     tip = p50_tip
     if parameters.default_tip_cap > 0:
         tip = min(tip, price // parameters.default_tip_cap)
-    return 2 * price, tip
+    return min(2 * price, PRICE_LIMIT - 1), tip

@@ -172,7 +172,10 @@ def _check_fees(request: ScheduleRequest, terms: SchedulingTerms) -> int | None:
         return request.max_priority_fee_per_cycle
     if request.max_priority_fee_per_cycle is not None:
         raise Rejection("TimerFeeOutOfRange")
-    return terms.p50_tip * terms.parameters.priority_tiers[TIERS.index(request.tier)] // 10
+    filled = terms.p50_tip * terms.parameters.priority_tiers[TIERS.index(request.tier)] // 10
+    if filled >= PRICE_LIMIT:
+        raise Rejection("TimerFeeOutOfRange")
+    return filled
 
 
 def _check_height(height: int, current: int) -> None:
