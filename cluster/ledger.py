@@ -36,7 +36,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from cluster.fee_market import Basefees, first_basefees, following_basefees
+from cluster.fee_market import Basefees, fire_cap, first_basefees, following_basefees, lane_price
 from cluster.governed import GovernedParameters
 from cluster.job_books import JobBooks, Run
 from cluster.message_books import MessageBooks
@@ -150,13 +150,13 @@ class TimerLife:
     trigger_height: int
     sequence: int
     expires_at: int
+    terms: Terms
     state: TimerState = TimerState.PENDING
     ended_at: int | None = None
     """The height that fired, cancelled or destroyed it."""
     extensions: int = 0
     payload: bytes | None = None
     """Where it follows from the chain, while the timer is pending."""
-    terms: Terms | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -436,7 +436,6 @@ class Ledger:
             self._enter_message(context, message)
         for what in self._mailboxes.phase_problems(self.jobs.holds_messages_up, self.parameters):
             self._violation(CHAIN, context.height, what)
-        self.evaluated[EXPIRED_GONE] += sum(destroyed.reason == EXPIRED for destroyed in outcome.destroyed)
         self._check_expired_are_gone(context)
         if context.header is not None:
             auctioned = self.genesis.runs_auction(context.height)
@@ -706,7 +705,7 @@ class Ledger:
         if life is not None:
             life.payload = None
             self._check_fire_time(context, fire, life)
-            if life.terms is not None and fire.fee_payer != life.terms.fee_payer:
+            if fire.fee_payer != life.terms.fee_payer:
                 what = f"{name} was paid by {address_text(fire.fee_payer)}, its schedule names another"
                 self._violation(CONSERVATION, context.height, what)
         if offer is not None:
@@ -727,7 +726,7 @@ class Ledger:
 
     def _check_turn(self, context: _Context, fire: FireReceipt, offer: Offer, name: str) -> None:
         """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
-        for what in self.turns.take_turn(fire.timer_id, offer):
+        for what in self.turns.take_turn(offer):
             self._violation(TIMERS, context.height, f"{name} {what}")
         tip = unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
         if offer.passes and tip != offer.tip:
@@ -764,16 +763,15 @@ class Ledger:
         self._check_charge(context, name, "tipped", _amount(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
             return
-        lane_price = self._lane_price(context)
-        if lane_price is None and tip_per_cycle:
+        price = self._lane_price(context)
+        if price is None and tip_per_cycle:
             self._violation(CONSERVATION, context.height, f"{name} tipped in a block that runs first in, first out")
-        expected = fire.cycles * (context.basefee_cycle + (lane_price or 0)) + fire.cells * context.basefee_cell
+        expected = fire.cycles * (context.basefee_cycle + (price or 0)) + fire.cells * context.basefee_cell
         self._check_charge(context, name, "burned", _amount(fire.burned), expected)
 
     def _check_fire_limits(self, context: _Context, name: str, fire: FireReceipt) -> None:
         parameters = self.parameters
-        auctioned = self.genesis.runs_auction(context.height)
-        cap = parameters.max_cycles_per_fire_auction_phase if auctioned else parameters.max_cycles_per_fire
+        cap = fire_cap(parameters, self.genesis.runs_auction(context.height))
         if fire.cycles > cap:
             self._violation(TIMERS, context.height, f"{name} used {fire.cycles} cycles of at most {cap}")
         if fire.cells > parameters.max_cells_per_fire:
@@ -785,6 +783,7 @@ class Ledger:
             what = f"timer {_short(destroyed.timer_id)} was destroyed for an unknown reason, {destroyed.reason[:40]!r}"
             self._violation(TIMERS, context.height, what)
         expired = destroyed.reason == EXPIRED
+        self.evaluated[EXPIRED_GONE] += expired
         if destroyed.reason == INSUFFICIENT_FUNDS and (offer := self.turns.offer(destroyed.timer_id)) is not None:
             self._check_insolvency(context, destroyed, offer)
         life = self._end(context, destroyed.timer_id, TimerState.EXPIRED if expired else TimerState.INSUFFICIENT_FUNDS)
@@ -801,7 +800,7 @@ class Ledger:
     def _check_insolvency(self, context: _Context, destroyed: DestroyedReceipt, offer: Offer) -> None:
         """Its turn had come, and its payer could not pay for all of it."""
         name = f"timer {_short(destroyed.timer_id)}"
-        for what in self.turns.take_turn(destroyed.timer_id, offer):
+        for what in self.turns.take_turn(offer):
             self._violation(TIMERS, context.height, f"{name} {what}")
         available = self._available(offer)
         if available >= offer.max_cost:
@@ -815,10 +814,10 @@ class Ledger:
                 self._violation(TIMERS, context.height, what)
 
     def _lane_price(self, context: _Context) -> int | None:
-        """What a lane cycle costs on top of a cycle (SPEC §7); ``None`` where there is no auction."""
-        if not self.genesis.runs_auction(context.height):
+        """What a lane cycle costs on top of a cycle (SPEC §7); ``None`` where there is no auction, or no header."""
+        if context.basefees is None or not self.genesis.runs_auction(context.height):
             return None
-        return context.basefee_lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000
+        return lane_price(context.basefees, self.parameters)
 
     def _check_nothing_was_passed_over(self, context: _Context, outcome: BlockReceipts) -> None:
         judged, problems = self.turns.judge(outcome.gc_cycles)
@@ -867,12 +866,11 @@ class Ledger:
     def _check_terms(self, context: _Context, item: Scheduled, terms: Terms, script: ScheduledTerms | None) -> None:
         """A timer's terms are ones that a schedule may have (SPEC §4, steps 7 and 9), and those that were asked for."""
         name, parameters = f"timer {_short(item.timer_id)}", self.parameters
-        auctioned = self.genesis.runs_auction(context.height)
-        cap = parameters.max_cycles_per_fire_auction_phase if auctioned else parameters.max_cycles_per_fire
+        cap = fire_cap(parameters, self.genesis.runs_auction(context.height))
         if terms.gas_limit is not None and not parameters.min_gas_limit_per_timer <= terms.gas_limit <= cap:
             self._violation(TIMERS, context.height, f"{name} was scheduled with a gas limit of {terms.gas_limit}")
-        lane_price = None if context.header is None else self._lane_price(context)
-        least = None if lane_price is None else lane_price + (terms.priority or 0)
+        price = self._lane_price(context)
+        least = None if price is None else price + (terms.priority or 0)
         if least is not None and terms.max_fee is not None and terms.max_fee < least:
             what = f"{name} was scheduled with {terms.max_fee} a cycle, where lane price and priority take {least}"
             self._violation(TIMERS, context.height, what)
@@ -900,13 +898,13 @@ class Ledger:
             if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
                 self._violation(TIMERS, height, f"timer {name} has another id than its schedule gives")
         kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
+        terms = Terms.of(item)
+        self._check_terms(context, item, terms, script)
         life = TimerLife(
-            item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, payload=kept
+            item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, terms, payload=kept
         )
-        life.terms = Terms.of(item)
-        self._check_terms(context, item, life.terms, script)
         self.timers[item.timer_id] = self.pending[item.timer_id] = life
-        self.turns.scheduled(item, life.terms, life)
+        self.turns.scheduled(item, terms, life)
         self.states[TimerState.PENDING] += 1
         self._expiring.setdefault(item.expires_at, []).append(item.timer_id)
         if item.trigger_height <= height:

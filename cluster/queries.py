@@ -1,7 +1,7 @@
 """The queries of gas bidding agents, as far as an observer can judge them (SPEC §9).
 
-An observer knows who has an agent, who could pay, and what a query may cost; which timers had a field left open, and so
-which could be asked about, is not in the receipts.
+Who has an agent, who could pay, and what a query may cost. Whether the timer asked about leaves a fee open, and could
+fire, is seen where its terms are (:mod:`cluster.turns`).
 """
 
 from __future__ import annotations

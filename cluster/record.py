@@ -32,16 +32,14 @@ TARGETS_NAMED: Final = 4
 class Supply:
     """What a validator's state says of all money there is."""
 
-    accounts: int
-    """Those that state has."""
     balances: int
-    """Of all of them."""
+    """Of all accounts."""
     burned: int
 
     @classmethod
     def of(cls, page: Mapping[str, Any]) -> Supply:
         """From a validator's page."""
-        return cls(page["accounts"], page["balances"], page["burned"])
+        return cls(page["balances"], page["burned"])
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from cluster.fee_market import Basefees, FairnessWindow, lane_price, median_tip
+from cluster.fee_market import Basefees, FairnessWindow, fire_cap, lane_price, median_tip
 from cluster.timer_ids import ScheduledTerms
 from validator.block import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
 from validator.codec import unpack_uint
@@ -118,6 +118,9 @@ class Use(NamedTuple):
     cells: int
 
 
+NOTHING_USED: Final = Use(0, 0)
+
+
 @dataclass(slots=True)
 class Phase:
     """The timer phase of one block: its prices, and how far it has come."""
@@ -127,8 +130,8 @@ class Phase:
     basefees: Basefees
     is_auctioned: bool
     p50_tip: int
-    cycles: int = 0
-    cells: int = 0
+    used: Use = NOTHING_USED
+    """So far."""
     last: Order | None = None
     """Of the turns so far."""
     gone: int = 0
@@ -141,8 +144,7 @@ class Phase:
     @property
     def cap(self) -> int:
         """Of a fire's cycles."""
-        p = self.parameters
-        return p.max_cycles_per_fire_auction_phase if self.is_auctioned else p.max_cycles_per_fire
+        return fire_cap(self.parameters, self.is_auctioned)
 
     @property
     def lane_price(self) -> int:
@@ -254,7 +256,7 @@ class TurnAudit:
         offer = self.offer(timer_id)
         return None if offer is None else offer.order
 
-    def take_turn(self, timer_id: bytes, offer: Offer) -> Iterator[str]:
+    def take_turn(self, offer: Offer) -> Iterator[str]:
         """A timer's turn has come. What is wrong with that."""
         phase = self.phase
         assert phase is not None, "offers are made in a phase"
@@ -266,10 +268,10 @@ class TurnAudit:
             yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {phase.cap}"
         elif not offer.passes:
             yield f"had its turn, though it allows {offer.max_fee} a cycle at a lane price of {phase.lane_price}"
-        elif not phase.has_room(Use(phase.cycles, phase.cells), offer.gas_limit):
+        elif not phase.has_room(phase.used, offer.gas_limit):
             yield (
-                f"had its turn, though its {offer.gas_limit} cycles did not fit: the lane had used {phase.cycles} and"
-                f" {phase.cells} cells"
+                f"had its turn, though its {offer.gas_limit} cycles did not fit: the lane had used"
+                f" {phase.used.cycles} and {phase.used.cells} cells"
             )
 
     def fired(self, fire: FireReceipt, offer: Offer | None) -> None:
@@ -279,9 +281,8 @@ class TurnAudit:
             return
         if offer is not None:
             phase.turns.append(offer.order)
-            phase.uses.append(Use(phase.cycles, phase.cells))
-        phase.cycles += fire.cycles
-        phase.cells += fire.cells
+            phase.uses.append(phase.used)
+        phase.used = Use(phase.used.cycles + fire.cycles, phase.used.cells + fire.cells)
 
     def ended(self, timer_id: bytes) -> None:
         """A timer is pending no more."""
@@ -376,7 +377,7 @@ class TurnAudit:
         is_sorted = all(a <= b for a, b in zip(phase.turns, phase.turns[1:], strict=False))
         for waiting, offer in offers:
             before = bisect_left(phase.turns, offer.order) if is_sorted else len(phase.turns)
-            used = phase.uses[before] if before < len(phase.uses) else Use(phase.cycles, phase.cells)
+            used = phase.uses[before] if before < len(phase.uses) else phase.used
             why = f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}"
             if not phase.has_room(used, offer.gas_limit):
                 if phase.is_auctioned or before == len(phase.turns):

@@ -138,7 +138,6 @@ from consensus.types import GENESIS_VIEW, Digest, ValidatorIndex, View
 from consensus.voting import (
     BAD_SIGNATURE,
     DUPLICATE,
-    FLOOD,
     MALFORMED,
     STALE,
     UNPROVED,
@@ -293,11 +292,7 @@ class HotStuff(VotingEngine):
             if high is None:
                 self._reject(sender, UNPROVED)
                 return
-            if sender in self._forgers:
-                self._reject(sender, FLOOD)
-                return
-            if not self._is_certified(high):
-                self._reject_certificate(sender)
+            if not self._believes(sender, lambda: self._is_certified(high)):
                 return
             self._compare_with_votes(high.votes())
             self._accept(high)
@@ -313,11 +308,7 @@ class HotStuff(VotingEngine):
             self._reject(sender, DUPLICATE)
         elif high is None and certificate.high_view > self._final.view:
             self._reject(sender, UNPROVED)
-        elif sender in self._forgers:
-            self._reject(sender, FLOOD)
-        elif not self._is_timed_out(certificate):
-            self._reject_certificate(sender)
-        else:
+        elif self._believes(sender, lambda: self._is_timed_out(certificate)):
             self._compare_with_votes(certificate.votes())
             if high is not None and not self._has_block(high.view):
                 self._compare_with_votes(high.votes())

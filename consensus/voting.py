@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -664,11 +664,7 @@ class VotingEngine(ABC):
             self._reject(sender, DUPLICATE)
         elif not is_well_formed(certificate):
             self._reject(sender, MALFORMED)
-        elif sender in self._forgers:
-            self._reject(sender, FLOOD)
-        elif not self._is_certified(certificate):
-            self._reject_certificate(sender)
-        else:
+        elif self._believes(sender, lambda: self._is_certified(certificate)):
             self._compare_with_votes(certificate.votes())
             self._accept(certificate)
 
@@ -849,10 +845,17 @@ class VotingEngine(ABC):
         tally = None if round_ is None else round_.tally
         return verify_certificate(certificate, self._validators, self._namespace, tally)
 
-    def _reject_certificate(self, sender: ValidatorIndex) -> None:
-        """One that does not hold. Honest peers pass on none that they have not checked themselves."""
+    def _believes(self, sender: ValidatorIndex, holds: Callable[[], bool]) -> bool:
+        """Whether a certificate that a peer sent holds; after one that does not, no other of that peer is looked at
+        before the next tick. Honest peers pass on none that they have not checked themselves."""
+        if sender in self._forgers:
+            self._reject(sender, FLOOD)
+            return False
+        if holds():
+            return True
         self._forgers.add(sender)
         self._reject(sender, BAD_CERTIFICATE)
+        return False
 
     def _renew_budgets(self) -> None:
         """A tick: what one peer may cost begins anew."""

@@ -369,7 +369,7 @@ def answer(record: RunRecord) -> None:
         pending = {key.hex() for key in ledger.pending}
         balances = {address_text(address): balance for address, balance in ledger.balances.items()}
         validator.balances = {text: balances.get(text, 0) for text in asked.accounts}
-        validator.supply = Supply(sum(map(bool, balances.values())), ledger.held(), ledger.burned)
+        validator.supply = Supply(ledger.held(), ledger.burned)
         validator.pending_timers = {text: text in pending for text in asked.timers}
         validator.status = {
             "name": validator.name,
