@@ -1,25 +1,36 @@
 """What honest validators can prove of others' misbehaviour, judged as a third party would: by keys and chain alone.
 
-Two votes that contradict each other convict by keys. A vote for an invalid block convicts where the block does not
-execute on the run's own final blocks: these are executed anew, once, as far as the evidence of a run builds on them.
+Two votes that contradict each other convict by keys. A vote for an invalid block convicts where the block's header
+contradicts it, or where the block does not execute on the run's own final blocks: these are executed anew, once, as far
+as the evidence of a run builds on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cluster.books import longest_chain
 from cluster.record import RunRecord, ValidatorRecord
 from cluster.simulation.disk import MemoryDisk
-from consensus.keys import ValidatorSet
+from consensus.keys import Committee, ValidatorSet
+from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, MessageError, decode_evidence, verify_evidence
-from consensus.types import PublicKey
+from consensus.types import PublicKey, ValidatorIndex, View
 from validator.block import header_hash
 from validator.codec import CodecError
 from validator.executor import Executor, Finalize, decode_block, execution_error
-from validator.misconduct import INVALID_BLOCK, InvalidBlock, base_height, decode_misconduct, verify_misconduct
+from validator.misconduct import (
+    INVALID_BLOCK,
+    InvalidBlock,
+    base_digest,
+    contradicts_its_vote,
+    decode_misconduct,
+    verify_misconduct,
+)
+from validator.types import Hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +53,13 @@ class _Shown:
     evidence: Evidence | InvalidBlock | None
     """``None`` where it cannot be read."""
 
-    @property
-    def builds_on(self) -> int:
-        """The height whose state it takes to judge: 0 where keys do."""
-        height = base_height(self.evidence) if isinstance(self.evidence, InvalidBlock) else None
-        return 0 if height is None else height
-
 
 def proofs(record: RunRecord) -> list[Proof]:
     """Every proof that a validator shows whose word counts; nothing that a byzantine one shows."""
     honest = [validator for validator in record.validators if not validator.byzantine]
     shown = [each for validator in honest for each in _shown_by(validator)]
     judge = _Judge(record)
-    return [judge.judge(each) for each in sorted(shown, key=lambda each: each.builds_on)]
+    return [judge.judge(each) for each in sorted(shown, key=judge.height_of)]
 
 
 def _shown_by(validator: ValidatorRecord) -> Iterator[_Shown]:
@@ -77,27 +82,36 @@ class _Judge:
 
     def __init__(self, record: RunRecord) -> None:
         keys = tuple(PublicKey(key) for key in record.genesis.validators)
-        self._validators = ValidatorSet(keys, record.scheme)
+        committees = [
+            Committee(View(epoch.first_view), tuple(map(ValidatorIndex, epoch.members)))
+            for epoch in record.genesis.epochs
+        ]
+        self._validators = ValidatorSet(keys, record.scheme, tuple(committees))
         self._namespace = record.genesis.chain_id.encode()
-        self._record = record
-        self._chain: _Chain | None = None
+        election = record.scenario.consensus.leader_election
+        self._election = ELECTIONS[election](self._validators, self._namespace)
+        self._chain = _Chain(record)
+
+    def height_of(self, shown: _Shown) -> int:
+        """The final height whose state it takes to judge; 0 where keys do, and where nothing can be judged."""
+        base = base_digest(shown.evidence) if isinstance(shown.evidence, InvalidBlock) else None
+        return 0 if base is None else self._chain.heights.get(base, 0)
 
     def judge(self, shown: _Shown) -> Proof:
         match shown.evidence:
             case None:
                 return Proof(shown.finder, shown.kind, None, 0, holds=False)
             case InvalidBlock(vote):
-                holds = self._is_invalid(shown.evidence)
+                holds = self._is_invalid(shown.evidence, self.height_of(shown))
             case _:
                 vote = shown.evidence.first
                 holds = verify_evidence(shown.evidence, self._validators, self._namespace)
         return Proof(shown.finder, type(shown.evidence).__name__, vote.signer, vote.view, holds)
 
-    def _is_invalid(self, evidence: InvalidBlock) -> bool:
-        height = base_height(evidence)
-        if self._chain is None:
-            self._chain = _Chain(self._record)
-        executor = None if height is None else self._chain.at(height)
+    def _is_invalid(self, evidence: InvalidBlock, height: int) -> bool:
+        if contradicts_its_vote(evidence, self._validators, self._namespace, self._election):
+            return True
+        executor = self._chain.at(height)
         return executor is not None and verify_misconduct(evidence, executor, self._validators, self._namespace)
 
 
@@ -107,6 +121,16 @@ class _Chain:
     def __init__(self, record: RunRecord) -> None:
         self._executor = Executor(MemoryDisk(), record.genesis)
         self._blocks = longest_chain(record.lives)
+
+    @cached_property
+    def heights(self) -> dict[Hash, int]:
+        """The heights of final blocks by their digests, the genesis block's too as long as nothing was executed."""
+        known = {self._executor.final_digest: 0}
+        for height, record in enumerate(self._blocks, 1):
+            block = decode_block(record.block)
+            if block is not None:
+                known[header_hash(block.header)] = height
+        return known
 
     def at(self, height: int) -> Executor | None:
         """The executor with this height final, where the run got there; heights may be asked for ascending only."""

@@ -11,12 +11,16 @@ from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
 from cluster.release import FIRST_VERSION
 from validator.assembly import Validator
-from validator.events import BlockFinal, Diverged, EvidenceFound, PeerFault
+from validator.events import BlockFinal, Diverged, Dropped, EvidenceFound, PeerFault
 
 MAX_EVIDENCE_OF_A_KIND: Final = 4
 """Proofs of one kind against one validator that a status page shows; later ones are only counted."""
 MAX_EVIDENCE: Final = 1_024
 """Proofs that it shows in all."""
+
+
+Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged
+"""Effects that are counted."""
 
 
 @dataclass(slots=True)
@@ -32,9 +36,13 @@ class Tally:
     backlog: int = 0
     newest: BlockFinal | None = None
     faults: dict[str, int] = field(default_factory=dict)
-    """What was dropped of what peers sent, by reason."""
+    """What was dropped of what peers sent and no honest peer sends, by reason."""
     faults_by_peer: dict[int, int] = field(default_factory=dict)
     """The same, as far as it is known who sent it."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """What was dropped of what honest peers send too, by reason."""
+    dropped_by_peer: Counter[int] = field(default_factory=Counter)
+    """The same, by sender: a flood of messages that are harmless one by one shows here."""
     chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of the snapshot with which it joined, by the peer that sent them."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
@@ -50,6 +58,20 @@ class Tally:
     keep_divergence: Callable[[Diverged], None] | None = None
     """Called with that, for a driver that does not outlive the validator."""
 
+    def note(self, effect: Counted) -> None:
+        """Count what a validator said."""
+        match effect:
+            case BlockFinal():
+                self.note_final(effect)
+            case PeerFault():
+                self.note_fault(effect)
+            case Dropped():
+                self.note_drop(effect)
+            case EvidenceFound():
+                self.note_evidence(effect)
+            case Diverged():
+                self.note_divergence(effect)
+
     def note_final(self, block: BlockFinal) -> None:
         self.newest = block
         self.executed_transactions += block.transactions
@@ -59,6 +81,10 @@ class Tally:
     def note_fault(self, fault: PeerFault) -> None:
         self.note_refusal(fault.reason)
         self.faults_by_peer[fault.peer] = self.faults_by_peer.get(fault.peer, 0) + 1
+
+    def note_drop(self, drop: Dropped) -> None:
+        self.dropped[drop.reason] += 1
+        self.dropped_by_peer[drop.peer] += 1
 
     def note_refusal(self, reason: str) -> None:
         self.faults[reason] = self.faults.get(reason, 0) + 1
@@ -105,6 +131,8 @@ def status_page(
         "diverged": None if tally.diverged is None else _divergence_page(tally.diverged),
         "faults": dict(sorted(tally.faults.items())),
         "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},
+        "dropped": dict(sorted(tally.dropped.items())),
+        "dropped_by_peer": {str(peer): count for peer, count in sorted(tally.dropped_by_peer.items())},
         "mutant_runs": tally.mutant_runs.runs,
         "byzantine": None if tally.byzantine is None else _byzantine_page(tally.byzantine),
         "evidence": [{"kind": found.kind, "data": found.data.hex()} for found in tally.evidence],

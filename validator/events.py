@@ -184,7 +184,14 @@ class EvidenceFound(msgspec.Struct, frozen=True):
 
 
 class PeerFault(msgspec.Struct, frozen=True):
-    """A peer sent something that was dropped; ``reason`` is a short fixed word for counters."""
+    """A peer sent what no honest peer sends, and it was dropped; ``reason`` is a short fixed word for counters."""
+
+    peer: int
+    reason: str
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """What honest peers send too was dropped: it is late, repeated, far ahead, or too much at a time."""
 
     peer: int
     reason: str
@@ -204,4 +211,5 @@ Effect = (
     | Joined
     | EvidenceFound
     | PeerFault
+    | Dropped
 )

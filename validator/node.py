@@ -25,7 +25,7 @@ from consensus.interface import TimerKind
 from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import Certificate, encode_evidence
+from consensus.messages import Certificate, Vote, encode_evidence
 from consensus.messages import Message as EngineMessage
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
@@ -42,6 +42,7 @@ from validator.events import (
     Certified,
     Completed,
     Diverged,
+    Dropped,
     Effect,
     Event,
     EvidenceFound,
@@ -365,7 +366,9 @@ class Node:
     def _perform(self, effect: engine_border.Effect) -> None:
         match effect:
             case engine_border.Rejected(sender, reason):
-                if reason not in HARMLESS_REASONS:
+                if reason in HARMLESS_REASONS:
+                    self._effects.append(Dropped(sender, reason))
+                else:
                     self._fault(sender, reason)
             case engine_border.Broadcast(message):
                 self._send(None, ConsensusMessage(encode_consensus(message)))
@@ -425,14 +428,16 @@ class Node:
     def _on_verify(self, request: engine_border.Verify) -> None:
         block = decode_block(request.body)
         digest = Hash(request.digest)
-        if (
-            block is None
-            or header_hash(block.header) != digest
-            or block.header.view != request.view
-            or block.header.parent_hash != request.parent.digest
-            or block.header.proposer != request.proposer
-            or not self._tree.follows_its_parent(block)
-        ):
+        if block is None or header_hash(block.header) != digest or block.header.parent_hash != request.parent.digest:
+            self._answer_verification(request, valid=False)
+            return
+        if block.header.view != request.view or block.header.proposer != request.proposer:
+            self._prove_invalid(request.vote, (request.body,))
+            self._answer_verification(request, valid=False)
+            return
+        if not self._tree.follows_its_parent(block):
+            if self._tree.is_executed(Hash(request.parent.digest)):
+                self._prove_invalid(request.vote, (*self._bodies_to(request.parent.digest), request.body))
             self._answer_verification(request, valid=False)
             return
         held = self._tree.add(block, request.body)
@@ -513,11 +518,19 @@ class Node:
 
     def _accuse(self, held: HeldBlock) -> None:
         """A block does not execute: its leader answers for it, provably so to whoever holds the chain."""
-        bodies = tuple(block.body for block in self._tree.line(held.digest))
+        bodies = self._bodies_to(held.digest)
         for request in self._verifying.get(held.digest, ()):
-            proof = encode_misconduct(InvalidBlock(request.vote, bodies))
-            if proof is not None:
-                self._blame(INVALID_BLOCK, request.vote.signer, proof)
+            self._prove_invalid(request.vote, bodies)
+
+    def _bodies_to(self, digest: Digest | Hash) -> tuple[bytes, ...]:
+        """The bodies from the final block's child to a block that is executed or ready to be."""
+        return tuple(block.body for block in self._tree.line(Hash(digest)))
+
+    def _prove_invalid(self, vote: Vote, bodies: tuple[bytes, ...]) -> None:
+        """Blame whoever signed a vote for the last of these bodies, unless they are too long to be shown."""
+        proof = encode_misconduct(InvalidBlock(vote, bodies))
+        if proof is not None:
+            self._blame(INVALID_BLOCK, vote.signer, proof)
 
     def _blame(self, kind: str, culprit: int, proof: bytes) -> None:
         self._effects.append(EvidenceFound(kind, culprit, proof))

@@ -36,7 +36,7 @@ from cluster.live.prometheus import render_metric
 from cluster.live.transport import PeerAddress, Transport
 from cluster.live.web import NotReady, Page
 from cluster.rot import FINALS_SINCE_ROT, may_rot
-from cluster.status import Tally, status_page
+from cluster.status import Counted, Tally, status_page
 from cluster.trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from consensus.keys import Signer, ValidatorSet
 from consensus.messages import VoteKind
@@ -49,6 +49,7 @@ from validator.events import (
     Certified,
     Completed,
     Diverged,
+    Dropped,
     Effect,
     Event,
     EvidenceFound,
@@ -427,7 +428,7 @@ class ValidatorLoop:
                 reply = self._replies.pop(request, None)
                 if reply is not None and not reply.done():
                     reply.set_result(results)
-            case BlockFinal() | PeerFault() | EvidenceFound() | Diverged() | Certified() | Joined():
+            case BlockFinal() | PeerFault() | Dropped() | EvidenceFound() | Diverged() | Certified() | Joined():
                 self._observe(effect)
 
     def _send(self, recipient: int | None, payload: bytes) -> None:
@@ -444,19 +445,12 @@ class ValidatorLoop:
     def _leads(self) -> bool:
         return self._validator is not None and self._validator.node.leader == self.setup.index
 
-    def _observe(self, effect: BlockFinal | PeerFault | EvidenceFound | Diverged | Certified | Joined) -> None:
-        match effect:
-            case BlockFinal():
-                self.tally.note_final(effect)
-                self._observations.append(FinalSeen(_epoch_ms(), effect))
-            case PeerFault():
-                self.tally.note_fault(effect)
-            case EvidenceFound():
-                self.tally.note_evidence(effect)
-            case Diverged():
-                self.tally.note_divergence(effect)
-            case Certified() | Joined():
-                pass  # the status page tells of snapshots; nobody asks about notarizations
+    def _observe(self, effect: Counted | Certified | Joined) -> None:
+        if isinstance(effect, Certified | Joined):
+            return  # the status page tells of snapshots; nobody asks about notarizations
+        self.tally.note(effect)
+        if isinstance(effect, BlockFinal):
+            self._observations.append(FinalSeen(_epoch_ms(), effect))
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
         self._cancel_timer(timer)
@@ -671,13 +665,19 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
     faults: list[tuple[Mapping[str, str], int]] = [
         ({"reason": reason}, count) for reason, count in sorted(tally.faults.items())
     ]
+    drops: list[tuple[Mapping[str, str], int]] = [
+        ({"reason": reason}, count) for reason, count in sorted(tally.dropped.items())
+    ]
     lines = [render_metric(name, "gauge", text, value) for name, text, value in gauges]
     lines += [render_metric(name, "counter", text, value) for name, text, value in totals]
     lines.append(
         render_metric("stampede_link_messages_total", "counter", "Messages that something was done to on links.", links)
     )
     lines.append(
-        render_metric("stampede_peer_faults_total", "counter", "What peers sent that was dropped, by reason.", faults)
+        render_metric("stampede_peer_faults_total", "counter", "What no honest peer sends, by reason.", faults)
+    )
+    lines.append(
+        render_metric("stampede_peer_drops_total", "counter", "What was dropped of what honest peers send too.", drops)
     )
     return "".join(lines)
 

@@ -30,6 +30,7 @@ from validator.events import (
     Certified,
     Completed,
     Diverged,
+    Dropped,
     Effect,
     Event,
     EvidenceFound,
@@ -292,15 +293,10 @@ class Machine:
                 self._append(token, data)
             case ReplaceJournal(data):
                 self._replace_journal(data)
-            case BlockFinal():
-                self.tally.note_final(effect)
-                self.observe(self.index, effect)
-            case PeerFault():
-                self.tally.note_fault(effect)
-            case EvidenceFound():
-                self.tally.note_evidence(effect)
-            case Diverged():
-                self.tally.note_divergence(effect)
+            case PeerFault() | Dropped() | EvidenceFound():
+                self.tally.note(effect)
+            case BlockFinal() | Diverged():
+                self.tally.note(effect)
                 self.observe(self.index, effect)
             case Reply() | Certified() | Joined():
                 self.observe(self.index, effect)

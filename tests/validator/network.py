@@ -17,7 +17,7 @@ from tests.validator.chain import make_genesis
 from validator.assembly import Parts, Validator, open_validator
 from validator.block import MAX_BLOCK_BYTES
 from validator.codec import CodecError
-from validator.events import Effect, ReplaceJournal, Reply, Submit
+from validator.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit
 from validator.messages import ConsensusMessage, PeerMessage, decode_message
 from validator.node import NodeConfig
 from validator.transition import Transition
@@ -39,6 +39,8 @@ class WatchedMachine(Machine):
         if self.validator is None:
             return  # stopped by an earlier effect of the same event
         Machine._perform(self, effect)
+        if isinstance(effect, PeerFault | Dropped | EvidenceFound):
+            self.observe(self.index, effect)
         self.replaced_journals += isinstance(effect, ReplaceJournal)
         self.after(self, effect)
 

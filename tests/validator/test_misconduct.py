@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from consensus.keys import KeyedHashScheme, ValidatorSet
+from consensus.leader import RoundRobin
 from consensus.messages import Vote, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
 from tests.validator.chain import CHAIN_ID
@@ -15,7 +16,8 @@ from validator.block import Block, header_hash
 from validator.codec import CodecError, encode
 from validator.misconduct import (
     InvalidBlock,
-    base_height,
+    base_digest,
+    contradicts_its_vote,
     decode_misconduct,
     encode_misconduct,
     verify_misconduct,
@@ -28,8 +30,9 @@ VALIDATORS = ValidatorSet(tuple(signer.public_key for signer in SIGNERS), SCHEME
 CULPRIT = 2
 
 
-def vote_for(block: Block, kind: VoteKind = VoteKind.NOTARIZE, signer: int = CULPRIT) -> Vote:
-    subject = (View(block.header.view), View(block.header.view - 1), Digest(header_hash(block.header)))
+def vote_for(block: Block, kind: VoteKind = VoteKind.NOTARIZE, signer: int = CULPRIT, view: int | None = None) -> Vote:
+    view = block.header.view if view is None else view
+    subject = (View(view), View(view - 1), Digest(header_hash(block.header)))
     signature = SIGNERS[signer].sign(vote_signing_bytes(NAMESPACE, kind, *subject))
     return Vote(kind, *subject, ValidatorIndex(signer), signature)
 
@@ -72,13 +75,40 @@ def case() -> Case:
 
 def test_whoever_holds_the_chain_is_convinced(case: Case) -> None:
     evidence = case.evidence()
-    assert base_height(evidence) == 1
+    assert base_digest(evidence) == case.stranger().executor.final_digest
     assert case.convinces(evidence), "a wrong root, two blocks above the final one"
     assert case.convinces(evidence, case.author), "and one who has executed the ancestor already"
     no_transaction = with_transactions(case.good, b"no transaction")
     assert case.convinces(case.evidence(case.ancestor.block, no_transaction))
     not_admitted = with_transactions(case.good, wire(7))
     assert case.convinces(case.evidence(case.ancestor.block, not_admitted))
+
+
+def test_a_header_that_contradicts_the_vote_convinces_whoever_has_the_keys(case: Case) -> None:
+    election = RoundRobin(VALIDATORS)
+
+    def convicts(header_view: int, proposer: int, vote_view: int, vote: Vote | None = None) -> bool:
+        header = msgspec.structs.replace(case.good.header, view=header_view, proposer=proposer)
+        block = Block(header, case.good.transactions)
+        vote = vote or vote_for(block, view=vote_view)
+        return contradicts_its_vote(InvalidBlock(vote, (encode(block),)), VALIDATORS, NAMESPACE, election)
+
+    view = case.good.header.view
+    leader = election.leader(View(view))
+    assert not convicts(view, leader, view), "nothing is wrong with it"
+    assert convicts(view + 4, leader, view), "another view"
+    assert convicts(view, (leader + 1) % 4, view), "not that view's leader"
+    assert not convicts(view + 4, leader, view, vote_for(case.bad)), "a vote for another block"
+    forged = msgspec.structs.replace(vote_for(case.good), signature=bytes(64))
+    other = Block(msgspec.structs.replace(case.good.header, view=view + 4), case.good.transactions)
+    forged = msgspec.structs.replace(forged, digest=Digest(header_hash(other.header)))
+    assert not convicts(view + 4, case.good.header.proposer, view, forged)
+    assert not contradicts_its_vote(
+        InvalidBlock(vote_for(other, VoteKind.FINALIZE, view=view), (encode(other),)), VALIDATORS, NAMESPACE, election
+    )
+    assert not contradicts_its_vote(
+        InvalidBlock(vote_for(other, view=view), (b"\xc1",)), VALIDATORS, NAMESPACE, election
+    )
 
 
 def test_judging_leaves_the_chain_as_it_was(case: Case) -> None:
@@ -121,7 +151,7 @@ def test_the_encoding_is_one_and_bounded(case: Case, monkeypatch: pytest.MonkeyP
     for planted in (b"", b"\xc1", encoded + b"\0", encode(InvalidBlock(vote_for(case.bad), ()))):
         with pytest.raises(CodecError):
             decode_misconduct(planted)
-    assert base_height(InvalidBlock(vote_for(case.bad), (b"\xc1",))) is None
+    assert base_digest(InvalidBlock(vote_for(case.bad), (b"\xc1",))) is None
     monkeypatch.setattr(misconduct, "MAX_EVIDENCE_BYTES", len(encoded) - 1)
     assert encode_misconduct(case.evidence()) is None
     with pytest.raises(CodecError, match="expected at most"):

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 
 import msgspec
 import pytest
 
+from cluster.simulation.disk import MemoryDisk
 from consensus.interface import TimerKind
+from consensus.keys import Signer
+from consensus.leader import RoundRobin
 from consensus.messages import Certificate, Proposal, Vote, VoteKind, vote_signing_bytes
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
-from consensus.types import Digest
+from consensus.types import Digest, ValidatorIndex, View
 from tests.validator.chain import ACTOR, ALICE, schedule
 from tests.validator.executors import wire
 from tests.validator.network import Network, WatchedMachine, consensus_message, ed25519, peer_message
 from validator import node as node_module
-from validator.block import Block, header_hash
+from validator.block import Block, Header, header_hash
 from validator.codec import decode, encode
 from validator.events import (
     Append,
     BlockFinal,
     Diverged,
+    Dropped,
     Effect,
+    EvidenceFound,
     Message,
     PeerFault,
     ReplaceJournal,
@@ -30,6 +36,7 @@ from validator.events import (
     Timeout,
     TimerName,
 )
+from validator.executor import Executor, Finalize, execution_error
 from validator.journal import encode_batch
 from validator.messages import (
     MAX_BLOCKS_ASKED,
@@ -41,6 +48,7 @@ from validator.messages import (
     TransactionsMessage,
     encode_message,
 )
+from validator.misconduct import base_digest, contradicts_its_vote, decode_misconduct, verify_misconduct
 from validator.node import SYNC_TIMER
 from validator.transition import PreparedTransaction, Transition
 from validator.types import Hash
@@ -434,8 +442,12 @@ def test_catching_up_asks_for_each_block_about_once() -> None:
 # --- leaders that flood the tree --------------------------------------------------------------------------------------
 
 
-def lying(network: Network, liar: int) -> None:
-    """Have a leader's proposals replaced by blocks of an absurd height on the right parent."""
+def of_absurd_height(header: Header) -> Header:
+    return msgspec.structs.replace(header, height=2**60 + header.view)
+
+
+def lying(network: Network, liar: int, lie: Callable[[Header], Header] = of_absurd_height) -> None:
+    """Have a leader's proposals replaced by blocks with another header, truly signed."""
     signer = network.scheme.signer(bytes([liar + 1]) * 32)
 
     def replace(sender: int, _target: int, payload: bytes) -> bytes:
@@ -446,7 +458,7 @@ def lying(network: Network, liar: int) -> None:
         if not isinstance(proposal, Proposal):
             return payload
         block = decode(proposal.body, Block)
-        header = msgspec.structs.replace(block.header, height=2**60 + block.header.view)
+        header = lie(block.header)
         digest = Digest(header_hash(header))
         signed = vote_signing_bytes(
             network.genesis.chain_id.encode(), VoteKind.NOTARIZE, proposal.view, proposal.parent_view, digest
@@ -469,6 +481,69 @@ def test_a_leader_that_lies_about_heights_fills_nobodys_tree(monkeypatch: pytest
     network.run_to(60, 0, 2, 3, limit_ms=120_000)
     assert len(network.validator(0).node._tree.held()) < 8
     assert len(network.validator(0).executor._invalid) < 8
+
+
+@pytest.mark.parametrize(
+    ("lie", "by_keys"),
+    [
+        (of_absurd_height, False),
+        (lambda header: msgspec.structs.replace(header, height=0), False),
+        (lambda header: msgspec.structs.replace(header, view=header.view + 4), True),
+        (lambda header: msgspec.structs.replace(header, proposer=2), True),
+    ],
+    ids=["absurd height", "height 0", "another view", "another proposer"],
+)
+def test_a_header_that_cannot_be_is_proved_to_whoever_holds_the_chain(
+    lie: Callable[[Header], Header], by_keys: bool
+) -> None:
+    network = Network()
+    lying(network, 1, lie)
+    network.start()
+    network.run_to(12, 0, 2, 3)
+    found = [(at, effect) for at, effect in network.effects if isinstance(effect, EvidenceFound)]
+    assert {at for at, _ in found} == {0, 2, 3}
+    namespace, validators = network.genesis.chain_id.encode(), network.validators
+    judge, blocks = Executor(MemoryDisk(), network.genesis), network.validator(0).executor.archive
+    for _, effect in found:
+        evidence = decode_misconduct(effect.data)
+        assert (effect.kind, effect.culprit, evidence.vote.signer) == ("InvalidBlock", 1, 1)
+        assert contradicts_its_vote(evidence, validators, namespace, RoundRobin(validators)) == by_keys
+        if by_keys:
+            assert len(evidence.bodies) == 1
+    by_base = {base_digest(decode_misconduct(effect.data)): effect.data for _, effect in found}
+    judged = 0
+    for height in range(1, 12):
+        if not by_keys and judge.final_digest in by_base:
+            judged += 1
+            assert verify_misconduct(decode_misconduct(by_base[judge.final_digest]), judge, validators, namespace)
+        block = blocks.block(height)
+        assert block is not None and execution_error(judge, block) is None
+        judge.run(Finalize(header_hash(block.header), b""))
+    assert by_keys or judged >= 2
+
+
+def test_a_header_on_another_parent_than_was_notarized_is_counted_and_shows_nothing() -> None:
+    network = Network()
+    lying(network, 1, lambda header: msgspec.structs.replace(header, parent_hash=bytes(32)))
+    network.start()
+    network.run_to(12, 0, 2, 3)
+    assert {effect.reason for effect in network.effects_of(PeerFault, 0)} == {"invalid_block"}
+    assert network.effects_of(EvidenceFound, 0) == []
+
+
+def test_what_is_harmless_one_by_one_is_counted_by_its_sender() -> None:
+    network = Network().start()
+    network.run_to(3)
+    node, signer = network.validator(0).node, network.scheme.signer(bytes([2]) * 32)
+    for ahead in range(1_000, 1_100):
+        vote = vote_ahead(network, signer, ValidatorIndex(1), View(node.view + ahead))
+        effects = node.handle(Message(1, encode_message(ConsensusMessage(encode_consensus(vote)))))
+        assert effects == [Dropped(1, "future")]
+
+
+def vote_ahead(network: Network, signer: Signer, index: ValidatorIndex, view: View) -> Vote:
+    subject = (VoteKind.NOTARIZE, view, View(view - 1), Digest(bytes(32)))
+    return Vote(*subject, index, signer.sign(vote_signing_bytes(network.genesis.chain_id.encode(), *subject)))
 
 
 def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
