@@ -13,7 +13,7 @@ from cluster.byzantine.equivocating_leader import EquivocatingLeader
 from cluster.byzantine.false_snapshots import FalseSnapshots
 from cluster.byzantine.forgetful_leader import ForgetfulLeader
 from cluster.byzantine.garbage import Garbage
-from cluster.byzantine.invalid_block import BadRoot, BadTransaction, Oversized
+from cluster.byzantine.invalid_block import BadHeader, BadRoot, BadTransaction, Oversized
 from cluster.byzantine.nullify_and_finalize import NullifyAndFinalize
 from cluster.byzantine.selective_sender import SelectiveSender
 from cluster.byzantine.signature_forger import SignatureForger
@@ -35,6 +35,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         SilentLeader,
         BadRoot,
         BadTransaction,
+        BadHeader,
         Oversized,
         WrongEpoch,
         SignatureForger,

@@ -2,12 +2,14 @@
 
 - ``bad-root``: the header promises another state root than execution gives;
 - ``bad-transaction``: the last transaction is none, the header commits to it all the same;
+- ``bad-header``: by turns another height, another view, another proposer, another parent;
 - ``oversized``: the body is larger than any block may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -77,6 +79,27 @@ class BadTransaction(InvalidBlock):
 
     def spoil(self, block: Block) -> Block:
         return _with_transaction(block, NO_TRANSACTION)
+
+
+class BadHeader(InvalidBlock):
+    name = "invalid-block-bad-header"
+    description = "as leader, proposes blocks whose header has another height, view, proposer or parent"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._lies = 0
+
+    def spoil(self, block: Block) -> Block:
+        header = block.header
+        lies: tuple[dict[str, Any], ...] = (
+            {"height": header.height + 2},
+            {"view": header.view + 1},
+            {"proposer": header.proposer - 1 if header.proposer else 1},
+            {"parent_hash": header_hash(header)},
+        )
+        lie = lies[self._lies % len(lies)]
+        self._lies += 1
+        return Block(msgspec.structs.replace(header, **lie), block.transactions)
 
 
 class Oversized(InvalidBlock):

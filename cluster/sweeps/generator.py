@@ -6,7 +6,7 @@ ones. What is drawn keeps to a few rules, so that a run that fails has found som
 
 - timeouts are long enough for the links, so that the network can make progress when nothing is broken;
 - faults end, and the run goes on for long enough after the last one;
-- no more disks are lost at a time than the others can make up for.
+- no more validators lose their disks, are late or byzantine than the others can make up for.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Drawing:
     """One scenario on its way."""
 
     def __init__(self, seed: int, protocol: str) -> None:
-        drawn = blake3(f"{seed} {protocol}".encode(), derive_key_context="stampede fuzz 1").digest()
+        drawn = blake3(f"{seed} {protocol}".encode(), derive_key_context="stampede fuzz 2").digest()
         self.random = Random(int.from_bytes(drawn, "big"))
         self.seed = seed
         self.protocol = protocol
@@ -59,10 +59,12 @@ class _Drawing:
         self.advance_timeout_ms = round(self.leader_timeout_ms * self.random.uniform(1.1, 2.0))
         self.view_change_ms = self.advance_timeout_ms + self.interval_ms
         self.late = self.random.random() < 0.15
-        self.is_byzantine = not self.late and self.random.random() < 0.25
+        is_byzantine = not self.late and self.random.random() < 0.25
+        self.byzantine = self.random.randint(1, fault_bound(self.count)) if is_byzantine else 0
         self.targets = self.names[:-1] if self.late else self.names
         """Validators that may be named before the late one is there."""
-        self.disks_lost = int(self.late or self.is_byzantine)
+        self.not_counted_on = int(self.late) + self.byzantine
+        """Byzantine validators, and those that lose their disks or have none yet."""
 
     def maybe(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
@@ -105,9 +107,9 @@ class _Drawing:
         if self.late:
             nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
             fields["nodes"] = nodes
-        elif self.is_byzantine:
-            behaviours = self.random.sample(sorted(BEHAVIOURS), self.random.choice([1, 1, 2]))
-            nodes[self.random.randrange(self.count)] = {"byzantine": behaviours}
+        elif self.byzantine:
+            for index in self.random.sample(range(self.count), self.byzantine):
+                nodes[index] = {"byzantine": self.random.sample(sorted(BEHAVIOURS), self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
         elif self.count > 4 and self.maybe(0.4):
             views = sorted(self.random.sample(range(5, 45), 2))
@@ -172,16 +174,20 @@ class _Drawing:
     def fault(self, height: int, kinds: list[str]) -> Fields:
         kind = self.random.choice(kinds)
         if kind in ("wipe", "bit_rot"):
-            if self.disks_lost >= 1 or height < SNAPSHOT_HEIGHT:
+            if self.not_counted_on >= fault_bound(self.count) or height < SNAPSHOT_HEIGHT:
                 kind = "kill"
             else:
-                self.disks_lost += 1
+                self.not_counted_on += 1
         return {"kind": kind, "at_height": height, **self.makers()[kind]()}
 
     def makers(self) -> dict[str, Callable[[], Fields]]:
         """What each kind of fault says beside its kind and its beginning."""
         return {
-            "kill": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
+            "kill": lambda: {
+                "target": self.target(),
+                "down_ms": self.lasting_ms(),
+                "reorders": self.random.random() < 0.3,
+            },
             "wipe": lambda: {"target": "random", "down_ms": self.lasting_ms()},
             "disk_full": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
             "failed_sync": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
@@ -216,7 +222,9 @@ class _Drawing:
         return round(self.view_change_ms * self.random.uniform(1.5, 5.0))
 
     def target(self) -> str | list[str]:
-        choice = self.random.choice(["random", "leader", "f", "some"])
+        choice = self.random.choice(["random", "leader", "f", "some", "all"])
+        if choice == "all":
+            return self.targets
         if choice != "some":
             return choice
         return self.random.sample(self.targets, self.random.randint(1, fault_bound(self.count) + 1))

@@ -17,9 +17,9 @@ from cluster.record import RunRecord
 HEIGHTS_TO_COUNT: Final = 30
 FIRES_TO_COUNT: Final = 20
 FAULTS_TO_COUNT: Final = 2
+"""A seed that saw less than this proves nothing, whatever its verdict; a scenario may have fewer faults by design."""
 COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
 """Checks that may be inconclusive in a seed that passes: how many faults must bite is asked here."""
-"""A seed that saw less than this proves nothing, whatever its verdict; a scenario may have fewer faults by design."""
 
 
 class SeedOutcome(msgspec.Struct, frozen=True):

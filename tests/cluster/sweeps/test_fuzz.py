@@ -6,24 +6,25 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.byzantine import BEHAVIOURS
-from cluster.faults import KIND_NAMES
+from cluster.faults import KIND_NAMES, KillFault
+from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
 from cluster.sweeps.generator import ED25519_EVERY, random_scenario
 from cluster.sweeps.outcome import judge
 from cluster.sweeps.tasks import FuzzTask
+from consensus.types import fault_bound
 
 ROOT = Path(__file__).resolve().parents[3]
 PROTOCOLS = ("simplex", "hotstuff")
 DRAWN = 600
-SEEDS_THAT_FOUND = [
-    # two down for a moment, one of them without its disk: the other one lacked a block that was final elsewhere
-    ("hotstuff", 2882),
-]
+FOUND = Path(__file__).with_name("found")
+"""Scenarios that once failed, as they were drawn."""
 SEEDS_RUN = range(1, 26)
 """Of each protocol; ``make soak`` runs 10,000."""
 FINGERPRINT = """
@@ -37,6 +38,7 @@ print(blake3("".join(random_scenario(seed, "simplex").model_dump_json() for seed
 def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
     kinds: Counter[str] = Counter()
     behaviours: set[str] = set()
+    extremes: Counter[str] = Counter()
     plans = [random_scenario(seed, protocol) for seed in range(DRAWN)]
     for seed, plan in enumerate(plans):
         kinds.update({fault.kind for fault in plan.faults})
@@ -44,11 +46,31 @@ def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
         assert plan.consensus.protocol == protocol
         assert (plan.consensus.signatures == "ed25519") == (seed % ED25519_EVERY == 0)
         assert len(plan.faults) >= 2
+        extremes.update(extremes_of(plan))
     assert set(kinds) == set(KIND_NAMES)
     assert all(DRAWN // 20 < count < DRAWN * 3 // 4 for count in kinds.values()), "none is drowned, none everywhere"
     assert behaviours == set(BEHAVIOURS)
     assert any(plan.validators.late for plan in plans)
+    assert set(extremes) == {"several byzantine", "several not counted on", "everybody killed", "lost out of order"}
     assert any(plan.validators.epochs for plan in plans)
+
+
+def extremes_of(plan: Scenario) -> Iterator[str]:
+    """What a scenario has of what no network may be spared."""
+    count = plan.validators.count
+    byzantine = sum(bool(node.byzantine) for node in plan.validators.nodes)
+    lost = sum(fault.kind in ("wipe", "bit_rot") for fault in plan.faults)
+    assert byzantine + lost + bool(plan.validators.late) <= fault_bound(count), "or nothing could be asked of it"
+    if byzantine > 1:
+        yield "several byzantine"
+    if lost > 1 or (lost and byzantine):
+        yield "several not counted on"
+    for fault in plan.faults:
+        if isinstance(fault, KillFault):
+            if len(fault.target) == count:
+                yield "everybody killed"
+            if fault.reorders:
+                yield "lost out of order"
 
 
 def test_a_seed_gives_the_same_scenario_in_every_process() -> None:
@@ -72,9 +94,10 @@ def test_a_fuzzed_seed_is_repeated_by_one_command() -> None:
     assert task.scenario(9) == random_scenario(9, "hotstuff")
 
 
-@pytest.mark.parametrize(("protocol", "seed"), SEEDS_THAT_FOUND)
-def test_what_a_seed_found_stays_mended(protocol: str, seed: int) -> None:
-    outcome, _ = judge(simulate(random_scenario(seed, protocol), seed), 0.0)
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_a_seed_found_stays_mended(path: Path) -> None:
+    plan = load_scenario(path)
+    outcome, _ = judge(simulate(plan, plan.seed), 0.0)
     assert not outcome.failed, outcome.why
     assert outcome.heights >= 38
 
