@@ -29,8 +29,8 @@ help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests"
 	@echo "make install  build the environment in $(VENV) alone"
-	@echo "make soak     the tests that the default leaves out, then $(SOAK_PROGRAMS) random actor programs and $(SOAK_SEEDS) random scenarios for"
-	@echo "              each protocol (hours; both go on where they were interrupted; SOAK_PROCESSES=N for programs)"
+	@echo "make soak     $(SOAK_SEEDS) random scenarios for each protocol, $(SOAK_PROGRAMS) random actor programs (hours; both go on where they"
+	@echo "              were interrupted; SOAK_PROCESSES=N for programs), and the tests that the default leaves out"
 	@echo "make soak-live  a live testnet under load and rolling faults for $(SOAK_MINUTES) minutes: roots agree, nothing grows, nothing is left"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
@@ -43,11 +43,16 @@ run: install
 test: install
 	$(BIN)/python -m pytest
 
+# All parts run, whatever one of them comes to (a seed that saw too little makes its sweep inconclusive); the exit code is
+# the last one that was not 0.
 soak: install
-	$(BIN)/python -m pytest -m soak -n 0
-	$(BIN)/python -m tests.validator.pvm.soak 0:$(SOAK_PROGRAMS) --processes $(SOAK_PROCESSES) --out runs/soak-programs
-	$(BIN)/stampede fuzz --protocol simplex --seeds 0:$(SOAK_SEEDS) --out runs/soak-simplex
-	$(BIN)/stampede fuzz --protocol hotstuff --seeds 0:$(SOAK_SEEDS) --out runs/soak-hotstuff
+	@status=0; \
+	for protocol in simplex hotstuff; do \
+		$(BIN)/stampede fuzz --protocol $$protocol --seeds 0:$(SOAK_SEEDS) --out runs/soak-$$protocol || status=$$?; \
+	done; \
+	$(BIN)/python -m tests.validator.pvm.soak 0:$(SOAK_PROGRAMS) --processes $(SOAK_PROCESSES) --out runs/soak-programs || status=$$?; \
+	$(BIN)/python -m pytest -m soak -n 0 || status=$$?; \
+	exit $$status
 
 soak-live: install
 	$(BIN)/python -m tests.cluster.live.soak --minutes $(SOAK_MINUTES)

@@ -11,7 +11,7 @@ from cluster.options import add_change_options, parse_seed
 
 DEFAULT_RUNS: Final = 300
 MAX_RUNS: Final = 1_000_000
-MAX_HEIGHT: Final = 10_000
+MAX_HEIGHT: Final = 1_000_000
 
 
 def add_commands(commands: Any) -> None:
