@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +23,7 @@ from cluster.scenario.latencies import MATRICES
 from cluster.yaml_input import MOST_NESTED
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
+from validator.params import DEFAULTS, GOVERNED, P50Weight, TieBreak, integer_range
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -666,6 +668,25 @@ def test_the_reference_names_every_choice() -> None:
 def test_the_reference_names_every_figure() -> None:
     found = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE))
     assert found == {**METRICS, **SAMPLES}
+
+
+def test_the_reference_has_every_parameter() -> None:
+    """In the protocol's order, with its default and its range; those with a † are governed."""
+    text = REFERENCE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([A-Z0-9_]+)`( †)? \| `([^`]+)` \| (.+?) \| .+ \|$", text, re.MULTILINE)
+    values = DEFAULTS.to_names().items()
+    assert rows == [(name, " †" * (name in GOVERNED), str(value), range_of(name)) for name, value in values]
+
+
+def range_of(parameter: str) -> str:
+    """A parameter's range as the reference writes it."""
+    bounds = integer_range(parameter)
+    if bounds is not None:
+        powers = {10**18: "10**18", 2**96 - 1: "2**96 - 1"}
+        return " to ".join(powers.get(bound, f"{bound:,}") for bound in bounds)
+    choices: dict[str, type[StrEnum]] = {"TIE_BREAK": TieBreak, "P50_WEIGHT": P50Weight}
+    kind = choices.get(parameter)
+    return "four of 0 to 1,000" if kind is None else ", ".join(f"`{choice}`" for choice in kind)
 
 
 def test_the_reference_names_every_region() -> None:
