@@ -154,6 +154,7 @@ class Simulation:
         self.trace = SimulatedTrace(self.record)
         for machine in self.machines:
             machine.entered = self._note_view
+            machine.opened = self._watch_recovered
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
@@ -385,6 +386,17 @@ class Simulation:
         self.monitor.final(machine.name, height, archived)
         if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
             self.monitor.check_proofs(machine.name, height, executor.prove)
+
+    def _watch_recovered(self, index: int) -> None:
+        """What a disk held is final, too: a block that became durable right before a kill was told to nobody."""
+        machine = self.machines[index]
+        if machine.validator is None or machine.byzantine is not None:
+            return
+        archive, recovered = machine.validator.executor.archive, machine.validator.executor.recovered_height
+        for height in range(max(1, min(self.monitor.height + 1, recovered)), recovered + 1):
+            archived = archive.get(height)
+            if archived is not None:
+                self.monitor.final(machine.name, height, archived)
 
     def _note_proposal(self, index: int, job: Build | Execute) -> None:
         """A height's block was first seen anywhere: when building it began."""

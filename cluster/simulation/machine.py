@@ -100,6 +100,8 @@ class Machine:
     """Told why a machine stopped by itself, once it did. Where nobody wants to be told, the failure is raised."""
     entered: Callable[[int, int], None] | None = None
     """``entered(index, view)`` is told when the validator is in another view than before."""
+    opened: Callable[[int], None] | None = None
+    """Told the index of a machine whose validator has opened what its disk held, at every start."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
@@ -160,6 +162,8 @@ class Machine:
             else:
                 self.validator = self.boot(self.disk)
         self.deliver(Started())
+        if self.opened is not None and self.validator is not None:
+            self.opened(self.index)
 
     def crash(self, random: Random, scattered: bool = False) -> None:
         """Stop at once, a job that is under way in its middle; what was not synced is lost, in part

@@ -134,6 +134,11 @@ class SafetyMonitor:
     _newest_finalized: int = GENESIS_VIEW
     _ledger: Ledger | None = None
 
+    @property
+    def height(self) -> int:
+        """The newest final block that was seen."""
+        return max(self._final, default=0)
+
     def record(self) -> MonitorRecord:
         """What was watched, and what was seen."""
         violations = list(self.violations)
