@@ -153,8 +153,7 @@ class Simulation:
         self.record.faults = self.faults.records
         self.trace = SimulatedTrace(self.record)
         for machine in self.machines:
-            machine.entered = self._note_view
-            machine.opened = self._watch_recovered
+            machine.entered, machine.opened = self._note_view, self._watch_recovered
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
