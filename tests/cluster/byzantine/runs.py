@@ -1,18 +1,19 @@
-"""Small simulated runs with byzantine validators in them."""
+"""Small simulated runs with byzantine validators in them: the shipped scenarios of one behaviour each, and mixtures."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
+
+import yaml
 
 from cluster.record import RunRecord
-from cluster.scenario import Scenario
+from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
 
+SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 SEED = 5
-HEIGHT = 24
-LOST_DISK = {"kind": "wipe", "target": "validator-1", "at_height": 12, "down_ms": 800}
-"""So that somebody asks for a snapshot; the last of four is the second one asked."""
 
 
 def scenario(
@@ -20,34 +21,19 @@ def scenario(
     byzantine: dict[int, str | list[str]],
     *,
     allow_more_faults: bool = False,
-    height: int = HEIGHT,
-    protocol: str = "simplex",
+    height: int | None = None,
 ) -> Scenario:
-    """Some load, short timeouts, and the named validators byzantine."""
-    forgets = any("forgetful-leader" in names for names in byzantine.values())
+    """The scenario in which nobody is byzantine, with so many validators, and the named ones byzantine."""
+    fields = yaml.safe_load((SCENARIOS / "byzantine-nobody.yaml").read_text(encoding="utf-8"))
     nodes = [{"byzantine": byzantine.get(index, [])} for index in range(validators)]
-    return Scenario.model_validate(
-        {
-            "name": "byzantine",
-            "validators": {"count": validators, "nodes": nodes, "allow_more_faults": allow_more_faults},
-            "consensus": {
-                "protocol": protocol,
-                "block_interval_ms": 0 if forgets else 50,  # so that there is something that is not final yet
-                "leader_timeout_ms": 400,
-                "advance_timeout_ms": 600,
-                "rebroadcast_ms": 300,
-            },
-            "load": {
-                "users": [
-                    {"workload": "heartbeat", "count": 4, "interval_ms": 400},
-                    {"workload": "transfer", "count": 4, "interval_ms": 100},
-                ]
-            },
-            "faults": [LOST_DISK] if any("false-snapshots" in node["byzantine"] for node in nodes) else [],
-            "stop": {"height": height, "drain_blocks": 3, "timeout_s": 60},
-            "success": {"heights_compared": 20, "transactions": 20, "fires": 10, "stall_ms": 5_000},
-        }
-    )
+    fields["validators"] = {"count": validators, "nodes": nodes, "allow_more_faults": allow_more_faults}
+    fields["stop"] |= {} if height is None else {"height": height}
+    return Scenario.model_validate(fields)
+
+
+def shipped(behaviour: str) -> Scenario:
+    """The scenario that ships in which the last of four has this behaviour alone."""
+    return load_scenario(SCENARIOS / f"byzantine-{behaviour}.yaml")
 
 
 def run(plan: Scenario, seed: int = SEED) -> RunRecord:
@@ -58,7 +44,8 @@ def run(plan: Scenario, seed: int = SEED) -> RunRecord:
 @cache
 def run_with(*behaviours: str, seed: int = SEED, protocol: str = "simplex") -> RunRecord:
     """A run of four with one byzantine validator, the last, that has all these behaviours."""
-    return run(scenario(4, {3: list(behaviours)}, protocol=protocol), seed)
+    plan = shipped(behaviours[0]) if len(behaviours) == 1 else scenario(4, {3: list(behaviours)})
+    return run(plan.model_copy(update={"consensus": plan.consensus.model_copy(update={"protocol": protocol})}), seed)
 
 
 def faults_of(record: RunRecord) -> dict[str, int]:

@@ -1,8 +1,9 @@
-"""Each behaviour alone against three honest validators, as many as may be together against five, and one too many."""
+"""Each behaviour alone against three honest validators, as many as may be together against five, and one too many.
+
+Alone they are the scenarios that ship, ``scenarios/byzantine-BEHAVIOUR.yaml``.
+"""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,8 @@ from cluster.evidence import proofs
 from cluster.scenario import load_scenario
 from cluster.simulation.driver import simulate
 from consensus.protocols import PROTOCOLS
-from tests.cluster.byzantine.runs import SEED, faults_of, run, run_with, scenario
+from tests.cluster.byzantine.runs import SCENARIOS, SEED, faults_of, run, run_with, scenario, shipped
 
-SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 BYZANTINE = 3
 """The byzantine one of four."""
 
@@ -27,6 +27,7 @@ COUNTED: dict[str, set[str]] = {
     "forgetful-leader": set(),
     "invalid-block-bad-root": {"invalid_block", "evidence_InvalidBlock"},
     "invalid-block-bad-transaction": {"invalid_block", "evidence_InvalidBlock"},
+    "invalid-block-bad-header": {"invalid_block", "evidence_InvalidBlock"},
     "invalid-block-oversized": {"oversized"},
     "wrong-epoch": {"bad_signature"},
     "signature-forger": {"not_the_signer", "bad_signature", "bad_certificate"},
@@ -42,6 +43,13 @@ COUNTED: dict[str, set[str]] = {
 HOTSTUFF_PROVES_OTHERWISE = ("nullify-and-finalize",)
 PROVABLE = ("equivocating-leader", "conflicting-voter", "nullify-and-finalize", "twins")
 """Those that contradict themselves."""
+
+
+@pytest.mark.parametrize("name", sorted(BEHAVIOURS))
+def test_a_behaviour_alone_ships(name: str) -> None:
+    plan = shipped(name)
+    assert plan.name == f"byzantine-{name}"
+    assert [plan.validators.node(index).byzantine for index in range(plan.validators.count)] == [[], [], [], [name]]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -1,4 +1,4 @@
-"""The scenarios that ship pass in the simulator, with either protocol."""
+"""The scenarios that ship pass in the simulator, with either protocol, and what they are named for comes about."""
 
 from __future__ import annotations
 
@@ -7,28 +7,46 @@ from pathlib import Path
 
 import pytest
 
+from cluster.books import keep_books
+from cluster.byzantine import BEHAVIOURS
 from cluster.checks import Outcome, check_run
-from cluster.record import RunRecord
+from cluster.faults import OneWayPartitionFault
+from cluster.measures import metrics, series
+from cluster.record import FaultRecord, RunRecord
 from cluster.scenario import Scenario, load_scenario
-from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
+from consensus.protocols import PROTOCOLS
+from tests.cluster.simulation.watched import Seen, Watched
 from validator.block import Block
 from validator.codec import decode
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
+ELSEWHERE = {"byzantine-drill", *(f"byzantine-{name}" for name in BEHAVIOURS)}
+"""Run in ``tests/cluster/byzantine``: each behaviour alone, and a drill in which more than f collude."""
 LONG = {"thousand-views"}
 """Scenarios that take minutes."""
-COSTLY = {"late-join", "byzantine-noise", "byzantine-leaders", "burst", "hailstorm", "small-world", "smoke"}
+COSTLY = {"late-join", "byzantine-noise", "burst", "small-world", "smoke"}
 """Scenarios that take seconds, with one protocol as with the other."""
 RUNS = [
     pytest.param(path.stem, protocol, marks=[pytest.mark.soak] if is_long else [])
     for path in sorted(SCENARIOS.glob("*.yaml"))
-    if path.stem != "byzantine-drill"  # in which more than f collude
+    if path.stem not in ELSEWHERE
     for protocol, is_long in (("simplex", path.stem in LONG), ("hotstuff", path.stem in LONG | COSTLY))
 ]
-LOOKED_INTO = {"deep-reorg", "validator-set-change"}
+LOOKED_INTO = {
+    "all-online",
+    "deep-reorg",
+    "hailstorm",
+    "lone-certificate",
+    "long-outage",
+    "split-views",
+    "unclean-restarts",
+    "validator-set-change",
+}
 """Scenarios whose runs more than one test looks at. Other runs are not kept."""
 SEED = 11
+ALONE_MS = 1_000
+"""For how long one validator alone knows that a block is certified, in the scenario that is about it."""
 
 
 def scenario(name: str, protocol: str) -> Scenario:
@@ -36,29 +54,138 @@ def scenario(name: str, protocol: str) -> Scenario:
     return plan.model_copy(update={"consensus": plan.consensus.model_copy(update={"protocol": protocol})})
 
 
-def run(name: str, protocol: str) -> RunRecord:
-    return Simulation(scenario(name, protocol), SEED, "test", scheme=KeyedHashScheme()).run()
+def watch(plan: Scenario, seed: int = SEED) -> Watched:
+    return Watched(plan, seed, "test", scheme=KeyedHashScheme())
 
 
-kept_run = cache(run)
+def run(plan: Scenario) -> Seen:
+    simulation = watch(plan)
+    simulation.run()
+    return simulation.seen
+
+
+@cache
+def kept_run(name: str, protocol: str) -> Seen:
+    return run(scenario(name, protocol))
 
 
 @pytest.mark.parametrize(("name", "protocol"), RUNS)
 def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
-    record = kept_run(name, protocol) if name in LOOKED_INTO else run(name, protocol)
+    record = (kept_run(name, protocol) if name in LOOKED_INTO else run(scenario(name, protocol))).record
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
     assert all(fault.bit and fault.evidence for fault in record.faults)
 
 
-def test_a_deep_reorg_gives_up_many_blocks() -> None:
-    assert kept_run("deep-reorg", "simplex").metrics["deepest_reorg"] >= 4
-    assert run("all-online", "simplex").metrics["deepest_reorg"] == 0
+# --- what they are named for ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_deep_reorg_gives_up_as_many_blocks_as_the_protocol_lets_it(protocol: str) -> None:
+    deepest = kept_run("deep-reorg", protocol).record.metrics["deepest_reorg"]
+    assert deepest >= 4 if protocol == "simplex" else deepest == 2
+    assert kept_run("all-online", protocol).record.metrics["deepest_reorg"] == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_lone_certificate_is_alone_with_each_validator_in_turn(protocol: str) -> None:
+    seen = kept_run("lone-certificate", protocol)
+    alone, final = seen.alone(ALONE_MS), views_of(seen.record)
+    unheard = those_unheard(seen.record)
+    assert set(unheard) == {0, 2, 4, 6}
+    for validator, fault in unheard.items():
+        begun_ms, ended_ms = fault.begun_ms or 0.0, fault.ended_ms or 0.0
+        held = [each for each in alone if each.validator == validator and begun_ms <= each.from_ms < ended_ms]
+        assert held, f"validator-{validator} knew of no block alone"
+        assert held[0].view not in final, "the others went on along another branch"
+        meanwhile = {
+            each.height
+            for each in seen.record.finalizations
+            if each.validator != validator and held[0].from_ms <= each.at_ms < ended_ms
+        }
+        assert len(meanwhile) >= 3
+
+
+def test_who_is_only_not_heard_is_not_alone_with_a_certificate() -> None:
+    """The others have a quorum, and certify with Simplex what it certifies."""
+    plan = scenario("lone-certificate", "simplex")
+    unheard = [fault for fault in plan.faults if isinstance(fault, OneWayPartitionFault) and fault.receivers is None]
+    stop = plan.stop.model_copy(update={"height": 20})
+    seen = run(plan.model_copy(update={"faults": unheard[:1], "stop": stop}))
+    assert [fault.bit for fault in those_unheard(seen.record).values()] == [True]
+    assert not seen.alone(ALONE_MS / 10)
+
+
+def those_unheard(record: RunRecord) -> dict[int, FaultRecord]:
+    """By validator, the fault in which nobody heard it."""
+    names = record.scenario.validators.names
+    return {
+        names.index(plan.senders[0]): fault
+        for plan, fault in zip(record.scenario.faults, record.faults, strict=True)
+        if isinstance(plan, OneWayPartitionFault) and plan.senders and plan.receivers is None
+    }
+
+
+def views_of(record: RunRecord) -> set[int]:
+    """Of the final blocks."""
+    return {decode(block.block, Block).header.view for block in record.validators[0].blocks}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_split_views_are_apart_and_come_level_in_one_jump(protocol: str) -> None:
+    seen, other = kept_run("split-views", protocol), kept_run("all-online", protocol)
+    assert sum(split_ms > 300 for split_ms in seen.splits_ms()) >= 3, "all four cuts leave some behind"
+    assert seen.splits_ms()[0] > 4_000
+    assert sum(ahead >= 5 for ahead in seen.jumps()) >= 2
+    assert not other.jumps()
+    assert other.splits_ms()[0] < 50
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_unclean_restarts_kill_everybody_in_an_order_that_is_drawn(protocol: str) -> None:
+    seen = kept_run("unclean-restarts", protocol)
+    faults = seen.record.faults
+    moments = sorted({fault.begun_ms for fault in faults if fault.begun_ms is not None})
+    down = {at: [fault.targets for fault in faults if is_down_at(fault, at)] for at in moments}
+    orders = [tuple(targets) for targets in down.values() if len(targets) == 4]
+    assert len(orders) >= 3
+    assert all(len(set(order)) == 4 for order in orders), "all four of them"
+    assert len(set(orders)) >= 2
+    assert len(seen.bytes_lost) == len(faults)
+    assert sum(unsynced > 0 for unsynced in seen.bytes_unsynced) >= 5
+    assert any(seen.bytes_lost)
+
+
+def is_down_at(fault: FaultRecord, at_ms: float) -> bool:
+    return fault.begun_ms is not None and fault.begun_ms <= at_ms < (fault.ended_ms or 0.0)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_long_outage_leaves_a_backlog_of_timers_that_is_worked_off(protocol: str) -> None:
+    books = keep_books(kept_run("long-outage", protocol).record)
+    before = [backlog or 0 for backlog in series(books)["backlog"][:20]]
+    assert metrics(books)["backlog_max"] >= 100
+    assert max(before) < metrics(books)["backlog_max"] / 2
+    assert metrics(books)["backlog_at_end"] == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_hailstorm_is_the_same_again_with_the_same_seed_only(protocol: str) -> None:
+    first, plan = kept_run("hailstorm", protocol).record, scenario("hailstorm", protocol)
+    second = run(plan).record
+    assert first.digest == second.digest
+    assert first.checkpoints == second.checkpoints
+    assert first.validators == second.validators
+    other = watch(plan, SEED + 1)
+    other.begin()
+    while not other.record.checkpoints:
+        other.advance()
+    assert other.record.checkpoints[1] != first.checkpoints[1]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_committees_change_under_load(protocol: str) -> None:
-    record = kept_run("validator-set-change", protocol)
+    record = kept_run("validator-set-change", protocol).record
     plan = record.scenario
     proposers: dict[int, set[int]] = {}
     for block in record.validators[0].blocks:
