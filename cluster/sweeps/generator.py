@@ -6,7 +6,7 @@ ones. What is drawn keeps to a few rules, so that a run that fails has found som
 
 - timeouts are long enough for the links, so that the network can make progress when nothing is broken;
 - faults end, and the run goes on for long enough after the last one;
-- no more validators lose their disks, are late or byzantine than the others can make up for.
+- no more validators lose their disks, are late or byzantine than the others of any committee can make up for.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class _Drawing:
         """Validators that may be named before the late one is there."""
         self.not_counted_on = int(self.late) + self.byzantine
         """Byzantine validators, and those that lose their disks or have none yet."""
+        self.smallest_committee = self.count
 
     def maybe(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
@@ -117,6 +118,7 @@ class _Drawing:
                 {"from_view": view, "members": self.random.sample(self.names, self.random.randint(4, self.count))}
                 for view in views
             ]
+            self.smallest_committee = min(len(epoch["members"]) for epoch in fields["epochs"])
         return fields
 
     def consensus(self) -> Fields:
@@ -174,7 +176,7 @@ class _Drawing:
     def fault(self, height: int, kinds: list[str]) -> Fields:
         kind = self.random.choice(kinds)
         if kind in ("wipe", "bit_rot"):
-            if self.not_counted_on >= fault_bound(self.count) or height < SNAPSHOT_HEIGHT:
+            if self.not_counted_on >= fault_bound(self.smallest_committee) or height < SNAPSHOT_HEIGHT:
                 kind = "kill"
             else:
                 self.not_counted_on += 1
