@@ -46,7 +46,7 @@ test: install
 # All parts run, whatever one of them comes to (a seed that saw too little makes its sweep inconclusive); the exit code is
 # the last one that was not 0.
 soak: install
-	@status=0; \
+	@trap 'exit 130' INT TERM; status=0; \
 	for protocol in simplex hotstuff; do \
 		$(BIN)/stampede fuzz --protocol $$protocol --seeds 0:$(SOAK_SEEDS) --out runs/soak-$$protocol || status=$$?; \
 	done; \

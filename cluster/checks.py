@@ -330,7 +330,7 @@ def check_evidence(books: Books) -> Check:
     record = books.record
     shown = proofs(record)
     byzantine = {validator.index for validator in record.validators if validator.byzantine}
-    false = [f"{proof.finder} shows {proof.kind}, which does not hold" for proof in shown if not proof.holds]
+    false = [f"{proof.finder} shows {proof.kind}, which does not hold" for proof in shown if proof.holds is False]
     false += [
         f"{proof.finder} proves {proof.kind} of {_name(record, proof.culprit)} in view {proof.view},"
         f" which {_is_what(record, proof.culprit)}"
@@ -339,6 +339,11 @@ def check_evidence(books: Books) -> Check:
     ]
     if false:
         return Check("evidence", Outcome.FAIL, _examples(false))
+    unjudged = [
+        f"{proof.finder} shows {proof.kind} on a block that nobody served" for proof in shown if proof.holds is None
+    ]
+    if unjudged:
+        return Check("evidence", Outcome.INCONCLUSIVE, _examples(unjudged))
     proven = Counter(proof.culprit for proof in shown)
     missing = [
         (

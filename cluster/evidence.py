@@ -42,8 +42,9 @@ class Proof:
     culprit: int | None
     """The index of the validator that it blames; ``None`` where it cannot be read."""
     view: int
-    holds: bool
-    """Whether a third party must believe it."""
+    holds: bool | None
+    """Whether a third party must believe it; ``None`` where it builds on a block newer than all that were served: it
+    cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +103,19 @@ class _Judge:
             case None:
                 return Proof(shown.finder, shown.kind, None, 0, holds=False)
             case InvalidBlock(vote):
-                holds = self._is_invalid(shown.evidence, self.height_of(shown))
+                holds = self._is_invalid(shown.evidence)
             case _:
                 vote = shown.evidence.first
                 holds = verify_evidence(shown.evidence, self._validators, self._namespace)
         return Proof(shown.finder, type(shown.evidence).__name__, vote.signer, vote.view, holds)
 
-    def _is_invalid(self, evidence: InvalidBlock, height: int) -> bool:
+    def _is_invalid(self, evidence: InvalidBlock) -> bool | None:
         if contradicts_its_vote(evidence, self._validators, self._namespace, self._election):
             return True
+        base = base_digest(evidence)
+        height = None if base is None else self._chain.heights.get(base)
+        if height is None:
+            return None if base is not None and evidence.vote.view > self._chain.newest_view else False
         executor = self._chain.at(height)
         return executor is not None and verify_misconduct(evidence, executor, self._validators, self._namespace)
 
@@ -121,6 +126,11 @@ class _Chain:
     def __init__(self, record: RunRecord) -> None:
         self._executor = Executor(MemoryDisk(), record.genesis)
         self._blocks = longest_chain(record.lives)
+
+    @property
+    def newest_view(self) -> int:
+        newest = decode_block(self._blocks[-1].block) if self._blocks else None
+        return 0 if newest is None else newest.header.view
 
     @cached_property
     def heights(self) -> dict[Hash, int]:

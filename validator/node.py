@@ -428,12 +428,15 @@ class Node:
     def _on_verify(self, request: engine_border.Verify) -> None:
         block = decode_block(request.body)
         digest = Hash(request.digest)
-        if block is None or header_hash(block.header) != digest or block.header.parent_hash != request.parent.digest:
+        if block is None or header_hash(block.header) != digest:
             self._answer_verification(request, valid=False)
             return
         if block.header.view != request.view or block.header.proposer != request.proposer:
             self._prove_invalid(request.vote, (request.body,))
             self._answer_verification(request, valid=False)
+            return
+        if block.header.parent_hash != request.parent.digest:
+            self._answer_verification(request, valid=False)  # the vote does not say its parent's digest
             return
         if not self._tree.follows_its_parent(block):
             if self._tree.is_executed(Hash(request.parent.digest)):

@@ -49,7 +49,6 @@ from validator.events import (
     BlockFinal,
     Completed,
     Diverged,
-    Dropped,
     Effect,
     Event,
     EvidenceFound,
@@ -190,7 +189,7 @@ class WatchedMachine(Machine):
                 self.say("machine", f"has the snapshot of height {height}")
             case EvidenceFound(kind, culprit):
                 self.say("evidence", f"proves {kind} of validator {culprit}")
-            case PeerFault(peer, reason) | Dropped(peer, reason):
+            case PeerFault(peer, reason):
                 self.say("drop", f"drops what validator {peer} sent: {reason}")
             case _:
                 pass

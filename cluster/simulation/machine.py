@@ -101,7 +101,7 @@ class Machine:
     entered: Callable[[int, int], None] | None = None
     """``entered(index, view)`` is told when the validator is in another view than before."""
     opened: Callable[[int], None] | None = None
-    """Told the index of a machine whose validator has opened what its disk held, at every start."""
+    """Told the index of a machine whose validator has opened what its disk held, at every start but after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None

@@ -31,6 +31,10 @@ LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
 """From here on there are snapshots to join by."""
 MOST_FAULTS: Final = 5
+SMALLEST: Final = 4
+"""Validators of a committee, at least."""
+EPOCHS: Final = 0.4
+"""Share of the seeds with more validators than that in which committees change."""
 UPGRADES: Final = 0.2
 """Share of the seeds that have one."""
 
@@ -112,14 +116,21 @@ class _Drawing:
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(sorted(BEHAVIOURS), self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
-        elif self.count > 4 and self.maybe(0.4):
-            views = sorted(self.random.sample(range(5, 45), 2))
-            fields["epochs"] = [
-                {"from_view": view, "members": self.random.sample(self.names, self.random.randint(4, self.count))}
-                for view in views
-            ]
-            self.smallest_committee = min(len(epoch["members"]) for epoch in fields["epochs"])
+            random = Random(f"{self.seed}/{self.protocol}/epochs")  # of its own: all else is drawn as without epochs
+            if self.count > SMALLEST and self.byzantine <= fault_bound(SMALLEST) and random.random() < EPOCHS:
+                fields["epochs"] = self.epochs(random)
+        elif self.count > SMALLEST and self.maybe(EPOCHS):
+            fields["epochs"] = self.epochs(self.random)
+        sizes = (len(epoch["members"]) for epoch in fields.get("epochs", ()))
+        self.smallest_committee = min(sizes, default=self.count)
         return fields
+
+    def epochs(self, random: Random) -> list[Fields]:
+        views = sorted(random.sample(range(5, 45), 2))
+        return [
+            {"from_view": view, "members": random.sample(self.names, random.randint(SMALLEST, self.count))}
+            for view in views
+        ]
 
     def consensus(self) -> Fields:
         return {

@@ -490,8 +490,9 @@ def test_a_leader_that_lies_about_heights_fills_nobodys_tree(monkeypatch: pytest
         (lambda header: msgspec.structs.replace(header, height=0), False),
         (lambda header: msgspec.structs.replace(header, view=header.view + 4), True),
         (lambda header: msgspec.structs.replace(header, proposer=2), True),
+        (lambda header: msgspec.structs.replace(header, proposer=2, parent_hash=bytes(32)), True),
     ],
-    ids=["absurd height", "height 0", "another view", "another proposer"],
+    ids=["absurd height", "height 0", "another view", "another proposer", "another proposer on another parent"],
 )
 def test_a_header_that_cannot_be_is_proved_to_whoever_holds_the_chain(
     lie: Callable[[Header], Header], by_keys: bool

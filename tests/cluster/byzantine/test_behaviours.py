@@ -79,6 +79,16 @@ def test_what_is_wrong_is_counted_against_its_sender_and_nobody_else(name: str, 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_votes_for_views_far_ahead_are_counted_by_their_sender(protocol: str) -> None:
+    pages = [validator.status or {} for validator in run_with("garbage", protocol=protocol).validators]
+    others = [validator.status or {} for validator in run_with("silent-leader", protocol=protocol).validators]
+    for page, other in zip(pages[:BYZANTINE], others[:BYZANTINE], strict=True):
+        assert page["dropped"]["future"] > 20 > other["dropped"].get("future", 0)
+        assert sum(page["dropped"].values()) == sum(page["dropped_by_peer"].values())
+        assert page["dropped_by_peer"][str(BYZANTINE)] > page["dropped"]["future"] / 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", sorted(BEHAVIOURS))
 def test_what_is_owed_is_proved(name: str, protocol: str) -> None:
     record = run_with(name, protocol=protocol)

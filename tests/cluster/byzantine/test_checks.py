@@ -13,17 +13,18 @@ from cluster.chain import validator_signer
 from cluster.checks import Check, Outcome, check_run
 from cluster.evidence import proofs
 from cluster.record import FaultRecord, Finalization, RunRecord
-from cluster.scenario import NodeSection
+from cluster.scenario import NodeSection, Scenario
 from cluster.status import Tally
 from consensus.keys import KeyedHashScheme
+from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, Vote, VoteKind, conflict, encode_evidence, vote_signing_bytes
 from consensus.types import Digest, Signature, ValidatorIndex, View
-from tests.cluster.byzantine.runs import run_with, scenario
+from tests.cluster.byzantine.runs import run, run_with, scenario
 from tests.cluster.records import make_chain, make_record, make_scenario
 from validator.block import Block, header_hash
 from validator.codec import decode, encode
 from validator.events import EvidenceFound
-from validator.misconduct import INVALID_BLOCK, InvalidBlock
+from validator.misconduct import INVALID_BLOCK, InvalidBlock, base_digest, decode_misconduct
 
 FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
 SIGNERS = [KeyedHashScheme().signer(bytes([index]) * 32) for index in range(4)]
@@ -189,8 +190,25 @@ def test_twins_are_refused_on_the_live_testnet_in_one_line() -> None:
     assert scenario(4, {2: ["garbage", "equivocating-leader"]}).live_problem is None
 
 
-def test_a_proof_of_an_invalid_block_is_judged_on_the_runs_own_chain() -> None:
-    record = run_with("invalid-block-bad-root")
+EPOCHS = [
+    {"from_view": 5, "members": ["validator-0", "validator-2", "validator-3", "validator-4"]},
+    {"from_view": 12, "members": ["validator-0", "validator-1", "validator-2", "validator-3"]},
+]
+
+
+def changing_run(election: str, epochs: list[dict[str, Any]]) -> RunRecord:
+    fields = scenario(5, {3: "invalid-block-bad-root"}).model_dump(mode="json", exclude_unset=True)
+    fields["consensus"] |= {"leader_election": election}
+    fields["validators"] |= {"epochs": epochs}
+    return run(Scenario.model_validate(fields))
+
+
+@pytest.mark.parametrize("election", sorted(ELECTIONS))
+@pytest.mark.parametrize("epochs", [[], EPOCHS], ids=["one committee", "committees"])
+def test_a_proof_of_an_invalid_block_is_judged_on_the_runs_own_chain(
+    election: str, epochs: list[dict[str, Any]]
+) -> None:
+    record = changing_run(election, epochs)
     shown = [proof for proof in proofs(record) if proof.kind == INVALID_BLOCK]
     assert len(shown) > 3
     assert {(proof.culprit, proof.holds) for proof in shown} == {(3, True)}
@@ -210,6 +228,22 @@ def test_a_proof_of_an_invalid_block_is_judged_on_the_runs_own_chain() -> None:
         finder.status = {**status_of(record, 1), "evidence": [{"kind": INVALID_BLOCK, "data": data}]}
         assert found(false, "evidence").verdict is FAIL
         assert found(false, "evidence").detail == "validator-1 shows InvalidBlock, which does not hold"
+
+
+def test_a_proof_on_a_block_that_nobody_served_cannot_be_judged() -> None:
+    record = run_with("invalid-block-bad-root")
+    true = [each for validator in record.validators[:3] for each in status_of(record, validator.index)["evidence"]]
+    last = max(true, key=lambda each: decode_misconduct(bytes.fromhex(each["data"])).vote.view)
+    base = base_digest(decode_misconduct(bytes.fromhex(last["data"])))
+    short = replace(record, validators=[replace(validator) for validator in record.validators])
+    for validator in short.validators:
+        hashes = [header_hash(decode(block.block, Block).header) for block in validator.blocks]
+        assert base in hashes
+        validator.blocks = validator.blocks[: hashes.index(base)]
+    assert [proof.holds for proof in proofs(short)].count(None) >= 1
+    assert all(proof.holds is not False for proof in proofs(short))
+    check = found(short, "evidence")
+    assert (check.verdict, "on a block that nobody served" in check.detail) == (INCONCLUSIVE, True)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

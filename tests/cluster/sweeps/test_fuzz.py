@@ -54,7 +54,13 @@ def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
     assert all(DRAWN // 20 < count < DRAWN * 3 // 4 for count in kinds.values()), "none is drowned, none everywhere"
     assert behaviours == set(BEHAVIOURS)
     assert any(plan.validators.late for plan in plans)
-    assert set(extremes) == {"several byzantine", "several not counted on", "everybody killed", "lost out of order"}
+    assert set(extremes) == {
+        "byzantine in committees that change",
+        "several byzantine",
+        "several not counted on",
+        "everybody killed",
+        "lost out of order",
+    }
     assert any(plan.validators.epochs for plan in plans)
 
 
@@ -65,6 +71,8 @@ def extremes_of(plan: Scenario) -> Iterator[str]:
     byzantine = sum(bool(node.byzantine) for node in plan.validators.nodes)
     lost = sum(fault.kind in ("wipe", "bit_rot") for fault in plan.faults)
     assert byzantine + lost + bool(plan.validators.late) <= fault_bound(smallest), "or nothing could be asked of it"
+    if byzantine and plan.validators.epochs:
+        yield "byzantine in committees that change"
     if byzantine > 1:
         yield "several byzantine"
     if lost > 1 or (lost and byzantine):

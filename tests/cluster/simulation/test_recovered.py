@@ -1,0 +1,66 @@
+"""What was durable, and told to nobody before all were killed, is watched from the next start on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.scenario import Scenario
+from cluster.simulation.driver import Simulation
+from consensus.keys import KeyedHashScheme
+from consensus.protocols import PROTOCOLS
+
+FIELDS: dict[str, Any] = {
+    "name": "recovered",
+    "validators": [{"sync_ms": 5}, *[{"sync_ms": 150}] * 3],  # so that one is some blocks ahead of the others
+    "consensus": {"block_interval_ms": 50, "leader_timeout_ms": 400, "advance_timeout_ms": 600},
+    "load": {"users": [{"workload": "flood", "interval_ms": 300, "options": {"timers": 5}}]},
+    "stop": {"height": 40, "timeout_s": 60},
+}
+HEIGHT = 6
+
+
+def newest(simulation: Simulation) -> int:
+    """The newest final block that somebody has, durably."""
+    running = [machine.validator for machine in simulation.machines if machine.validator is not None]
+    return max(validator.executor.final_header.height for validator in running)
+
+
+def killed_before_anybody_was_told(protocol: str) -> tuple[Simulation, int]:
+    """All four are down, and on one disk is a final block that nobody spoke of."""
+    plan = Scenario.model_validate(FIELDS | {"consensus": FIELDS["consensus"] | {"protocol": protocol}})
+    simulation = Simulation(plan, 3, "test", scheme=KeyedHashScheme())
+    simulation.begin()
+    while newest(simulation) <= max(HEIGHT, simulation.monitor.height):
+        assert simulation.advance()
+    height = newest(simulation)
+    for machine in simulation.machines:
+        machine.crash(simulation.random)
+    assert simulation.monitor.height == height - 1
+    return simulation, height
+
+
+def go_on(simulation: Simulation, height: int) -> None:
+    while simulation.monitor.height < height:
+        assert simulation.advance()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_it_is_watched(protocol: str) -> None:
+    simulation, height = killed_before_anybody_was_told(protocol)
+    for machine in simulation.machines:
+        machine.start()
+    assert simulation.monitor.height == height
+    go_on(simulation, height + 8)
+    assert simulation.monitor.violations == []
+
+
+def test_a_monitor_that_is_not_told_takes_the_next_block_for_wrong() -> None:
+    """The planted fault. With Simplex the others have made the block final, too, before the next one is."""
+    simulation, height = killed_before_anybody_was_told("hotstuff")
+    for machine in simulation.machines:
+        machine.opened = None
+        machine.start()
+    go_on(simulation, height + 8)
+    assert any("ancestry" in violation for violation in simulation.monitor.violations)
