@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -16,7 +17,7 @@ from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, Va
 from consensus.messages import VoteKind
 from consensus.protocols import PROTOCOLS
 from consensus.simplex import SimplexConfig
-from consensus.types import ValidatorIndex, View
+from consensus.types import PublicKey, ValidatorIndex, View
 from validator.assembly import PRODUCTION, Parts
 from validator.block import MAX_BLOCK_BYTES
 from validator.executor import StorageConfig
@@ -43,9 +44,19 @@ def validator_signer(scheme: SignatureScheme, seed: int, index: int) -> Signer:
 def validator_set(scheme: SignatureScheme, scenario: Scenario, seed: int) -> ValidatorSet:
     """All validators' public keys, by index."""
     keys = [validator_signer(scheme, seed, index).public_key for index in range(scenario.validators.count)]
-    committees = scenario.validators.committees.items() if scenario.validators.epochs else ()
-    epochs = [Committee(View(at), tuple(map(ValidatorIndex, members))) for at, members in committees]
-    return ValidatorSet(tuple(keys), scheme, tuple(epochs))
+    return ValidatorSet(
+        tuple(keys), scheme, _committees(scenario.validators.committees.items() if scenario.validators.epochs else ())
+    )
+
+
+def validators_of(genesis: Genesis, scheme: SignatureScheme) -> ValidatorSet:
+    """The validators that a genesis names, for whoever has it alone."""
+    keys = tuple(map(PublicKey, genesis.validators))
+    return ValidatorSet(keys, scheme, _committees((epoch.first_view, epoch.members) for epoch in genesis.epochs))
+
+
+def _committees(epochs: Iterable[tuple[int, Iterable[int]]]) -> tuple[Committee, ...]:
+    return tuple(Committee(View(at), tuple(map(ValidatorIndex, members))) for at, members in epochs)
 
 
 def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Genesis:

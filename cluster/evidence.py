@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from cluster.books import longest_chain
+from cluster.chain import validators_of
 from cluster.record import RunRecord, ValidatorRecord
 from cluster.simulation.disk import MemoryDisk
-from consensus.keys import Committee, ValidatorSet
 from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, MessageError, decode_evidence, verify_evidence
-from consensus.types import PublicKey, ValidatorIndex, View
 from validator.block import header_hash
 from validator.codec import CodecError
 from validator.executor import Executor, Finalize, decode_block, execution_error
@@ -53,6 +52,8 @@ class _Shown:
     kind: str
     evidence: Evidence | InvalidBlock | None
     """``None`` where it cannot be read."""
+    base: Hash | None
+    """The final block on which an invalid block was shown; ``None`` where it takes none, or names none."""
 
 
 def proofs(record: RunRecord) -> list[Proof]:
@@ -67,7 +68,9 @@ def _shown_by(validator: ValidatorRecord) -> Iterator[_Shown]:
     page = (validator.status or {}).get("evidence")
     for each in page if isinstance(page, list) else ():
         if isinstance(each, dict):
-            yield _Shown(validator.name, str(each.get("kind", "")), _read(each))
+            evidence = _read(each)
+            base = base_digest(evidence) if isinstance(evidence, InvalidBlock) else None
+            yield _Shown(validator.name, str(each.get("kind", "")), evidence, base)
 
 
 def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
@@ -82,40 +85,39 @@ class _Judge:
     """Judges proofs, those of invalid blocks in the order of the heights that they build on."""
 
     def __init__(self, record: RunRecord) -> None:
-        keys = tuple(PublicKey(key) for key in record.genesis.validators)
-        committees = [
-            Committee(View(epoch.first_view), tuple(map(ValidatorIndex, epoch.members)))
-            for epoch in record.genesis.epochs
-        ]
-        self._validators = ValidatorSet(keys, record.scheme, tuple(committees))
+        self._validators = validators_of(record.genesis, record.scheme)
         self._namespace = record.genesis.chain_id.encode()
         election = record.scenario.consensus.leader_election
         self._election = ELECTIONS[election](self._validators, self._namespace)
-        self._chain = _Chain(record)
+        self._record = record
+
+    @cached_property
+    def _chain(self) -> _Chain:
+        return _Chain(self._record)
 
     def height_of(self, shown: _Shown) -> int:
         """The final height whose state it takes to judge; 0 where keys do, and where nothing can be judged."""
-        base = base_digest(shown.evidence) if isinstance(shown.evidence, InvalidBlock) else None
-        return 0 if base is None else self._chain.heights.get(base, 0)
+        return 0 if shown.base is None else self._chain.heights.get(shown.base, 0)
 
     def judge(self, shown: _Shown) -> Proof:
         match shown.evidence:
             case None:
                 return Proof(shown.finder, shown.kind, None, 0, holds=False)
             case InvalidBlock(vote):
-                holds = self._is_invalid(shown.evidence)
+                holds = self._is_invalid(shown.evidence, shown.base)
             case _:
                 vote = shown.evidence.first
                 holds = verify_evidence(shown.evidence, self._validators, self._namespace)
         return Proof(shown.finder, type(shown.evidence).__name__, vote.signer, vote.view, holds)
 
-    def _is_invalid(self, evidence: InvalidBlock) -> bool | None:
+    def _is_invalid(self, evidence: InvalidBlock, base: Hash | None) -> bool | None:
         if contradicts_its_vote(evidence, self._validators, self._namespace, self._election):
             return True
-        base = base_digest(evidence)
-        height = None if base is None else self._chain.heights.get(base)
+        if base is None:
+            return False
+        height = self._chain.heights.get(base)
         if height is None:
-            return None if base is not None and evidence.vote.view > self._chain.newest_view else False
+            return None if evidence.vote.view > self._chain.newest_view else False
         executor = self._chain.at(height)
         return executor is not None and verify_misconduct(evidence, executor, self._validators, self._namespace)
 

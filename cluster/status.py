@@ -35,9 +35,9 @@ class Tally:
     pending_timers: int = 0
     backlog: int = 0
     newest: BlockFinal | None = None
-    faults: dict[str, int] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
     """What was dropped of what peers sent and no honest peer sends, by reason."""
-    faults_by_peer: dict[int, int] = field(default_factory=dict)
+    faults_by_peer: Counter[int] = field(default_factory=Counter)
     """The same, as far as it is known who sent it."""
     dropped: Counter[str] = field(default_factory=Counter)
     """What was dropped of what honest peers send too, by reason."""
@@ -80,14 +80,14 @@ class Tally:
 
     def note_fault(self, fault: PeerFault) -> None:
         self.note_refusal(fault.reason)
-        self.faults_by_peer[fault.peer] = self.faults_by_peer.get(fault.peer, 0) + 1
+        self.faults_by_peer[fault.peer] += 1
 
     def note_drop(self, drop: Dropped) -> None:
         self.dropped[drop.reason] += 1
         self.dropped_by_peer[drop.peer] += 1
 
     def note_refusal(self, reason: str) -> None:
-        self.faults[reason] = self.faults.get(reason, 0) + 1
+        self.faults[reason] += 1
 
     def note_divergence(self, diverged: Diverged) -> None:
         if self.diverged is None:

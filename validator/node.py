@@ -33,7 +33,7 @@ from consensus.protocols import EngineType, VotingEngine
 from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import HARMLESS_REASONS
-from validator.block import header_hash
+from validator.block import Block, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError, encode
 from validator.events import (
@@ -428,19 +428,7 @@ class Node:
     def _on_verify(self, request: engine_border.Verify) -> None:
         block = decode_block(request.body)
         digest = Hash(request.digest)
-        if block is None or header_hash(block.header) != digest:
-            self._answer_verification(request, valid=False)
-            return
-        if block.header.view != request.view or block.header.proposer != request.proposer:
-            self._prove_invalid(request.vote, (request.body,))
-            self._answer_verification(request, valid=False)
-            return
-        if block.header.parent_hash != request.parent.digest:
-            self._answer_verification(request, valid=False)  # the vote does not say its parent's digest
-            return
-        if not self._tree.follows_its_parent(block):
-            if self._tree.is_executed(Hash(request.parent.digest)):
-                self._prove_invalid(request.vote, (*self._bodies_to(request.parent.digest), request.body))
+        if block is None or header_hash(block.header) != digest or not self._is_what_was_proposed(request, block):
             self._answer_verification(request, valid=False)
             return
         held = self._tree.add(block, request.body)
@@ -451,6 +439,20 @@ class Node:
             self._answer_verifications(held)
         else:
             self._execute_line(digest)
+
+    def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
+        """Whether the header says what its proposal does; where that shows its signer's guilt, this is proved."""
+        header, parent = block.header, Hash(request.parent.digest)
+        if header.view != request.view or header.proposer != request.proposer:
+            self._prove_invalid(request.vote, (request.body,))
+            return False
+        if header.parent_hash != parent:
+            return False  # the vote does not say its parent's digest
+        if self._tree.follows_its_parent(block):
+            return True
+        if self._tree.is_executed(parent):
+            self._prove_invalid(request.vote, (*self._bodies_to(parent), request.body))
+        return False
 
     def _answer_verifications(self, held: HeldBlock) -> None:
         valid = held.state is BlockState.VALID
@@ -525,9 +527,9 @@ class Node:
         for request in self._verifying.get(held.digest, ()):
             self._prove_invalid(request.vote, bodies)
 
-    def _bodies_to(self, digest: Digest | Hash) -> tuple[bytes, ...]:
+    def _bodies_to(self, digest: Hash) -> tuple[bytes, ...]:
         """The bodies from the final block's child to a block that is executed or ready to be."""
-        return tuple(block.body for block in self._tree.line(Hash(digest)))
+        return tuple(block.body for block in self._tree.line(digest))
 
     def _prove_invalid(self, vote: Vote, bodies: tuple[bytes, ...]) -> None:
         """Blame whoever signed a vote for the last of these bodies, unless they are too long to be shown."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.chain import validator_set
+from cluster.chain import validators_of
 from cluster.checks import HEIGHTS_UNTIL_IT_VOTES
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import headers, straight_replay, unmet
@@ -116,6 +116,6 @@ def _turns(books: Books, validator: ValidatorRecord) -> int:
     if begins is None:
         return 0
     section = record.scenario.consensus
-    everybody = validator_set(record.scheme, record.scenario, record.seed)
+    everybody = validators_of(record.genesis, record.scheme)
     election = ELECTIONS[section.leader_election](everybody, record.genesis.chain_id.encode())
     return sum(election.leader(View(view)) == validator.index for view in range(begins, max(views.values()) + 1))

@@ -662,23 +662,19 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
     ]
     on_links = LinkTotals() if transport.links is None else transport.links.totals()
     links: list[tuple[Mapping[str, str], int]] = [({"was": name}, count) for name, count in asdict(on_links).items()]
-    faults: list[tuple[Mapping[str, str], int]] = [
-        ({"reason": reason}, count) for reason, count in sorted(tally.faults.items())
-    ]
-    drops: list[tuple[Mapping[str, str], int]] = [
-        ({"reason": reason}, count) for reason, count in sorted(tally.dropped.items())
-    ]
     lines = [render_metric(name, "gauge", text, value) for name, text, value in gauges]
     lines += [render_metric(name, "counter", text, value) for name, text, value in totals]
     lines.append(
         render_metric("stampede_link_messages_total", "counter", "Messages that something was done to on links.", links)
     )
-    lines.append(
-        render_metric("stampede_peer_faults_total", "counter", "What no honest peer sends, by reason.", faults)
-    )
-    lines.append(
-        render_metric("stampede_peer_drops_total", "counter", "What was dropped of what honest peers send too.", drops)
-    )
+    for name, text, counts in (
+        ("stampede_peer_faults_total", "What no honest peer sends, by reason.", tally.faults),
+        ("stampede_peer_drops_total", "What was dropped of what honest peers send too.", tally.dropped),
+    ):
+        by_reason: list[tuple[Mapping[str, str], int]] = [
+            ({"reason": reason}, count) for reason, count in sorted(counts.items())
+        ]
+        lines.append(render_metric(name, "counter", text, by_reason))
     return "".join(lines)
 
 

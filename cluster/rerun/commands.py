@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.options import add_change_options, parse_seed
+from cluster.sections import MOST_HEIGHTS
 
 DEFAULT_RUNS: Final = 300
 MAX_RUNS: Final = 1_000_000
-MAX_HEIGHT: Final = 1_000_000
 
 
 def add_commands(commands: Any) -> None:
@@ -47,8 +47,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _height(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_HEIGHT):
-        raise argparse.ArgumentTypeError(f"{text!r} is no height: expected 1 to {MAX_HEIGHT}")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_HEIGHTS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no height: expected 1 to {MOST_HEIGHTS}")
     return int(text)
 
 
