@@ -6,12 +6,11 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
+
 Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
-MOST_SECONDS: Final = 86_400
-"""A run lasts a day at most."""
 RunMilliseconds = Annotated[int, Field(ge=0, le=MOST_SECONDS * 1_000)]
 """A time of a run."""
-MOST_HEIGHTS: Final = 1_000_000
 Height = Annotated[int, Field(ge=1, le=MOST_HEIGHTS)]
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]

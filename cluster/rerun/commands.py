@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.bounds import MOST_HEIGHTS
 from cluster.options import add_change_options, parse_seed
-from cluster.sections import MOST_HEIGHTS
 
 DEFAULT_RUNS: Final = 300
 MAX_RUNS: Final = 1_000_000

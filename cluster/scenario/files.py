@@ -12,12 +12,12 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
+from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
 from cluster.errors import BadInput
 from cluster.faults import AnyFault
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.problems import describe, first_problem, one_line
-from cluster.sections import MOST_HEIGHTS, MOST_SECONDS
 from cluster.settings import Change, SettingError, apply_changes
 from cluster.yaml_input import MOST_CHARACTERS, NoYaml, parse
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
 from cluster.faults import (
     KEYWORDS,
     AnyFault,
@@ -25,7 +26,7 @@ from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
 from cluster.scenario.success import SuccessSection
-from cluster.sections import MOST_HEIGHTS, MOST_SECONDS, Height, Milliseconds, Name, Section
+from cluster.sections import Height, Milliseconds, Name, Section
 from cluster.settings import Change, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
