@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -209,7 +209,8 @@ class SimulatedStage:
 
     def lose_disk(self, index: int) -> None:
         machine = self.machines[index]
-        machine.disk = MemoryDisk()
+        trap = machine.disk.plan
+        machine.disk = MemoryDisk(trap and replace(trap, operation=1))
         self._sizes.pop(index, None)
         machine.join = lambda disk: self.join(index, disk)
 
