@@ -14,15 +14,9 @@ from cluster.scenario import Scenario
 from cluster.simulation import driver
 from cluster.simulation.driver import simulate
 from cluster.verdict import Outcome
+from tests.cluster.simulation.flooded import flooded
 from validator.assembly import PRODUCTION, Parts
 
-FIELDS: dict[str, Any] = {
-    "name": "healed",
-    "consensus": {"signatures": "keyed-hash"},
-    "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 5}}]},
-    "stop": {"height": 34, "timeout_s": 60},
-    "success": {"transactions": 5, "fires": 10},
-}
 ILL = 1
 
 
@@ -36,7 +30,7 @@ def test_a_divergence_outlives_the_life_in_which_it_came_about(fault: str, monke
         return parts_of(scenario, index, given[0], "double-fire") if (index, lives[index]) == (ILL, 1) else PRODUCTION
 
     monkeypatch.setattr(driver, "parts_of", ill_at_first)
-    record = simulate(Scenario.model_validate(FIELDS | {"faults": faults}), 1)
+    record = simulate(flooded("healed", faults), 1)
     status = record.validators[ILL].status
     assert status is not None
     assert (status["starts"], lives[ILL] > 1) == (2, True)

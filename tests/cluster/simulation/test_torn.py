@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cluster.checks import check_run
-from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.simulation.machine import JOB_OPERATIONS, Machine
 from cluster.verdict import Outcome
+from tests.cluster.simulation.flooded import flooded
 from tests.validator.network import Network
 from validator.archive import ARCHIVE_FILE
 from validator.executor import Finalize
@@ -18,20 +18,13 @@ from validator.executor import Finalize
 VICTIM = 2
 SLOW = 1
 KILLS = 3
-FIELDS: dict[str, Any] = {
-    "name": "torn",
-    "consensus": {"signatures": "keyed-hash"},
-    "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 5}}]},
-    "stop": {"height": 40, "timeout_s": 120},
-    "success": {"transactions": 5, "fires": 10},
-    "faults": [
-        {"kind": "slow_disk", "target": f"validator-{SLOW}", "sync_ms": 150, "at_height": 8, "for_ms": 60_000},
-        *(
-            {"kind": "kill", "target": f"validator-{SLOW}", "reorders": True, "at_height": height, "down_ms": 500}
-            for height in range(12, 12 + 8 * KILLS, 8)
-        ),
-    ],
-}
+FAULTS: list[dict[str, Any]] = [
+    {"kind": "slow_disk", "target": f"validator-{SLOW}", "sync_ms": 150, "at_height": 8, "for_ms": 60_000},
+    *(
+        {"kind": "kill", "target": f"validator-{SLOW}", "reorders": True, "at_height": height, "down_ms": 500}
+        for height in range(12, 12 + 8 * KILLS, 8)
+    ),
+]
 
 
 def finalizes(machine: Machine) -> bool:
@@ -60,7 +53,7 @@ def test_a_kill_tears_the_commit_that_is_under_way() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_disk_that_reorders_leaves_a_journal_that_can_be_read(seed: int) -> None:
     """An earlier append was lost and a later one was not: that was taken for rot, and nothing could start from it."""
-    record = simulate(Scenario.model_validate(FIELDS), seed)
+    record = simulate(flooded("torn", FAULTS, height=40, timeout_s=120), seed)
     status = record.validators[SLOW].status
     assert status is not None and status["starts"] == 1 + KILLS
     verdict = check_run(record)

@@ -7,17 +7,10 @@ from typing import Any
 import pytest
 
 from cluster.checks import check_run
-from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.verdict import Outcome
+from tests.cluster.simulation.flooded import flooded
 
-FIELDS: dict[str, Any] = {
-    "name": "traps",
-    "consensus": {"signatures": "keyed-hash"},
-    "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 5}}]},
-    "stop": {"height": 34, "timeout_s": 60},
-    "success": {"transactions": 5, "fires": 10},
-}
 SEED = 6
 """With which a bit of the state log rots, so that the damage is found before anything is written."""
 VICTIM = {"target": "validator-2"}
@@ -31,7 +24,7 @@ LOSSES = [
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss["kind"])
 def test_a_disk_that_replaces_one_fails_in_its_place(loss: dict[str, Any], trap: str) -> None:
     faults = [{"kind": trap, "at_height": 14, "down_ms": 500} | VICTIM, loss | VICTIM]
-    record = simulate(Scenario.model_validate(FIELDS | {"faults": faults}), SEED)
+    record = simulate(flooded("traps", faults), SEED)
     laid, lost = record.faults
     assert lost.begun_ms is not None and laid.begun_ms is not None
     assert lost.ended_ms is not None and lost.ended_ms > laid.begun_ms, "the trap is laid before the disk is lost"
