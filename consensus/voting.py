@@ -553,10 +553,11 @@ class VotingEngine(ABC):
             self._reject(vote.signer, BAD_SIGNATURE)
             return False
         kept = round_.tally.kept(vote.kind, vote.signer)
-        if kept is not None:
-            if (kept.parent_view, kept.digest) == (vote.parent_view, vote.digest):
+        if kept is not None and (kept.parent_view, kept.digest) == (vote.parent_view, vote.digest):
+            if self._confirm(kept):
                 self._reject(vote.signer, DUPLICATE)
                 return False
+        elif kept is not None:
             if not (checked or self._is_signed(vote)):
                 self._reject(vote.signer, BAD_SIGNATURE)
                 return False

@@ -509,6 +509,16 @@ def test_the_other_protocols_words_are_foreign() -> None:
     assert bench.engine.view == simplex.engine.view == 1
 
 
+def test_a_forged_copy_sent_first_does_not_hide_a_timeout_that_goes_back() -> None:
+    bench = HotStuffBench()
+    true, back = bench.vote(3, FINALIZE, 1), bench.timeout(3, 2, high=0)
+    effects = bench.receive(3, bench.forged(3, FINALIZE, 1), true, back)
+    (report,) = of(Report, effects)
+    assert {report.evidence.first, report.evidence.second} == {true, back.vote}
+    assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
+    assert reasons(effects) == [(3, "bad_signature")]
+
+
 def test_forged_timeouts_found_at_the_quorum_are_dropped_and_named() -> None:
     bench = HotStuffBench(n=7, me=0)
     bench.receive(1, Timeout(bench.forged(1, TIMEOUT, 1, parent=0), None))

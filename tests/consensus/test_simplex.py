@@ -947,6 +947,41 @@ def test_the_same_vote_with_another_signature_is_no_second_vote() -> None:
     assert bench.engine.view == 2
 
 
+@pytest.mark.parametrize("made", [Bench, HotStuffBench])
+def test_a_forged_copy_sent_first_does_not_hide_a_contradiction(made: type[Bench]) -> None:
+    bench = made()
+    planted = [
+        (bench.forged(2, NOTARIZE, 1, "x"), bench.vote(2, NOTARIZE, 1, "x"), bench.vote(2, NOTARIZE, 1, "y")),
+        (bench.forged(3, FINALIZE, 2, "x"), bench.vote(3, FINALIZE, 2, "x"), bench.vote(3, FINALIZE, 2, "y")),
+    ]
+    if made is Bench:
+        planted.append((bench.forged(2, FINALIZE, 3, "x"), bench.vote(2, FINALIZE, 3, "x"), bench.vote(2, NULLIFY, 3)))
+    for forged, true, other in planted:
+        effects = bench.receive(forged.signer, forged, true, true, other)
+        (report,) = of(Report, effects)
+        assert {report.evidence.first, report.evidence.second} == {true, other}
+        assert verify_evidence(report.evidence, bench.validators, NAMESPACE)
+        said = "conflict" if true.kind == other.kind else None
+        assert [reason for _, reason in reasons(effects)] == ["bad_signature", "duplicate", *filter(None, [said])]
+
+
+def test_copies_forged_one_after_the_other_keep_one_vote_and_are_each_named() -> None:
+    bench = Bench()
+    copies = [msgspec.structs.replace(bench.vote(2, NOTARIZE, 1, "x"), signature=bytes([n]) * 64) for n in range(5)]
+    effects = bench.receive(2, *copies, bench.vote(2, NOTARIZE, 1, "x"))
+    assert reasons(effects) == [(2, "bad_signature")] * 5
+    for peer in (1, 3):
+        bench.receive(peer, bench.vote(peer, NOTARIZE, 1, "x"))
+    assert bench.engine.view == 2
+
+
+def test_a_forged_copy_of_its_vote_does_not_keep_a_leaders_proposal_out() -> None:
+    bench = Bench()
+    effects = bench.receive(1, bench.forged(1, NOTARIZE, 1, "b1"), bench.proposal(1, "b1"))
+    assert reasons(effects) == [(1, "bad_signature")]
+    assert len(of(Verify, effects)) == 1
+
+
 def test_contradictions_between_votes_and_certificates_are_found() -> None:
     bench = Bench()
     bench.receive(2, bench.vote(2, NOTARIZE, 1, "other"))
