@@ -37,6 +37,10 @@ EPOCHS: Final = 0.4
 """Share of the seeds with more validators than that in which committees change."""
 UPGRADES: Final = 0.2
 """Share of the seeds that have one."""
+STRAINED: Final = 0.1
+"""Share of the seeds in which chain, disks or load come to their limits, too."""
+MOST_STRAINS: Final = 4
+"""At a time, of those that any network bears."""
 
 Fields = dict[str, Any]
 
@@ -76,7 +80,7 @@ class _Drawing:
 
     def scenario(self) -> Fields:
         """All of it."""
-        return {
+        fields: Fields = {
             "name": f"fuzz-{self.protocol}",
             "description": f"Drawn from seed {self.seed}.",
             "seed": self.seed,
@@ -89,6 +93,10 @@ class _Drawing:
             "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
         }
+        random = Random(f"{self.seed}/{self.protocol}/strain")  # of its own: the other seeds are drawn as without this
+        if random.random() < STRAINED:
+            self.strain(random, fields)
+        return fields
 
     # --- what runs --------------------------------------------------------------------------------------------------
 
@@ -162,6 +170,74 @@ class _Drawing:
         interval_ms = pause_ms + self.random.choice([-100, 300])
         users += [{"workload": workload, "count": count, "interval_ms": interval_ms} for workload in others]
         return {"users": users}
+
+    # --- what is scarce ---------------------------------------------------------------------------------------------
+
+    def strain(self, random: Random, fields: Fields) -> None:
+        """Make some of what is plentiful scarce, and some of what is rare frequent."""
+        strains = (self.keep_little, self.crowd, self.hurry, self.storm, self.run_programs, self.aim)
+        for strain in random.sample(strains, random.randint(1, MOST_STRAINS)):
+            strain(random, fields)
+        self.lie_to_joiners(random, fields)
+
+    def keep_little(self, random: Random, fields: Fields) -> None:
+        """Disks that prune."""
+        fields["storage"] = {"segment_kib": random.choice([1, 4]), "retained_heights": random.choice([8, 16])}
+
+    def crowd(self, random: Random, fields: Fields) -> None:
+        """More timers than the lane has room for."""
+        most = {"MAX_CYCLES_PER_FIRE": 50_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 50_000}
+        fields["chain"]["params"] |= {"LANE_TIMER_CYCLES": random.choice([100_000, 300_000]), **most}
+        flood = {"timers": 15, "burn": 20_000, "payload_bytes": random.choice([0, 500])}
+        fields["load"]["users"].append({"workload": "flood", "interval_ms": 400, "options": flood})
+
+    def hurry(self, random: Random, fields: Fields) -> None:
+        """Timers that expire soon, more of them than may be removed at once."""
+        most = random.choice([4, 10])
+        few = {"SCAN_LIMIT": most, "GC_CYCLES_PER_REMOVAL": 200, "TIMER_GC_CYCLES": 2 * most * 200}
+        fields["chain"]["params"] |= {"MAX_TTL": random.choice([14, 16]), **few}
+
+    def storm(self, random: Random, fields: Fields) -> None:
+        """Timers that nobody can pay for, or that wait for a price that does not come."""
+        options = {"timers": 15, "in_all": 90, "insolvent_percent": random.choice([20, 80])}
+        fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
+
+    def run_programs(self, random: Random, fields: Fields) -> None:
+        """Actors in Python: jobs and runners, messages, an agent that bids, calls that fail."""
+        users = fields["load"]["users"]
+        oracle = sum(group.get("count", 1) for group in users)
+        bot = oracle + 1
+        told = [_call("start", {"every": 4, "pair": "CBY/USD"}), _call("subscribe", {"actor": bot})]
+        debt = _call("open_position", {"collateral": 1_000, "debt": 900_000}) | {"value": 1_000}
+        bidder = [_call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
+        calls = [_call("collect", None), _call("top_up", None) | {"value": 10}]
+        members = [_call("init", {"fee": 1_000, "period": 3}), _call("join", None) | {"value": 3_000}]
+        users += [
+            _program("price_oracle", 400, told),
+            _program("liquidation_bot", 200, bidder),
+            _program("subscription", 600, members, calls),
+            {"workload": "runner", "count": 3, "interval_ms": 200, "options": {"serves": oracle}},
+        ]
+
+    def aim(self, random: Random, fields: Fields) -> None:
+        """Kills right after votes, and syncs that fail for one kind of file."""
+        for fault in fields["faults"]:
+            if fault["kind"] == "kill":
+                fault["after_votes"] = random.choice(["notarize", "notarize", "finalize", "finalize", "nullify"])
+            elif fault["kind"] == "failed_sync":
+                fault["of"] = random.choice(["journal", "blocks", "state"])
+
+    def lie_to_joiners(self, random: Random, fields: Fields) -> None:
+        """A validator that loses its disk, and one that serves it false snapshots, where both can be spared."""
+        if self.not_counted_on or fault_bound(self.smallest_committee) < 2:
+            return
+        liar, victim = random.sample(range(self.count), 2)
+        nodes: list[Fields] = [{} for _ in range(self.count)]
+        nodes[liar]["byzantine"] = ["false-snapshots"]
+        fields["validators"]["nodes"] = nodes
+        height = random.randrange(SNAPSHOT_HEIGHT, LAST_FAULT_HEIGHT)
+        target = self.names[victim]
+        fields["faults"].append({"kind": "wipe", "target": target, "at_height": height, "down_ms": self.view_change_ms})
 
     # --- what breaks ------------------------------------------------------------------------------------------------
 
@@ -259,3 +335,12 @@ class _Drawing:
             "bandwidth_kbps": self.random.randint(500, 5_000),
         }
         return {name: drawn[name] for name in self.random.sample(list(drawn), self.random.randint(1, 3))}
+
+
+def _call(handler: str, payload: Any) -> Fields:
+    return {"handler": handler, "payload": payload}
+
+
+def _program(name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None) -> Fields:
+    options = {"program": name, "setup": setup, "calls": calls or []}
+    return {"workload": "program", "interval_ms": interval_ms, "options": options}

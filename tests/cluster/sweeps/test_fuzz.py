@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from cluster.byzantine import BEHAVIOURS
-from cluster.faults import KIND_NAMES, KillFault
+from cluster.faults import KIND_NAMES, FailedSyncFault, KillFault, WipeFault
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
 from cluster.sweeps.generator import ED25519_EVERY, random_scenario
 from cluster.sweeps.outcome import judge
 from cluster.sweeps.tasks import FuzzTask
 from consensus.types import fault_bound
+from validator.state.log import StateLog
 
 ROOT = Path(__file__).resolve().parents[3]
 PROTOCOLS = ("simplex", "hotstuff")
@@ -60,6 +62,14 @@ def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
         "several not counted on",
         "everybody killed",
         "lost out of order",
+        "little kept",
+        "narrow lane",
+        "short lives",
+        "a storm",
+        "jobs answered",
+        "killed after votes",
+        "a failing file",
+        "lied to who joins",
     }
     assert any(plan.validators.epochs for plan in plans)
 
@@ -83,6 +93,46 @@ def extremes_of(plan: Scenario) -> Iterator[str]:
                 yield "everybody killed"
             if fault.reorders:
                 yield "lost out of order"
+            if fault.after_votes:
+                yield "killed after votes"
+        if isinstance(fault, FailedSyncFault) and fault.of:
+            yield "a failing file"
+    yield from scarcities_of(plan)
+
+
+def scarcities_of(plan: Scenario) -> Iterator[str]:
+    """What of a chain, its disks and its load comes to its limits."""
+    if plan.storage.retained_heights < plan.stop.height:
+        yield "little kept"
+    params = plan.chain.params
+    if params.get("LANE_TIMER_CYCLES", math.inf) <= 300_000:
+        yield "narrow lane"
+    if params.get("SCAN_LIMIT", math.inf) <= 10:
+        yield "short lives"
+    for group in plan.load.users:
+        if group.workload in ("storm", "runner"):
+            yield "a storm" if group.workload == "storm" else "jobs answered"
+    liars = [node for node in plan.validators.nodes if "false-snapshots" in node.byzantine]
+    if liars and any(isinstance(fault, WipeFault) for fault in plan.faults):
+        yield "lied to who joins"
+
+
+SCARCE = ("backlog_max", "timers_expired", "timers_insufficient_funds", "transactions_reverted", "agent_queries")
+STRAINED_SEEDS = (31, 160)
+"""Of HotStuff; between them they come to all of those."""
+
+
+def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    pruned: list[int] = []
+    prune = StateLog.prune
+    monkeypatch.setattr(StateLog, "prune", lambda log, count, *rest: (pruned.append(count), prune(log, count, *rest)))
+    seen: Counter[str] = Counter()
+    for seed in STRAINED_SEEDS:
+        outcome, _ = judge(simulate(random_scenario(seed, "hotstuff"), seed), 0.0)
+        assert outcome.passed, outcome.why
+        seen.update(figure for figure in SCARCE if outcome.metrics[figure] > 0)
+    assert set(seen) == set(SCARCE)
+    assert sum(pruned) > 0
 
 
 def test_a_seed_gives_the_same_scenario_in_every_process() -> None:
