@@ -408,6 +408,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_safety,
     check_no_problems,
 )
+CHECK_NAMES: Final = tuple(check.__name__.removeprefix("check_") for check in CHECKS)
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------

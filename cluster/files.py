@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from cluster.errors import BadInput
@@ -21,6 +22,22 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_target(path: Path | None) -> None:
+    """See that a file that the user named can be written, before the work whose result it is to hold.
+
+    Raises :class:`BadInput` where it cannot. ``None`` is no file, and always right.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise BadInput(f"{path}: cannot be written: is a folder, expected a file's name")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {path.parent}: {error.strerror}") from None
 
 
 def write_for_user(path: Path, content: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any, Final
 
-from cluster.checks import CHECKS
+from cluster.checks import CHECK_NAMES, CHECKS
 from cluster.counted import first_few
 from cluster.explain.course import MILLISECONDS_A_SECOND, Course, course, seconds
 from cluster.explain.doubts import doubts
@@ -395,9 +395,8 @@ def _looked_at(rows: Rows) -> Table:
 
 
 def _checks() -> Table:
-    rows = tuple(
-        (check.__name__.removeprefix("check_"), plain_text(check.__doc__ or "").split("\n\n")[0]) for check in CHECKS
-    )
+    told = (plain_text(check.__doc__ or "").split("\n\n")[0] for check in CHECKS)
+    rows = tuple(zip(CHECK_NAMES, told, strict=True))
     return Table("What is checked", ("check", "what must hold"), rows)
 
 

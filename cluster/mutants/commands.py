@@ -33,6 +33,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _mutants(options: argparse.Namespace) -> int:
+    from cluster.files import check_target
     from cluster.mutants.hunt import all_mutants
 
     known = all_mutants()
@@ -40,9 +41,8 @@ def _mutants(options: argparse.Namespace) -> int:
     for name in names:
         if name not in known:
             raise BadInput(f"no mutant is named {name!r}; known: {', '.join(known)}")
-    for file in (options.json, options.junit):
-        if file is not None and not file.parent.is_dir():
-            raise BadInput(f"{file}: cannot be written: no such folder")
+    check_target(options.json)
+    check_target(options.junit)
     return hunt_all(names, options.workers, options.json, _console(), options.junit)
 
 

@@ -104,6 +104,8 @@ def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | Non
 
 def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, is_stepped: bool) -> ExitCode:
     """Show a recorded run. Raises :class:`HarnessError` where there is none, or where it is another one now."""
+    if shown.until_us is not None and shown.until_us < shown.from_us:
+        raise BadInput("--until is before --from: nothing lies between them")
     run = read_recorded(folder)
     shown = Filter(shown.from_us, shown.until_us, _indexes(run, validators), shown.kinds)
     with Interrupts() as interrupts:

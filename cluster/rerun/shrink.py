@@ -19,9 +19,9 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from cluster.checks import Outcome, check_run
+from cluster.checks import CHECK_NAMES, Outcome, check_run
 from cluster.errors import BadInput, ExitCode, HarnessError
-from cluster.files import write_atomically
+from cluster.files import check_target, write_for_user
 from cluster.interrupts import Interrupts
 from cluster.rerun.recorded import read_recorded
 from cluster.rerun.reduce import Fields, reduce_fields
@@ -169,6 +169,7 @@ def shrink(
     subject = replace(_subject(given, seed, out), saying=saying)
     if subject.target.exists():
         raise BadInput(f"{subject.target}: exists already; --out names another file")
+    check_target(subject.target)
     with Interrupts() as interrupts:
         failure = _failure(subject, check, interrupts.checkpoint)
         console.print(f"{subject.source}, seed {subject.seed}: {failure.words}", soft_wrap=True, markup=False)
@@ -182,10 +183,7 @@ def shrink(
         is_cut_short = shrinker.ending == "interrupted"
         if not is_cut_short:
             verify(text, subject, failure)
-        try:
-            write_atomically(subject.target, text)
-        except OSError as error:
-            raise BadInput(f"{subject.target}: cannot be written: {error.strerror}") from None
+        write_for_user(subject.target, text)
     for line in what_went(subject.scenario, Scenario.model_validate(fields)):
         tell(f"  {line}")
     told = f"{shrinker.ending}, so it may not be minimal" if shrinker.ending else "nothing more can go"
@@ -223,6 +221,8 @@ def _subject(given: Path, seed: int | None, out: Path | None) -> Subject:
 def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]) -> Failure:
     """What is to stay: the check that was asked for, else the first that is known to have failed, else the first."""
     found = failures_of(subject.scenario, subject.seed, checkpoint)
+    if check is not None and check not in (*CHECK_NAMES, *(each.name for each in found)):
+        raise BadInput(f"--check {check}: no check is named so; known: {', '.join(CHECK_NAMES)}")
     wanted = check or next(iter(subject.recorded), None)
     failure = next((each for each in found if wanted is None or each.name == wanted), None)
     if failure is None and check is None and found and found[0].is_crash:
@@ -233,7 +233,9 @@ def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]
     if failure is None:
         instead = f"it {found[0].words} instead" if found else "it does not fail at all"
         what = f"does not fail {wanted}: {instead}" if wanted else "does not fail"
-        when = f" (it did at commit {subject.commit}, this is {checkout_commit()})" if subject.recorded else ""
+        when = (
+            f" (it did at commit {subject.commit}, this is {checkout_commit()})" if wanted in subject.recorded else ""
+        )
         raise BadInput(f"{subject.source}, seed {subject.seed}: {what}{when}")
     return failure
 

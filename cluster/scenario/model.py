@@ -435,8 +435,11 @@ class Scenario(Section):
 
     @property
     def simulator_problem(self) -> str | None:
-        """What the simulator cannot do of it, likewise."""
-        return simulator_problem(self.planned_faults)
+        """What the simulator cannot do of it, likewise; what applies after its forks included."""
+        if problem := simulator_problem(self.planned_faults):
+            return problem
+        after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))
+        return next((f"forks[{n}].changes: {problem}" for n, problem in enumerate(after_forks) if problem), None)
 
     @property
     def recovery_ms(self) -> int:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.errors import BadInput
 from cluster.options import MAX_SEED, add_change_options
 
 MAX_SEEDS: Final = 1_000_000
@@ -36,6 +37,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
     )
     command.add_argument("--stop-on-fail", action="store_true", help="end at the first seed that fails")
+    command.add_argument(
+        "--min-passed",
+        type=pass_count,
+        metavar="N",
+        help="how many seeds must pass where none fails; the others may be undecided (default: all)",
+    )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
     command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, a test case a seed")
     command.add_argument(
@@ -55,6 +62,13 @@ def seed_range(text: str) -> range:
     if len(seeds) > MAX_SEEDS:
         raise argparse.ArgumentTypeError(f"{text!r} are {len(seeds):,} seeds: expected at most {MAX_SEEDS:,}")
     return seeds
+
+
+def pass_count(text: str) -> int:
+    """A number of seeds that are to pass."""
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_SEEDS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seeds: expected 1 to {MAX_SEEDS}")
+    return int(text)
 
 
 def worker_count(text: str) -> int:
@@ -80,16 +94,21 @@ def run_task(task: Any, name: str, options: Any) -> int:
     """Sweep as the options say, and return the exit code."""
     from rich.console import Console
 
-    from cluster.files import write_for_user
+    from cluster.files import check_target, write_for_user
     from cluster.history.index import refresh_index
     from cluster.results import new_run_folder
     from cluster.sweeps.fanout import default_workers
     from cluster.sweeps.runner import sweep, sweep_xml
 
+    wanted = len(options.seeds) if options.min_passed is None else options.min_passed
+    if wanted > len(options.seeds):
+        raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(options.seeds)}")
+    check_target(options.json)
+    check_target(options.junit)
     folder = options.out or new_run_folder(name, datetime.now(UTC))
     workers = options.workers or default_workers()
     console = Console(file=sys.stdout, highlight=False)
-    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console)
+    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console, wanted)
     try:
         refresh_index(folder)
     except OSError as error:

@@ -30,6 +30,8 @@ class SweepLog:
         self.outcomes: dict[int, SeedOutcome] = {}
         self._path = folder / LOG_FILE
         try:
+            if not self._path.exists() and folder.is_dir() and any(folder.iterdir()):
+                raise BadInput(f"{folder}: is not empty and holds no sweep to go on with: name another --out")
             folder.mkdir(parents=True, exist_ok=True)
             self._path.touch()
             self._file: BufferedRandom = self._path.open("r+b")

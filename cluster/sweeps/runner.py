@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cluster.errors import ExitCode
+from cluster.errors import BadInput, ExitCode
 from cluster.interrupts import Interrupts
 from cluster.junit import Case, junit_xml
 from cluster.results import checkout_commit, finish_run
@@ -33,6 +33,17 @@ from cluster.verdict import Outcome
 SUMMARY_FILE: Final = "summary.json"
 TRACEBACK_FILE: Final = "traceback.txt"
 """In the folder of a seed that broke off."""
+SOMETIMES: Final = (
+    "deepest_reorg",
+    "backlog_max",
+    "timers_cancelled",
+    "timers_expired",
+    "timers_insufficient_funds",
+    "transactions_reverted",
+    "messages",
+    "agent_queries",
+)
+"""Figures of a run that a summary counts seeds by."""
 SHOWN: Final = 10
 """Seeds that are named in a summary's lines."""
 TENTHS: Final = 10
@@ -60,6 +71,8 @@ class Summary:
     outcomes: tuple[SeedOutcome, ...]
     wanted: int
     interrupted: bool
+    min_passed: int | None = None
+    """So many must pass where none fails; ``None`` is all."""
 
     @property
     def failed(self) -> list[SeedOutcome]:
@@ -83,10 +96,16 @@ class Summary:
         return total
 
     @property
+    def seen(self) -> dict[str, int]:
+        """In how many seeds what does not happen in every one did, by the figure that counts it."""
+        return {figure: sum(outcome.metrics.get(figure, 0) > 0 for outcome in self.outcomes) for figure in SOMETIMES}
+
+    @property
     def exit_code(self) -> ExitCode:
         if self.failed:
             return ExitCode.FAIL
-        if self.interrupted or self.undecided or len(self.outcomes) < self.wanted:
+        enough = self.wanted if self.min_passed is None else self.min_passed
+        if self.interrupted or len(self.outcomes) < self.wanted or len(self.passed) < enough:
             return ExitCode.INCONCLUSIVE
         return ExitCode.PASS
 
@@ -98,6 +117,7 @@ class Summary:
             "failed": [outcome.seed for outcome in self.failed],
             "undecided": [outcome.seed for outcome in self.undecided],
             "faults": dict(sorted(self.faults.items())),
+            "seen": self.seen,
             "heights": sum(outcome.heights for outcome in self.outcomes),
             "fires": sum(outcome.fires for outcome in self.outcomes),
         }
@@ -129,9 +149,12 @@ def sweep(
     workers: int,
     stop_on_fail: bool,
     console: Console,
+    min_passed: int | None = None,
 ) -> Summary:
     """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.errors.HarnessError`."""
-    task.scenario(seeds[0])  # what is wrong with the input is said before anything starts
+    first = task.scenario(seeds[0])  # what is wrong with the input is said before anything starts
+    if first.simulator_problem:
+        raise BadInput(f"{first.name}: {first.simulator_problem}")
     commit = checkout_commit()
     log = SweepLog(folder, task.title, commit)
     left = [seed for seed in seeds if seed not in log.outcomes]
@@ -155,7 +178,7 @@ def sweep(
         log.close()
     wanted = set(seeds)
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
-    summary = Summary(outcomes, len(seeds), interrupted)
+    summary = Summary(outcomes, len(seeds), interrupted, min_passed)
     (folder / SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
     print_summary(console, task, summary)
     return summary
@@ -253,7 +276,11 @@ def _show(progress: Progress, bar: Any, task: Task, outcome: SeedOutcome) -> Non
     progress.advance(bar)
     if not outcome.passed:
         progress.console.print(f"seed {outcome.seed} {_word(outcome)}: {outcome.why}", soft_wrap=True, markup=False)
-        progress.console.print(f"  again  {task.command(outcome.seed)}", soft_wrap=True, markup=False)
+        progress.console.print(f"  again  {_again(task, outcome)}", soft_wrap=True, markup=False)
+
+
+def _again(task: Task, outcome: SeedOutcome) -> str:
+    return f"{task.command(outcome.seed)}  # at commit {checkout_commit()}"
 
 
 def print_summary(console: Console, task: Task, summary: Summary) -> None:
@@ -270,5 +297,7 @@ def print_summary(console: Console, task: Task, summary: Summary) -> None:
     )
     faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(summary.faults.items()))
     console.print(f"faults that bit  {faults or 'none'}", soft_wrap=True, markup=False)
+    seen = ", ".join(f"{figure} {count:,}" for figure, count in summary.seen.items() if count)
+    console.print(f"seeds that saw   {seen or 'nothing else'}", soft_wrap=True, markup=False)
     for outcome in summary.failed[:SHOWN]:
-        console.print(f"again  {task.command(outcome.seed)}", soft_wrap=True, markup=False)
+        console.print(f"again  {_again(task, outcome)}", soft_wrap=True, markup=False)

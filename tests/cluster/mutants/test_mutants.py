@@ -205,7 +205,8 @@ def test_the_table_shows_each_and_explains_survivors() -> None:
     ("arguments", "complaint"),
     [
         (["--only", "nothing"], "no mutant is named 'nothing'; known: votes-before-journal, "),
-        (["--json", "nowhere/kills.json"], "nowhere/kills.json: cannot be written: no such folder"),
+        (["--json", "nowhere/kills.json"], "nowhere/kills.json: cannot be written: nowhere: No such file or directory"),
+        (["--junit", "/"], "/: cannot be written: is a folder"),
         (["--workers", "0"], "'0' is no number of workers"),
         (["--only"], "expected at least one argument"),
     ],

@@ -177,6 +177,10 @@ def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
         (["--set", "faults[+]={kind: kill, target: leader, at_height: 8}"], "faults[4]: kill leader at height 8 would"),
         (["--set", "faults[+]={kind: kill, target: leader, at_ms: 5}"], "faults[4]: kill leader at 5 ms would have"),
         (["--set", "stop.height=8"], "faults[2].at_height: 11 is not below stop.height (8)"),
+        (
+            ["--set", "faults[+]={kind: upgrade, at_height: 11, code: elsewhere}"],
+            "forks[0].changes: faults[4].code: all machines of the simulator run in one process",
+        ),
         (["--set", "links.los=1"], "links.los: unknown field; "),
         (["--at", "17"], "cannot be forked there: it reached height 16"),
         (["--at", "15"], "forks[0].at_height: 15 is not below stop.height (14)"),

@@ -110,7 +110,14 @@ def test_a_run_that_does_not_fail_is_one_line(tmp_path: Path, capsys: pytest.Cap
     said = complaint(capsys, str(mutated), "--saying", "validator-9")
     assert "fails state_roots, but does not say 'validator-9': validator-1 diverged" in said
     said = complaint(capsys, str(mutated), "--check", "joins")
-    assert "does not fail joins: it fails state_roots instead" in said
+    assert "does not fail joins: it fails state_roots instead" in said and "at commit" not in said
+    (tmp_path / "other").mkdir()
+    recorded = run(tmp_path / "other", MUTATED, ExitCode.FAIL)
+    said = complaint(capsys, str(recorded), "--check", "agreement")
+    assert said.endswith("does not fail agreement: it fails state_roots instead\n")
+    assert "--check nope: no check is named so; known: agreement, state_roots, " in complaint(
+        capsys, str(mutated), "--check", "nope"
+    )
     assert not (folder / "shrunk.yaml").exists()
 
 
@@ -125,6 +132,15 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "scenario.yaml").write_text("name: a")
     assert "no result of a run: commit is missing" in complaint(capsys, str(tmp_path))
     assert "'0' is no number of runs" in complaint(capsys, str(tmp_path), "--runs", "0")
+
+
+def test_a_target_that_cannot_be_is_said_before_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "failures_of", lambda *_: pytest.fail("nothing is to run"))
+    path = write(tmp_path / "mutated.yaml", MUTATED)
+    said = complaint(capsys, str(path), "--out", str(tmp_path / "nowhere" / "a.yaml"))
+    assert said.endswith(f"cannot be written: {tmp_path / 'nowhere'}: No such file or directory\n")
 
 
 def test_a_result_that_passes_is_noticed(

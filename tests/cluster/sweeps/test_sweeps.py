@@ -18,17 +18,19 @@ import yaml
 from rich.console import Console
 
 from cluster import cli
+from cluster.books import keep_books
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import Interrupts
 from cluster.live import ray_session
+from cluster.measures import metrics
 from cluster.settings import parse_removal, parse_setting
 from cluster.simulation import driver
 from cluster.sweeps.commands import seed_range
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import LOG_FILE, SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
-from cluster.sweeps.runner import PlainProgress, Summary, print_summary, run_seed
-from cluster.sweeps.tasks import ScenarioTask
+from cluster.sweeps.runner import SOMETIMES, PlainProgress, Summary, print_summary, run_seed
+from cluster.sweeps.tasks import FuzzTask, ScenarioTask
 from tests.cluster.records import make_chain, make_record, with_kill
 
 GOOD = SeedOutcome(7, "pass", "", [], 40, 30, {"kill": 2}, 2, "d1", 1.5)
@@ -77,15 +79,32 @@ def test_a_summary_fails_for_one_seed_and_passes_only_whole() -> None:
     assert Summary((GOOD, vacuous), 2, False).exit_code is ExitCode.INCONCLUSIVE
     assert Summary((GOOD,), 2, False).exit_code is ExitCode.INCONCLUSIVE
     assert Summary((GOOD,), 1, True).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD, vacuous), 2, False, min_passed=1).exit_code is ExitCode.PASS
+    assert Summary((GOOD, vacuous), 2, False, min_passed=2).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD, BAD), 2, False, min_passed=1).exit_code is ExitCode.FAIL
+    assert Summary((GOOD, vacuous), 3, False, min_passed=1).exit_code is ExitCode.INCONCLUSIVE, "one did not run"
     assert Summary((GOOD, BAD, vacuous), 3, False).page() == {
         "seeds": 3,
         "passed": 1,
         "failed": [8],
         "undecided": [9],
         "faults": {"kill": 4},
+        "seen": dict.fromkeys(SOMETIMES, 0),
         "heights": 83,
         "fires": 90,
     }
+
+
+def test_a_summary_counts_the_seeds_that_saw_what_is_rare() -> None:
+    crowded = msgspec.structs.replace(GOOD, metrics={"backlog_max": 7, "timers_expired": 0})
+    expiring = msgspec.structs.replace(GOOD, seed=9, metrics={"backlog_max": 1, "timers_expired": 2})
+    summary = Summary((GOOD, crowded, expiring), 3, False)
+    assert {figure: count for figure, count in summary.seen.items() if count} == {"backlog_max": 2, "timers_expired": 1}
+    out = io.StringIO()
+    print_summary(Console(file=out), FuzzTask("simplex"), summary)
+    assert "seeds that saw   backlog_max 2, timers_expired 1\n" in out.getvalue()
+    told = metrics(keep_books(make_record()))
+    assert set(SOMETIMES) - set(told) == {"deepest_reorg"}, "which is known of real executions alone"
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -117,6 +136,13 @@ def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot be opened"):
         SweepLog(tmp_path / "file", "one")
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "report.html").touch()
+    with pytest.raises(BadInput, match=r": is not empty and holds no sweep to go on with: name another --out$"):
+        SweepLog(tmp_path, "one")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
@@ -162,6 +188,7 @@ def test_seed_ranges() -> None:
     [
         (["--seeds", "5:1"], "'5:1' is no range of seeds"),
         (["--seeds", "1:2", "--workers", "0"], "'0' is no number of workers"),
+        (["--seeds", "1:2", "--min-passed", "0"], "'0' is no number of seeds"),
         ([], "--seeds"),
     ],
 )
@@ -214,6 +241,29 @@ def test_a_wrong_setting_is_one_line_before_anything_starts(tmp_path: Path, caps
         assert cli.main(["sweep", str(path), *options]) == ExitCode.BAD_INPUT
         assert capsys.readouterr().err == f"stampede: {path} {line}\n"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--json", "nowhere/a.json"], "nowhere/a.json: cannot be written: nowhere: No such file or directory"),
+        (["--junit", "."], ".: cannot be written: is a folder, expected a file's name"),
+        (["--min-passed", "2"], "--min-passed 2: expected at most as many as there are --seeds, 1"),
+        (
+            ["--set", "faults[+]={kind: upgrade, at_height: 9, code: elsewhere}"],
+            "swept: faults[1].code: all machines of the simulator run in one process and from one folder, where",
+        ),
+    ],
+)
+def test_what_cannot_come_to_an_end_does_not_begin(
+    options: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text(yaml.safe_dump(SCENARIO))
+    assert cli.main(["sweep", "a.yaml", "--seeds", "1:2", "--out", "out", *options]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.startswith(f"stampede: {line}") and said.count("\n") == 1
+    assert not Path("out").exists()
 
 
 def lines_of(total: int, ended: list[SeedOutcome], console: Console) -> None:
