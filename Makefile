@@ -15,10 +15,10 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCENARIO ?= scenarios/smoke.yaml
 SOAK_SEEDS ?= 10000
-# Some more are drawn than are to pass: in one of a hundred too little happens for it to say anything. A sweep does not go on
+# Some more are drawn than are to pass: in one or two of a hundred too little happens for it to say anything. A sweep does not go on
 # with another commit's outcomes, so each commit has a folder of its own.
-SOAK_DRAWN ?= $(shell expr $(SOAK_SEEDS) + $(SOAK_SEEDS) / 33)
-SOAK_OUT ?= runs/soak-$(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+SOAK_DRAWN ?= $(shell expr $(SOAK_SEEDS) + $(SOAK_SEEDS) / 33 + 1)
+SOAK_OUT ?= runs/soak-$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
 SOAK_MINUTES ?= 60
 SOAK_PROGRAMS ?= 100000
 SOAK_PROCESSES ?= 1

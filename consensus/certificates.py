@@ -1,8 +1,9 @@
 """Votes of one view, gathered into certificates, and certificates checked.
 
 Signatures are the expensive part of consensus, so they are checked late and few: a vote's signature is looked at only
-when the votes for the same thing, taken at their word, would make a quorum, and then only until a quorum is good. A
-vote with a bad signature is dropped; its signer is told to the caller and may vote again.
+when the votes for the same thing, taken at their word, would make a quorum, and then only until a quorum is good; or
+when its signer is heard to say something else, or the same with another signature. A vote with a bad signature is
+dropped; its signer is told to the caller and may vote again.
 
 One vote of each kind is kept per signer, the first. A second one that differs is not counted: it is for the caller to
 make evidence of.

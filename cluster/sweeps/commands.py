@@ -98,13 +98,15 @@ def run_task(task: Any, name: str, options: Any) -> int:
     from cluster.history.index import refresh_index
     from cluster.results import new_run_folder
     from cluster.sweeps.fanout import default_workers
-    from cluster.sweeps.runner import sweep, sweep_xml
+    from cluster.sweeps.runner import check_task, sweep, sweep_xml
 
     wanted = len(options.seeds) if options.min_passed is None else options.min_passed
     if wanted > len(options.seeds):
         raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(options.seeds)}")
-    check_target(options.json)
-    check_target(options.junit)
+    check_task(task, options.seeds[0])
+    for file in (options.json, options.junit):
+        if file is not None and (options.out is None or file.parent.resolve() != options.out.resolve()):
+            check_target(file)
     folder = options.out or new_run_folder(name, datetime.now(UTC))
     workers = options.workers or default_workers()
     console = Console(file=sys.stdout, highlight=False)

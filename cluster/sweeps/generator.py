@@ -5,7 +5,7 @@ faults and some features of the network switched off altogether, so that rare co
 ones. What is drawn keeps to a few rules, so that a run that fails has found something:
 
 - timeouts are long enough for the links, so that the network can make progress when nothing is broken;
-- faults end, and the run goes on for long enough after the last one;
+- faults end, and the run goes on for long enough after the last one (a kill that waits for votes may come later);
 - no more validators lose their disks, are late or byzantine than the others of any committee can make up for.
 """
 

@@ -96,7 +96,7 @@ def test_a_summary_fails_for_one_seed_and_passes_only_whole() -> None:
 
 
 def test_a_summary_counts_the_seeds_that_saw_what_is_rare() -> None:
-    crowded = msgspec.structs.replace(GOOD, metrics={"backlog_max": 7, "timers_expired": 0})
+    crowded = msgspec.structs.replace(GOOD, metrics={"backlog_max": 7, "timers_expired": 0, "deepest_reorg": 1})
     expiring = msgspec.structs.replace(GOOD, seed=9, metrics={"backlog_max": 1, "timers_expired": 2})
     summary = Summary((GOOD, crowded, expiring), 3, False)
     assert {figure: count for figure, count in summary.seen.items() if count} == {"backlog_max": 2, "timers_expired": 1}
@@ -264,6 +264,9 @@ def test_what_cannot_come_to_an_end_does_not_begin(
     said = capsys.readouterr().err
     assert said.startswith(f"stampede: {line}") and said.count("\n") == 1
     assert not Path("out").exists()
+    before = set(tmp_path.iterdir())
+    assert cli.main(["sweep", "a.yaml", "--seeds", "1:2", *options]) == ExitCode.BAD_INPUT
+    assert set(tmp_path.iterdir()) == before, "nor is a folder made"
 
 
 def lines_of(total: int, ended: list[SeedOutcome], console: Console) -> None:
@@ -353,9 +356,9 @@ def test_a_seed_that_breaks_off_is_one_line(temporary: Path) -> None:
 def test_the_summary_names_what_to_repeat() -> None:
     out = io.StringIO()
     task = ScenarioTask("a.yaml", json.dumps({"name": "swept"}))
-    print_summary(Console(file=out), task, Summary((GOOD, BAD), 3, True))
+    print_summary(Console(file=out), task, Summary((GOOD, BAD), 3, True, commit="0123"))
     assert "2 of 3 seeds, 1 passed, 1 failed, 0 undecided" in out.getvalue()
-    assert "again  stampede run a.yaml --backend sim --seed 8" in out.getvalue()
+    assert "again  stampede run a.yaml --backend sim --seed 8  # at commit 0123\n" in out.getvalue()
     assert "seed 7" not in out.getvalue()
 
 
@@ -363,8 +366,10 @@ def test_a_sweep_writes_junit_and_stands_in_the_index_of_runs(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("name: tiny\nstop: {height: 4, drain_blocks: 0}\n")
     arguments = ["sweep", "s.yaml", "--seeds", "0:2", "--workers", "1", "--out", "runs/tiny", "--junit", "j.xml"]
+    arguments += ["--json", "runs/tiny/more.json"]
     assert cli.main(arguments) == ExitCode.INCONCLUSIVE, "so little proves nothing"
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
     assert [case.get("name") for case in suite.iter("testcase")] == ["seed 0", "seed 1"]
     assert suite.get("errors") == "2"
+    assert json.loads((tmp_path / "runs" / "tiny" / "more.json").read_text())["seeds"] == 2
     assert "2 seeds" in (tmp_path / "runs" / "index.html").read_text()
