@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
@@ -21,10 +22,11 @@ from typing import Any, Final
 import gevent  # type: ignore[import-untyped]
 import gevent.socket  # type: ignore[import-untyped]
 import msgspec
+from gevent.event import Event  # type: ignore[import-untyped]
 from locust import FastHttpUser, events, task
 from locust.env import Environment
 
-from loadgen.runplan import RunPlan, Statistics, bounded_reasons, write_json
+from loadgen.runplan import PlanError, RunPlan, Statistics, bounded_reasons, write_json
 from loadgen.workloads import LoadUser, Observation
 from validator.types import address_text
 
@@ -35,6 +37,10 @@ PROCESS_VARIABLE: Final = "STAMPEDE_LOAD_PROCESS"
 PIPE_VARIABLE: Final = "STAMPEDE_LOAD_PIPE"
 """File descriptor whose end of file means that the parent is gone."""
 
+WRONG_PLAN: Final = 2
+"""Exit code where the endpoints are none."""
+LOOK_S: Final = 0.05
+"""How often, in seconds, it is looked whether the endpoints are known."""
 REFRESH_S: Final = 0.5
 """How old, in seconds, what a user knows may be before it asks again."""
 CONNECT_TIMEOUT_S: Final = 2.0
@@ -51,7 +57,8 @@ class Share:
     """This process's part of the load, and what its users have in common."""
 
     def __init__(self, plan: RunPlan, process: int) -> None:
-        self.endpoints = plan.endpoints
+        self.endpoints = plan.endpoints or []
+        self.has_endpoints = Event()
         self.waiting: deque[LoadUser] = deque(plan.share(process))
         self.stats_file = plan.share_file(process)
         self.chain: dict[str, int] | None = None
@@ -86,12 +93,28 @@ class Share:
 def _prepare(environment: Environment, **_: Any) -> None:
     """Build the users, and arrange for the end."""
     plan = RunPlan.read(Path(os.environ[PLAN_VARIABLE]))
-    share = Share(plan, int(os.environ.get(PROCESS_VARIABLE, "0")))
+    process = int(os.environ.get(PROCESS_VARIABLE, "0"))
+    share = Share(plan, process)
     ChainUser.share = share
     events.quit.add_listener(lambda **_: share.write_statistics(environment))
     pipe = os.environ.get(PIPE_VARIABLE)
     if pipe is not None:
         gevent.spawn(_end_with_parent, int(pipe))
+    gevent.spawn(_wait_for_endpoints, plan, share)
+    if plan.endpoints_file is not None:
+        plan.ready_file(process).touch()
+
+
+def _wait_for_endpoints(plan: RunPlan, share: Share) -> None:
+    """Let the users begin once it is known where the validators are. What cannot be read ends the process."""
+    try:
+        while (endpoints := plan.known_endpoints()) is None:
+            gevent.sleep(LOOK_S)
+    except PlanError as error:
+        print(f"loadgen: {error}", file=sys.stderr, flush=True)
+        os._exit(WRONG_PLAN)
+    share.endpoints = endpoints
+    share.has_endpoints.set()
 
 
 def _end_with_parent(pipe: int) -> None:
@@ -112,6 +135,7 @@ class ChainUser(FastHttpUser):
 
     def on_start(self) -> None:
         self.load_user = self.share.waiting.popleft()
+        self.share.has_endpoints.wait()
         self._endpoint = self.load_user.number
         self._account: tuple[int, int, tuple[bytes, ...]] | None = None
         self._account_asked_at = float("-inf")

@@ -58,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(plan: RunPlan, plan_file: Path, wake_up: int, watch_input: bool) -> int:
     """Start, wait, stop, sum up."""
+    _remove_marks(plan)
     for process in range(plan.process_count):
         plan.share_file(process).unlink(missing_ok=True)
     pipe_read, pipe_write = os.pipe()
@@ -69,8 +70,15 @@ def _run(plan: RunPlan, plan_file: Path, wake_up: int, watch_input: bool) -> int
     finally:
         os.close(pipe_write)
         os.close(pipe_read)
+        _remove_marks(plan)
     write_json(Path(plan.stats_file), _sum_up(plan))
     return PASS if all_well else FAIL
+
+
+def _remove_marks(plan: RunPlan) -> None:
+    """What says that processes are ready."""
+    for process in range(plan.process_count):
+        plan.ready_file(process).unlink(missing_ok=True)
 
 
 def _start_locust(plan: RunPlan, plan_file: Path, process: int, pipe: int) -> subprocess.Popen[bytes]:

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from loadgen.workloads import LoadPlan, LoadUser
 from validator.params import ParameterError, Parameters
@@ -25,6 +25,11 @@ class PlanError(Exception):
     """A plan file is missing or wrong. One line."""
 
 
+def _check_endpoint(endpoint: str) -> None:
+    if not endpoint.startswith("http://") or endpoint.endswith("/"):
+        raise ValueError(f"{endpoint!r} is no endpoint: expected http://host:port")
+
+
 class RunPlan(BaseModel):
     """The plan file."""
 
@@ -32,8 +37,10 @@ class RunPlan(BaseModel):
 
     chain_id: str
     seed: Annotated[int, Field(ge=0, lt=2**64)]
-    endpoints: Annotated[list[str], Field(min_length=1)]
+    endpoints: Annotated[list[str], Field(min_length=1)] | None = None
     """The validators, as ``http://host:port``."""
+    endpoints_file: str | None = None
+    """Where they come instead (a JSON list) once they are known: processes make themselves ready and wait for it."""
     load: LoadPlan
     params: dict[str, Any] = {}
     """The chain's parameters that differ from the defaults, by their ``LIKE_THIS`` names."""
@@ -44,11 +51,16 @@ class RunPlan(BaseModel):
 
     @field_validator("endpoints")
     @classmethod
-    def _endpoints_are_urls(cls, endpoints: list[str]) -> list[str]:
-        for endpoint in endpoints:
-            if not endpoint.startswith("http://") or endpoint.endswith("/"):
-                raise ValueError(f"{endpoint!r} is no endpoint: expected http://host:port")
+    def _endpoints_are_urls(cls, endpoints: list[str] | None) -> list[str] | None:
+        for endpoint in endpoints or ():
+            _check_endpoint(endpoint)
         return endpoints
+
+    @model_validator(mode="after")
+    def _endpoints_come_from_somewhere(self) -> RunPlan:
+        if (self.endpoints is None) == (self.endpoints_file is None):
+            raise ValueError("expected either endpoints or endpoints_file")
+        return self
 
     @field_validator("params")
     @classmethod
@@ -81,6 +93,24 @@ class RunPlan(BaseModel):
         """The users of one process, dealt round-robin."""
         numbers = range(process, self.load.user_count, max(1, self.process_count))
         return self.load.build_users(self.seed, self.chain_id, Parameters.from_names(self.params), numbers)
+
+    def known_endpoints(self) -> list[str] | None:
+        """The validators; ``None`` while they are not known yet. Raises :class:`PlanError` where they are none."""
+        if self.endpoints_file is None:
+            return self.endpoints
+        try:
+            endpoints = TypeAdapter(list[str]).validate_json(Path(self.endpoints_file).read_bytes(), strict=True)
+            for endpoint in endpoints:
+                _check_endpoint(endpoint)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise PlanError(f"{self.endpoints_file}: no list of endpoints: {' '.join(str(error).split())}") from None
+        return endpoints
+
+    def ready_file(self, process: int) -> Path:
+        """What one process makes once only the endpoints are missing."""
+        return Path(f"{self.stats_file}.{process}.ready")
 
     def share_file(self, process: int) -> Path:
         """Where one process leaves its share of the statistics."""

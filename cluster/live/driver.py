@@ -210,6 +210,7 @@ class _LiveRun:
         self._guardian = guardian = Guardian.start(self._folder, _result_of_a_killed_driver(self.record))
         self._start_control()
         self.on_notice("starting Ray and the validator hosts")
+        self._start_load(guardian)
         try:
             self._session = RaySession.start(on_folder=lambda folder: guardian.look_after(ray=folder))
         except SystemExit:
@@ -222,13 +223,17 @@ class _LiveRun:
         hosts.create(self._scenario, self.record.seed, self._folder, self._served.bind)
         self._compile_what_comes(hosts)
         deadline = time.monotonic() + START_TIMEOUT_S
+        is_told = False
         while not all(host.phase is Phase.UP for host in hosts.all):
-            self._look_before_it_is_up(hosts)
+            self._look_before_it_is_up(hosts, starts=self._load is None or self._load.is_ready)
             failed = [host for host in hosts.all if host.phase is Phase.DEAD]
             if failed or time.monotonic() > deadline:
                 self._give_up_start(failed)
-            if self._load is None and len(hosts.addresses) >= self._count_at_first:
-                self._start_load(hosts)
+            if not is_told and len(hosts.addresses) >= self._count_at_first:
+                is_told = True
+                self._write_endpoints(hosts)
+                if self._load is not None:
+                    self._load.go([address.url for address in hosts.addresses])
         self._prepare_faults(hosts)
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
 
@@ -241,9 +246,12 @@ class _LiveRun:
             self._look_before_it_is_up(hosts, starts=False)
             self._interrupts.wait(TICK_S)
 
-    def _look_before_it_is_up(self, hosts: Hosts, starts: bool = True) -> None:
+    def _look_before_it_is_up(self, hosts: Hosts, starts: bool) -> None:
         assert self._session is not None
         self._session.check()
+        if self._load is not None and self._load.ended_early:
+            told = f"the load generator ended with exit code {self._load.exit_code} before there was a block"
+            raise TestnetError(f"{told} (see {self._folder / LOG_FILE})")
         hosts.look(self._watch.height, starts)
         self._interrupts.checkpoint()
         if self._is_told_to_end:
@@ -263,18 +271,19 @@ class _LiveRun:
         logs = self._folder / LOGS_FOLDER
         if failed:
             raise TestnetError(f"host {failed[0].number} cannot be started: {failed[0].why_dead} (see {logs})")
-        raise TestnetError(f"the hosts were not up after {START_TIMEOUT_S:g} s (see {logs})")
+        is_load_ready = self._load is None or self._load.is_ready
+        late = "the hosts were not up" if is_load_ready else "the load generator was not ready"
+        raise TestnetError(f"{late} after {START_TIMEOUT_S:g} s (see {logs})")
 
-    def _start_load(self, hosts: Hosts) -> None:
-        self._write_endpoints(hosts)
+    def _start_load(self, guardian: Guardian) -> None:
+        """Have the load generator make itself ready: no validator starts before it is, or a short chain might be over
+        before a slow machine has a user's first transaction."""
         if self._scenario.load.user_count:
-            urls = [address.url for address in hosts.addresses]
-            has_end = self._until_told is None
-            run_time_s = self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S if has_end else MAX_RUN_TIME_S
+            longest_s = START_TIMEOUT_S + self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
+            run_time_s = int(longest_s) if self._until_told is None else MAX_RUN_TIME_S
             chain_id = self.record.genesis.chain_id
-            self._load = LoadProcess(self._scenario, self.record.seed, chain_id, urls, self._folder, run_time_s)
-            assert self._guardian is not None
-            self._guardian.look_after(pids=[self._load.pid])
+            self._load = LoadProcess(self._scenario, self.record.seed, chain_id, self._folder, run_time_s)
+            guardian.look_after(pids=[self._load.pid])
 
     def _write_endpoints(self, hosts: Hosts) -> None:
         """Where everybody can be reached, for whoever wants to look on."""

@@ -14,10 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.files import write_atomically
 from cluster.record import LoadRecord
 from cluster.scenario import Scenario
+from loadgen.runplan import RunPlan
 
+MODULE: Final = "loadgen.run"
 PLAN_FILE: Final = "load-plan.json"
+ENDPOINTS_FILE: Final = "load-endpoints.json"
 STATS_FILE: Final = "load-stats.json"
 LOG_FILE: Final = "logs/locust.log"
 EXTRA_RUN_TIME_S: Final = 60
@@ -29,27 +33,31 @@ STOP_TIMEOUT_S: Final = 15.0
 
 
 class LoadProcess:
-    """A running load. :meth:`stop` tells it to end, :meth:`finish` sees that it does."""
+    """A load that makes itself ready and, once :meth:`go` says where the validators are, runs.
 
-    def __init__(
-        self, scenario: Scenario, seed: int, chain_id: str, urls: Sequence[str], folder: Path, run_time_s: int
-    ) -> None:
-        """Start the load against the endpoints, for so long at most. Raises :class:`OSError`."""
+    :meth:`stop` tells it to end, :meth:`finish` sees that it does.
+    """
+
+    def __init__(self, scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> None:
+        """Start the processes, for so long at most. Raises :class:`OSError`."""
         self._stats_file = (folder / STATS_FILE).absolute()
+        self._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
         plan_file = (folder / PLAN_FILE).absolute()
         plan = {
             "chain_id": chain_id,
             "seed": seed,
-            "endpoints": list(urls),
+            "endpoints_file": str(self._endpoints_file),
             "load": scenario.load.model_dump(mode="json"),
             "params": scenario.chain.parameters().to_names(),
             "run_time_s": min(MAX_RUN_TIME_S, run_time_s),
             "stats_file": str(self._stats_file),
         }
         plan_file.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+        self._plan = RunPlan.read(plan_file)
+        self._endpoints_file.unlink(missing_ok=True)
         log_file = folder / LOG_FILE
         log_file.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "loadgen.run", "--plan", str(plan_file), "--until-eof"]
+        command = [sys.executable, "-m", MODULE, "--plan", str(plan_file), "--until-eof"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         with log_file.open("wb") as log:
             self._process = subprocess.Popen(
@@ -61,10 +69,23 @@ class LoadProcess:
                 start_new_session=True,
             )
         self.was_told_to_stop = False
+        self._was_ready = False
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all processes wait for nothing but the endpoints, or did."""
+        self._was_ready = self._was_ready or all(
+            self._plan.ready_file(process).exists() for process in range(self._plan.process_count)
+        )
+        return self._was_ready
+
+    def go(self, urls: Sequence[str]) -> None:
+        """Say where the validators are: the load begins. Raises :class:`OSError`."""
+        write_atomically(self._endpoints_file, json.dumps(list(urls)) + "\n")
 
     @property
     def ended_early(self) -> bool:

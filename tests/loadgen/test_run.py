@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from cluster.files import write_atomically
 from loadgen.runplan import PlanError, RunPlan, Statistics
 from loadgen.workloads import LoadPlan
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
 from validator.transactions import Call
 
 WAIT_SECONDS = 30.0
+LOOK_S = 0.05
 SEED = 7
 USERS = [
     {"workload": "heartbeat", "count": 3, "interval_ms": 40},
@@ -26,7 +28,7 @@ USERS = [
 ]
 
 
-def write_plan(folder: Path, endpoints: list[str], **changes: Any) -> Path:
+def write_plan(folder: Path, endpoints: list[str] | None, **changes: Any) -> Path:
     """A plan file; statistics go to ``stats.json`` beside it."""
     plan = {
         "chain_id": CHAIN_ID,
@@ -115,6 +117,52 @@ def test_several_processes_share_the_users(tmp_path: Path) -> None:
     assert statistics.transactions_sent >= 40
 
 
+def wait_for(path: Path, load: LoadProcess) -> None:
+    """Until the file is there, while the load runs."""
+    for _ in range(int(WAIT_SECONDS / LOOK_S)):
+        if path.exists():
+            return
+        with pytest.raises(subprocess.TimeoutExpired):
+            load.process.wait(LOOK_S)
+    pytest.fail(f"{path} did not come")
+
+
+def test_processes_make_themselves_ready_and_wait_for_the_endpoints(tmp_path: Path) -> None:
+    chain, endpoints, folder = FakeChain(), tmp_path / "endpoints.json", tmp_path / "folder"
+    folder.mkdir()
+    plan = write_plan(folder, None, endpoints_file=str(endpoints), load={"processes": 2, "users": USERS})
+    with ServerThread(FakePages(chain, 0)) as server, LoadProcess(plan) as load:
+        for process in range(2):
+            wait_for(RunPlan.read(plan).ready_file(process), load)
+        assert chain.taken == []
+        write_atomically(endpoints, json.dumps([server.url]))
+        assert chain.wait_for_taken(40, WAIT_SECONDS)
+        load.process.send_signal(signal.SIGINT)
+        assert load.wait() == 0
+        statistics = load.statistics()
+    assert len({transaction.sender for _, transaction in chain.taken}) == 6
+    assert statistics.failures == 0
+
+
+def test_a_load_that_waits_for_endpoints_can_be_stopped(tmp_path: Path) -> None:
+    with LoadProcess(write_plan(tmp_path, None, endpoints_file=str(tmp_path / "none.json"))) as load:
+        wait_for(RunPlan.read(tmp_path / "plan.json").ready_file(0), load)
+        load.process.send_signal(signal.SIGTERM)
+        assert load.wait() == 0
+        assert load.statistics() == Statistics()
+
+
+@pytest.mark.parametrize("content", ["[", '{"a": 1}', '["127.0.0.1:80"]'])
+def test_endpoints_that_are_none_end_the_load_with_one_line(tmp_path: Path, content: str) -> None:
+    endpoints = tmp_path / "endpoints.json"
+    endpoints.write_text(content)
+    with LoadProcess(write_plan(tmp_path, None, endpoints_file=str(endpoints))) as load:
+        assert load.wait() == 1
+    first, *rest = load.output.decode().splitlines()
+    assert first.startswith(f"loadgen: {endpoints}: no list of endpoints: ")
+    assert rest == ["loadgen: a Locust process ended early with exit code 2"]
+
+
 def test_no_locust_outlives_a_killed_run(tmp_path: Path) -> None:
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as server, LoadProcess(write_plan(tmp_path, [server.url])) as load:
@@ -164,6 +212,8 @@ def test_no_users_is_no_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"endpoints": None}, "plan: expected either endpoints or endpoints_file"),
+        ({"endpoints_file": "a.json"}, "plan: expected either endpoints or endpoints_file"),
         ({"endpoints": []}, "endpoints: List should have at least 1 item"),
         ({"endpoints": ["127.0.0.1:80"]}, "endpoints: '127.0.0.1:80' is no endpoint"),
         ({"seed": -1}, "seed: Input should be greater than or equal to 0"),

@@ -30,8 +30,10 @@ import yaml
 
 from cluster import errors
 from cluster.checks import Outcome, check_run
-from cluster.live import processes, ray_session
+from cluster.live import load_process, processes, ray_session
 from cluster.live.driver import run_live
+from cluster.live.hosts import Hosts
+from cluster.live.load_process import LoadProcess
 from cluster.live.processes import Process
 from cluster.record import RunRecord, Sample
 from cluster.scenario import Scenario
@@ -42,6 +44,7 @@ WAIT_S = 120.0
 ROOT = Path(__file__).parents[3]
 KILLED = 1
 JOINS_AT = 9
+LOOKS_HELD = 40
 SCENARIO: dict[str, Any] = {
     "name": "small",
     "validators": 4,
@@ -119,13 +122,40 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
     return LiveRun(record, run_folder, temporary, notices, seen, niceness)
 
 
+@dataclass
+class LateRun:
+    """A run in which a validator joins late, and the load generator takes its time."""
+
+    record: RunRecord
+    heights_held: list[int]
+    """At every look before the first at which validators were to be started."""
+
+
 @pytest.fixture(scope="module")
-def late_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> RunRecord:
-    """The small scenario with a validator that joins late."""
+def late_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LateRun:
+    """The small scenario with a validator that joins late, and a load generator that is not ready for many looks."""
     validators = {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": JOINS_AT}]}
+    held: list[int] = []
+    begun: set[int] = set()
+    looked, is_ready = Hosts.look, LoadProcess.is_ready.fget
+    assert is_ready is not None
+
+    def look(hosts: Hosts, height: int = 0, starts: bool = True) -> None:
+        if starts:
+            begun.add(height)
+        elif not begun:
+            held.append(height)
+        looked(hosts, height, starts)
+
+    def is_ready_late(load: LoadProcess) -> bool:
+        return len(held) > LOOKS_HELD and bool(is_ready(load))
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
-        return run_live(scenario(validators=validators), 9, "test", tmp_path_factory.mktemp("late"))
+        patch.setattr(Hosts, "look", look)
+        patch.setattr(LoadProcess, "is_ready", property(is_ready_late))
+        record = run_live(scenario(validators=validators), 9, "test", tmp_path_factory.mktemp("late"))
+    return LateRun(record, held)
 
 
 # --- a run to its end -------------------------------------------------------------------------------------------------
@@ -191,14 +221,31 @@ def test_messages_views_and_resources_are_recorded(live_run: LiveRun) -> None:
         assert looks[-1].cpu_seconds and looks[-1].open_files
 
 
-def test_a_validator_that_joins_late_takes_a_snapshot(late_run: RunRecord) -> None:
-    verdict = check_run(late_run)
+def test_no_validator_starts_before_the_load_generator_is_ready(late_run: LateRun) -> None:
+    assert len(late_run.heights_held) > LOOKS_HELD and not any(late_run.heights_held)
+    assert late_run.record.load.transactions_sent > 0
+
+
+def test_a_load_generator_that_cannot_start_is_one_line(
+    temporary: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
+    monkeypatch.setattr(load_process, "MODULE", "loadgen.nothing")
+    with pytest.raises(errors.TestnetError) as caught:
+        run_live(Scenario.model_validate(PAIR), 7, "test", folder)
+    log = folder / "logs" / "locust.log"
+    assert str(caught.value) == (f"the load generator ended with exit code 1 before there was a block (see {log})")
+    assert "No module named loadgen.nothing" in log.read_text(encoding="utf-8")
+
+
+def test_a_validator_that_joins_late_takes_a_snapshot(late_run: LateRun) -> None:
+    verdict = check_run(late_run.record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
-    (join,) = late_run.joins
+    (join,) = late_run.record.joins
     assert join.begun_ms is not None and join.ended_ms is not None
     assert JOINS_AT <= join.height_when_begun <= (join.height_when_ended or 0)
     assert sum(join.chunks.values()) > 0
-    late = late_run.validators[3]
+    late = late_run.record.validators[3]
     assert 8 <= late.first_height - 1 <= late.tip - 10
     assert late.status is not None and late.status["starts"] == 1
 
