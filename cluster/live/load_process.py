@@ -43,17 +43,16 @@ class LoadProcess:
         self._stats_file = (folder / STATS_FILE).absolute()
         self._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
         plan_file = (folder / PLAN_FILE).absolute()
-        plan = {
-            "chain_id": chain_id,
-            "seed": seed,
-            "endpoints_file": str(self._endpoints_file),
-            "load": scenario.load.model_dump(mode="json"),
-            "params": scenario.chain.parameters().to_names(),
-            "run_time_s": min(MAX_RUN_TIME_S, run_time_s),
-            "stats_file": str(self._stats_file),
-        }
-        plan_file.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
-        self._plan = RunPlan.read(plan_file)
+        self._plan = RunPlan(
+            chain_id=chain_id,
+            seed=seed,
+            endpoints_file=str(self._endpoints_file),
+            load=scenario.load,
+            params=scenario.chain.parameters().to_names(),
+            run_time_s=min(MAX_RUN_TIME_S, run_time_s),
+            stats_file=str(self._stats_file),
+        )
+        plan_file.write_text(self._plan.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         self._endpoints_file.unlink(missing_ok=True)
         log_file = folder / LOG_FILE
         log_file.parent.mkdir(parents=True, exist_ok=True)
