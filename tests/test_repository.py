@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import metadata, packages_distributions
 from pathlib import Path, PurePosixPath
 
@@ -126,6 +126,13 @@ def is_in(path: str, *folders: str) -> bool:
     return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
 
 
+@lru_cache(maxsize=1)
+def parsed(source: str) -> tuple[ast.Module, tuple[ast.AST, ...]]:
+    """A source's tree and all its nodes. Kept while one file is looked at: all rules read it then."""
+    tree = ast.parse(source)
+    return tree, tuple(ast.walk(tree))
+
+
 @cache
 def imports(path: str, source: str) -> tuple[tuple[int, str], ...]:
     """Every import of a source, by line, as a full dotted name; also those by name at run time."""
@@ -134,7 +141,7 @@ def imports(path: str, source: str) -> tuple[tuple[int, str], ...]:
 
 def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
     package = PurePosixPath(path).parent.parts
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source)[1]:
         match node:
             case ast.Import():
                 yield from ((node.lineno, alias.name) for alias in node.names)
@@ -224,7 +231,7 @@ IMPURE_CALLS = frozenset({"breakpoint", "eval", "exec", "id", "input", "open", "
 
 def pure_code_has_no_floats(path: str, source: str) -> Iterator[Finding]:
     """No float takes part in consensus: no literal, no true division, no conversion."""
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source)[1]:
         match node:
             case ast.Constant(value=float() | complex()):
                 yield node.lineno, f"float literal {node.value}"
@@ -236,14 +243,14 @@ def pure_code_has_no_floats(path: str, source: str) -> Iterator[Finding]:
 
 def pure_code_calls_nothing_impure(path: str, source: str) -> Iterator[Finding]:
     """No ``open``, ``print``, ``id`` …; and no ``hash``, which differs from process to process, but in ``__hash__``."""
-    tree = ast.parse(source)
+    nodes = parsed(source)[1]
     inside = {
         id(node)
-        for function in ast.walk(tree)
+        for function in nodes
         if isinstance(function, ast.FunctionDef) and function.name == "__hash__"
         for node in ast.walk(function)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
             if name in IMPURE_CALLS or (name == "hash" and id(node) not in inside):
@@ -255,7 +262,7 @@ def pure_code_calls_nothing_impure(path: str, source: str) -> Iterator[Finding]:
 
 def failures_are_named(path: str, source: str) -> Iterator[Finding]:
     """No bare ``except``."""
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source)[1]:
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             yield node.lineno, "bare except"
 
@@ -267,7 +274,7 @@ def is_program(path: str) -> bool:
 
 def modules_say_what_they_are(path: str, source: str) -> Iterator[Finding]:
     """Every module that holds anything has a docstring; an actor's program says it in its class."""
-    tree: ast.Module | ast.ClassDef = ast.parse(source)
+    tree: ast.Module | ast.ClassDef = parsed(source)[0]
     if tree.body and is_program(path) and isinstance(tree.body[0], ast.ClassDef):
         tree = tree.body[0]
     if tree.body and ast.get_docstring(tree) is None:
@@ -276,14 +283,14 @@ def modules_say_what_they_are(path: str, source: str) -> Iterator[Finding]:
 
 def suites_never_sleep(path: str, source: str) -> Iterator[Finding]:
     """Tests advance a clock, or wait for an event."""
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source)[1]:
         if isinstance(node, ast.Call) and _name_of(node.func) == "sleep":
             yield node.lineno, "sleeps"
 
 
 def suites_can_fail(path: str, source: str) -> Iterator[Finding]:
     """No assertion of a constant, no test that is skipped for good."""
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source)[1]:
         match node:
             case ast.Assert(test=ast.Constant(value=value)) if value:
                 yield node.lineno, f"asserts {value!r}"
@@ -531,12 +538,23 @@ def rule_name(rule: Rule) -> str:
     return rule.check.__name__
 
 
+@cache
+def findings() -> dict[str, list[str] | None]:
+    """What each rule finds in the tree; ``None`` where it is about no file. File by file, so that each is read once."""
+    found: dict[str, list[str] | None] = dict.fromkeys(map(rule_name, RULES))
+    for path, text in text_files().items():
+        for rule in RULES:
+            if rule.about(path):
+                lines = found[rule_name(rule)] = found[rule_name(rule)] or []
+                lines += [f"{path}:{line}: {why}" for line, why in rule.check(path, text)]
+    return found
+
+
 @pytest.mark.parametrize("rule", RULES, ids=rule_name)
 def test_rule_holds(rule: Rule) -> None:
-    files = {path: text for path, text in text_files().items() if rule.about(path)}
-    assert files
-    findings = [f"{path}:{line}: {why}" for path, text in files.items() for line, why in rule.check(path, text)]
-    assert not findings, "\n".join(findings)
+    found = findings()[rule_name(rule)]
+    assert found is not None, "it is about no file"
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=rule_name)

@@ -11,7 +11,8 @@ import pytest
 
 from cluster.chain import chain_id, validator_set
 from cluster.checks import Outcome, check_run
-from cluster.scenario import NodeSection, Scenario, ValidatorsSection, load_scenario
+from cluster.scenario import NodeSection, Scenario, ValidatorsSection, change_scenario, load_scenario
+from cluster.settings import Change
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
@@ -51,23 +52,28 @@ PEERS = 6
 ENOUGH_VIEWS = 5
 
 
-def scenario(joins_at: int | None = None) -> Scenario:
-    plan = load_scenario(SMOKE)
+FEW_TIMERS = 6
+TIMERS_OF_TWO_CHUNKS = 18
+
+
+def scenario(joins_at: int | None = None, timers: int = FEW_TIMERS) -> Scenario:
+    """The smoke test's, with a lighter load."""
+    plan = change_scenario(load_scenario(SMOKE), [Change("load.users[1].options.timers", timers)], "late")
     nodes = [NodeSection()] * LATE + [NodeSection(joins_at_height=joins_at)]
     validators = plan.validators.model_copy(update={"nodes": nodes})
     stop = plan.stop.model_copy(update={"height": 40})
     return plan.model_copy(update={"faults": [], "stop": stop, "validators": validators})
 
 
-def late_simulation() -> Simulation:
+def late_simulation(timers: int = FEW_TIMERS) -> Simulation:
     """One validator is not there at first, and then joins."""
-    return Simulation(scenario(JOINS_AT), SEED, "test")
+    return Simulation(scenario(JOINS_AT, timers), SEED, "test")
 
 
 @pytest.fixture(scope="module")
 def joined() -> Simulation:
     """Run once for all tests that look at it; they leave it as it is."""
-    simulation = late_simulation()
+    simulation = late_simulation(TIMERS_OF_TWO_CHUNKS)
     simulation.run()
     return simulation
 
@@ -150,7 +156,7 @@ def test_a_validator_that_is_killed_while_it_joins_goes_on_joining(milliseconds:
 
 
 def test_a_late_join_is_the_same_for_the_same_seed(joined: Simulation) -> None:
-    first, second = joined.record, late_simulation().run()
+    first, second = joined.record, late_simulation(TIMERS_OF_TWO_CHUNKS).run()
     assert first.digest == second.digest
     assert first.joins == second.joins
 

@@ -255,10 +255,14 @@ def require_equal(what: str, found: object, expected: object) -> None:
 # --- tests ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32))
-def test_code_and_model_agree_on_random_chains(seed: int) -> None:
-    compare_chains(seed)
+@pytest.mark.parametrize("examples", [50, pytest.param(400, marks=pytest.mark.soak)])
+def test_code_and_model_agree_on_random_chains(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=True)
+    @given(st.integers(0, 2**32))
+    def agree(seed: int) -> None:
+        compare_chains(seed)
+
+    agree()
 
 
 SEEN = (

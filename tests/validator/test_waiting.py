@@ -148,7 +148,14 @@ BORDERS = (CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 1)
 
 @pytest.mark.parametrize(
     ("sizes", "steps", "examples"),
-    [((0, 1, 2, 5, 30), 30, 30), (BORDERS, 12, 30), ((2_000, 4_000), 4, 8)],  # where rows are many, few have them all
+    [
+        ((0, 1, 2, 5, 30), 30, 15),
+        (BORDERS, 12, 10),
+        ((2_000, 4_000), 4, 4),  # where rows are many, few have them all
+        pytest.param((0, 1, 2, 5, 30), 30, 60, marks=pytest.mark.soak),
+        pytest.param(BORDERS, 12, 60, marks=pytest.mark.soak),
+        pytest.param((2_000, 4_000), 4, 16, marks=pytest.mark.soak),
+    ],
 )
 def test_the_pool_answers_as_exact_integers_do(
     sizes: tuple[int, ...], steps: int, examples: int, monkeypatch: pytest.MonkeyPatch

@@ -94,6 +94,7 @@ def test_a_planted_bug_turns_what_drills_share_red(diverged: tuple[RunRecord, Pa
     assert judge_timers_once(books)[0] is Outcome.FAIL
 
 
+@pytest.mark.soak
 def test_all_restart_live(tmp_path: Path) -> None:
     record = run_live(RESTARTS.scenario(), 1, "test", tmp_path / "run")
     record.drill = RESTARTS

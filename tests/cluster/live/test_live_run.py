@@ -385,7 +385,9 @@ def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, 
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ("gcs_server", "the driver failed: Ray broke down: its gcs_server, process"),
+        pytest.param(
+            "gcs_server", "the driver failed: Ray broke down: its gcs_server, process", marks=pytest.mark.soak
+        ),
         ("raylet", "the driver failed: Ray broke down: its raylet, process"),
         ("loadgen.run", "the load generator ended early with exit code -9"),
     ],
@@ -597,6 +599,7 @@ def test_a_testnet_that_does_not_pass_is_kept_up_where_that_is_wanted(run_comman
     assert command.check_nothing_is_left(errors.ExitCode.FAIL)["verdict"] == "fail"
 
 
+@pytest.mark.soak
 def test_many_signals_force_nothing(run_command: Callable[..., Command]) -> None:
     command = run_command()
     command.wait_for(rb" height [1-9]\d*/")

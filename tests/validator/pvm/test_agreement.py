@@ -189,7 +189,7 @@ def again(payload: Any) -> Any:
     return dict(payload) if isinstance(payload, dict) else payload
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**40))
 def test_agrees(seed: int) -> None:
     assert difference(seed) is None
