@@ -57,7 +57,7 @@ class Share:
     """This process's part of the load, and what its users have in common."""
 
     def __init__(self, plan: RunPlan, process: int) -> None:
-        self.endpoints = plan.endpoints or []
+        self.endpoints: list[str] = []
         self.has_endpoints = Event()
         self.waiting: deque[LoadUser] = deque(plan.share(process))
         self.stats_file = plan.share_file(process)

@@ -234,7 +234,7 @@ def test_a_load_generator_that_cannot_start_is_one_line(
     with pytest.raises(errors.TestnetError) as caught:
         run_live(Scenario.model_validate(PAIR), 7, "test", folder)
     log = folder / "logs" / "locust.log"
-    assert str(caught.value) == (f"the load generator ended with exit code 1 before there was a block (see {log})")
+    assert str(caught.value) == f"the load generator ended with exit code 1 before there was a block (see {log})"
     assert "No module named loadgen.nothing" in log.read_text(encoding="utf-8")
 
 
