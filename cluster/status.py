@@ -11,7 +11,15 @@ from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
 from cluster.release import FIRST_VERSION
 from validator.assembly import Validator
-from validator.events import BlockFinal, Diverged, Dropped, EvidenceFound, PeerFault
+from validator.events import (
+    BlockFinal,
+    Diverged,
+    Dropped,
+    EvidenceFound,
+    PeerFault,
+    TransactionDropped,
+    TransactionRefused,
+)
 
 MAX_EVIDENCE_OF_A_KIND: Final = 4
 """Proofs of one kind against one validator that a status page shows; later ones are only counted."""
@@ -19,7 +27,7 @@ MAX_EVIDENCE: Final = 1_024
 """Proofs that it shows in all."""
 
 
-Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged
+Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | TransactionRefused | TransactionDropped
 """Effects that are counted."""
 
 
@@ -43,6 +51,10 @@ class Tally:
     """What was dropped of what honest peers send too, by reason."""
     dropped_by_peer: Counter[int] = field(default_factory=Counter)
     """The same, by sender: a flood of messages that are harmless one by one shows here."""
+    transactions_refused: Counter[str] = field(default_factory=Counter)
+    """Transactions from clients and peers that the mempool did not take, by reason."""
+    transactions_dropped: Counter[str] = field(default_factory=Counter)
+    """Transactions that the mempool had taken and that left it without becoming final, by reason."""
     chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of the snapshot with which it joined, by the peer that sent them."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
@@ -71,6 +83,10 @@ class Tally:
                 self.note_evidence(effect)
             case Diverged():
                 self.note_divergence(effect)
+            case TransactionRefused():
+                self.transactions_refused[effect.reason] += 1
+            case TransactionDropped():
+                self.transactions_dropped[effect.reason] += 1
 
     def note_final(self, block: BlockFinal) -> None:
         self.newest = block
@@ -133,6 +149,8 @@ def status_page(
         "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},
         "dropped": dict(sorted(tally.dropped.items())),
         "dropped_by_peer": {str(peer): count for peer, count in sorted(tally.dropped_by_peer.items())},
+        "transactions_refused": dict(sorted(tally.transactions_refused.items())),
+        "transactions_dropped": dict(sorted(tally.transactions_dropped.items())),
         "mutant_runs": tally.mutant_runs.runs,
         "byzantine": None if tally.byzantine is None else _byzantine_page(tally.byzantine),
         "evidence": [{"kind": found.kind, "data": found.data.hex()} for found in tally.evidence],

@@ -112,7 +112,12 @@ class _Endpoints:
             )
         results = await self._pages.submit(transactions)
         return json_response(
-            {"results": [{"hash": result.transaction_hash.hex(), "error": result.error} for result in results]}
+            {
+                "results": [
+                    {"hash": result.transaction_hash.hex(), "error": result.error, "reason": result.reason}
+                    for result in results
+                ]
+            }
         )
 
     async def status(self, request: Request) -> Response:

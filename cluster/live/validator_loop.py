@@ -48,14 +48,10 @@ from validator.events import (
     CancelTimer,
     Certified,
     Completed,
-    Diverged,
-    Dropped,
     Effect,
     Event,
-    EvidenceFound,
     Joined,
     Message,
-    PeerFault,
     ReplaceJournal,
     Reply,
     Run,
@@ -428,7 +424,9 @@ class ValidatorLoop:
                 reply = self._replies.pop(request, None)
                 if reply is not None and not reply.done():
                     reply.set_result(results)
-            case BlockFinal() | PeerFault() | Dropped() | EvidenceFound() | Diverged() | Certified() | Joined():
+            case Certified() | Joined():
+                pass  # the status page tells of snapshots; nobody asks about notarizations
+            case _:
                 self._observe(effect)
 
     def _send(self, recipient: int | None, payload: bytes) -> None:
@@ -445,9 +443,7 @@ class ValidatorLoop:
     def _leads(self) -> bool:
         return self._validator is not None and self._validator.node.leader == self.setup.index
 
-    def _observe(self, effect: Counted | Certified | Joined) -> None:
-        if isinstance(effect, Certified | Joined):
-            return  # the status page tells of snapshots; nobody asks about notarizations
+    def _observe(self, effect: Counted) -> None:
         self.tally.note(effect)
         if isinstance(effect, BlockFinal):
             self._observations.append(FinalSeen(_epoch_ms(), effect))
@@ -670,6 +666,8 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
     for name, text, counts in (
         ("stampede_peer_faults_total", "What no honest peer sends, by reason.", tally.faults),
         ("stampede_peer_drops_total", "What was dropped of what honest peers send too.", tally.dropped),
+        ("stampede_transactions_refused_total", "Transactions that the mempool refused.", tally.transactions_refused),
+        ("stampede_transactions_dropped_total", "Transactions that left the mempool.", tally.transactions_dropped),
     ):
         by_reason: list[tuple[Mapping[str, str], int]] = [
             ({"reason": reason}, count) for reason, count in sorted(counts.items())

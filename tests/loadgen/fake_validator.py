@@ -36,10 +36,10 @@ class FakeChain:
                 transaction = parse(wire, CHAIN_ID)
                 expected = self.nonces.get(transaction.sender, 0)
                 if transaction.nonce != expected:
-                    raise TransactionError(f"nonce: {transaction.nonce}, expected {expected}")
+                    raise TransactionError(f"nonce: {transaction.nonce}, expected {expected}", "stale_nonce")
             except TransactionError as error:
                 self.refused.append(str(error))
-                return SubmitResult(transaction_hash(wire), str(error))
+                return SubmitResult(transaction_hash(wire), str(error), error.reason)
             self.nonces[transaction.sender] = transaction.nonce + 1
             self.taken.append((endpoint, transaction))
             self.changed.notify_all()

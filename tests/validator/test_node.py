@@ -19,6 +19,7 @@ from consensus.types import Digest, ValidatorIndex, View
 from tests.validator.chain import ACTOR, ALICE, schedule
 from tests.validator.executors import wire
 from tests.validator.network import Network, WatchedMachine, consensus_message, ed25519, peer_message
+from validator import admission
 from validator import node as node_module
 from validator.block import Block, Header, header_hash
 from validator.codec import decode, encode
@@ -84,7 +85,7 @@ def test_four_nodes_make_one_chain() -> None:
     assert network.submit(2, wire(0, schedule(2, ["emit", "n", "x"])), wire(1), wire(1, ["burn", 5]), b"junk") == [
         None,
         None,
-        "another transaction with nonce 1 of this sender waits",
+        "max_fee_per_cycle: 1000000000, expected at least 1100000000 to replace what waits with nonce 1",
         "malformed transaction: no SignedTransaction: Expected `array`, got `int`",
     ]
     network.run_to(8)
@@ -104,16 +105,16 @@ def test_a_single_node_is_a_network() -> None:
 
 
 def test_many_transactions_reach_peers_in_messages_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_module, "MAX_GOSSIPED_TRANSACTIONS", 3)
+    monkeypatch.setattr(admission, "MAX_GOSSIPED_TRANSACTIONS", 3)
     network = Network().start()
     assert network.submit(0, *[wire(nonce) for nonce in range(8)]) == [None] * 8
     network.run_for(8)
     assert [len(network.validator(index).node.mempool) for index in range(4)] == [8] * 4
     sizes = [len(item) for item in (b"a", b"bb", b"ccc", b"d")]
-    monkeypatch.setattr(node_module, "MAX_GOSSIPED_BYTES", 3)
-    batches = list(node_module._batches([b"x" * size for size in sizes]))
+    monkeypatch.setattr(admission, "MAX_GOSSIPED_BYTES", 3)
+    batches = list(admission.batches([b"x" * size for size in sizes]))
     assert batches == [(b"x", b"xx"), (b"xxx",), (b"x",)]
-    assert list(node_module._batches([])) == []
+    assert list(admission.batches([])) == []
 
 
 # --- catching up ----------------------------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ def test_what_peers_send_wrongly_is_dropped() -> None:
     assert faults(network, 0, b"\xc1") == ["undecodable"]
     assert faults(network, 0, encode_message(ConsensusMessage(b"junk"))) == ["undecodable"]
     assert faults(network, 0, encode_message(oversized)) == ["oversized"]
-    assert faults(network, 0, encode_message(TransactionsMessage((b"junk",)))) == []
+    assert faults(network, 0, encode_message(TransactionsMessage((b"junk", b"more")))) == ["bad_transactions"]
     assert faults(network, 0, encode_message(BlockResponse(b"junk"))) == ["bad_block"]
     assert faults(network, 0, encode_message(BlockResponse(block.block))) == [], "late is not wrong"
     assert faults(network, 0, encode_message(FinalBlocksResponse((block.block,), (), block.certificate))) == []

@@ -120,15 +120,15 @@ def test_posting(validator: ServerThread, kind: str, batch: bool) -> None:
     status, page, _ = request(validator, "POST", "/transactions", encode(values if batch else values[0]), headers)
     assert (status, page) == (
         200,
-        {"results": [{"hash": transaction_hash(wire).hex(), "error": None} for wire in wires]},
+        {"results": [{"hash": transaction_hash(wire).hex(), "error": None, "reason": None} for wire in wires]},
     )
 
 
 def test_rejections_are_told_one_by_one(client: ValidatorClient) -> None:
     results = client.post_transactions([transfer(0), transfer(5), b"garbage"])
-    assert results[0].error is None
-    assert results[1].error == "nonce: 5, expected 1"
-    assert results[2].error is not None and "malformed" in results[2].error
+    assert (results[0].error, results[0].reason) == (None, None)
+    assert (results[1].error, results[1].reason) == ("nonce: 5, expected 1", "stale_nonce")
+    assert results[2].error is not None and "malformed" in results[2].error and results[2].reason == "malformed"
     assert client.post_transactions([]) == []
 
 
