@@ -332,11 +332,15 @@ class Mempool:
         heap = self._worst_first()
         found: list[_Waiting] = []
         popped: list[_Worst] = []
-        gone = set() if former is None else {former.prepared.hash}
+        replaced = None if former is None else former.prepared.hash
+        gone = set() if replaced is None else {replaced}
         while (count > 0 or size > 0) and heap:
             worst = heapq.heappop(heap)
+            if worst.hash == replaced:
+                popped.append(worst)  # it leaves anyway, or stays where the newcomer is refused
+                continue
             waiting = self._by_hash.get(worst.hash)
-            if waiting is None or worst.hash in gone or not self._is_current(worst, waiting, gone):
+            if waiting is None or not self._is_current(worst, waiting, gone):
                 continue
             popped.append(worst)
             if worst.place >= place or len(found) == MAX_EVICTIONS:
@@ -415,7 +419,7 @@ class Mempool:
         """A builder could run nothing of these senders: they come after all others for a while."""
         for address in senders:
             sender = self._senders.get(address)
-            if sender is not None:
+            if sender is not None and sender.queue:
                 sender.refused_through = self._height + MAX_BLOCKS_REFUSED
 
     def candidates(self, most: int) -> tuple[PreparedTransaction, ...]:

@@ -6,8 +6,8 @@ transaction was rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:
 
 Nonces. What was sent and is not final yet is remembered. What may not have arrived is sent again, byte for byte, before
 anything new; so is all of it when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a validator died
-with it). Where basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and with fees that
-are high enough to take its place wherever it waits.
+with it). Where basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and with fees so
+much higher that it takes the place of the former one wherever that waits.
 A rejected transaction gives its nonce back, and the next turn fills the gap; the workload hears what came to nothing.
 """
 
