@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.validator.chain import CHAIN_ID, KEYS, PRICE, RICH, USERS, make_genesis
 from tests.validator.naive_mempool import NaiveMempool
 from validator import mempool as module
+from validator.admission import MAX_OFFERED_TRANSACTIONS
 from validator.block import Header
 from validator.codec import pack_uint, tagged_hash
 from validator.mempool import (
@@ -27,6 +29,7 @@ from validator.mempool import (
 )
 from validator.records import Account
 from validator.transactions import (
+    PRICE_BUMP_PERCENT,
     CancelTimer,
     System,
     Transaction,
@@ -396,6 +399,20 @@ def test_only_so_many_idle_senders_are_remembered(monkeypatch: pytest.MonkeyPatc
     settle(pool, 2, wire(0), accounts={USERS[0]: Account(RICH, 1)})
     known = [pool.account_of(user) for user in USERS]
     assert known == [Account(RICH, 1), None, FUNDED, None]
+
+
+# --- what the documents say -------------------------------------------------------------------------------------------
+
+
+def test_the_documents_have_every_reason_and_number() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    rules = (docs / "protocol.md").read_text().split("### Mempool")[1].split("\n## ")[0]
+    served = (docs / "http.md").read_text()
+    for reason in [*Refusal, *Departure]:
+        assert f"`{reason}`" in rules and f"`{reason}`" in served, reason
+    for number in (module.MAX_TRANSACTIONS, MAX_NONCES, NEAR_NONCES, MAX_BLOCKS_WAITING, MAX_OFFERED_TRANSACTIONS):
+        assert f"{number:,} " in rules
+    assert f"{PRICE_BUMP_PERCENT} %" in rules
 
 
 # --- against a naive model --------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ COUNTED: dict[str, set[str]] = {
     "stale-replayer": {"not_the_signer"},
     "selective-sender": set(),
     "twins": {"conflict", "evidence_ConflictingNotarize"},
-    "garbage": {"undecodable", "oversized", "bad_block"},
+    "garbage": {"undecodable", "oversized", "bad_block", "bad_transactions"},
     "false-snapshots": {"bad_chunk"},
 }
 """What honest validators must count of each behaviour, at least; nothing at all where nothing wrong is said."""
