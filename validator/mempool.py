@@ -27,7 +27,7 @@ block after those before it; whether it is less than ``NEAR_NONCES`` ahead of th
 it and those of its sender before it pay at the newest basefee. A newcomer gets in where the pool's worst have lesser
 places than its own, at most ``MAX_EVICTIONS`` of them, which leave for it; of equals the youngest goes first. Only the
 last transaction of a sender is ever evicted, so that no queue is torn. To push out an honest transaction takes one that
-is funded, in turn and pays more; and no sender can do it with more than ``NEAR_NONCES`` of them.
+is funded, in turn and pays more; and no sender can do it with more than ``NEAR_NONCES`` at a time.
 
 **Leaving.** Of what was taken and does not become final, each leaves for one reason (:class:`Departure`). When a block
 becomes final, the mempool looks at the accounts that the block changed and at the oldest arrivals, nothing else.

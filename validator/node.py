@@ -9,6 +9,8 @@ executor's results say. How the parts meet:
 - The engine's ``Finalized`` makes a line of blocks final: executed where they are not yet, then committed one by one.
   Blocks of the line that are not here are fetched first: by digest when the line is short, as a range of final blocks,
   each range proved by a finalization certificate, when this node is far behind.
+- Transactions come by ``Submit`` and by gossip into the mempool (:mod:`validator.admission`), which judges by the final
+  state: accounts that the executor reads for it, and those that each final block changed.
 - A final block that does not execute to its header means that this validator computes another state than a quorum does:
   it says so (``Diverged``) and stops taking part. Continuing would only spread the damage.
 """

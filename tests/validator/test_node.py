@@ -33,7 +33,11 @@ from validator.events import (
     Message,
     PeerFault,
     ReplaceJournal,
+    Reply,
+    Run,
     Send,
+    Submit,
+    SubmitResult,
     Timeout,
     TimerName,
 )
@@ -51,6 +55,7 @@ from validator.messages import (
 )
 from validator.misconduct import base_digest, contradicts_its_vote, decode_misconduct, verify_misconduct
 from validator.node import SYNC_TIMER
+from validator.transactions import transaction_hash
 from validator.transition import PreparedTransaction, Transition
 from validator.types import Hash
 
@@ -183,6 +188,19 @@ def test_a_bad_block_from_the_leader_is_rejected_and_its_maker_diverges() -> Non
         blocks = [archive.block(height) for height in range(3, 15)]
         assert all(block is not None and not (block.header.proposer == 1 and block.transactions) for block in blocks)
     require_diverged(network, 1)
+
+
+def test_who_waits_for_admission_is_answered_when_the_validator_diverges() -> None:
+    network = Network(transitions={1: WrongBalance}).start()
+    waits = wire(0, user=2)
+    (read,) = network.validator(1).node.handle(Submit(77, (waits,)))
+    assert isinstance(read, Run), "which nobody answers here"
+    keep_busy(network, (0, 2, 3))
+    network.run_until(lambda: network.validator(1).node.diverged is not None)
+    (diverged,) = network.effects_of(Diverged, 1)
+    line = f"the validator diverged at height {diverged.height}"
+    replies = network.effects_of(Reply, 1)
+    assert replies[-1] == Reply(77, (SubmitResult(transaction_hash(waits), line, "diverged"),))
 
 
 def require_diverged(network: Network, index: int) -> Diverged:
