@@ -7,14 +7,13 @@ reference of the fields.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from cluster.near import instead
+from cluster.near import instead, unknown
 from cluster.release import Release
 from cluster.sections import LINK_FIELDS, Height, LinkChanges, Milliseconds, RunMilliseconds, Section
 from consensus.types import fault_bound
@@ -41,7 +40,7 @@ def _known_mutant(name: str) -> str:
     from cluster.mutants.registry import MUTANTS
 
     if name not in MUTANTS:
-        raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
+        raise ValueError(unknown("mutant", name, sorted(MUTANTS)))
     return name
 
 
@@ -387,7 +386,7 @@ def _is_known(given: Any) -> Any:
         if "kind" not in given:
             raise ValueError(f"kind: is missing; known: {', '.join(KIND_NAMES)}")
         if given["kind"] not in KIND_NAMES:
-            raise ValueError(f"kind: unknown fault {reprlib.repr(given['kind'])}; known: {', '.join(KIND_NAMES)}")
+            raise ValueError(f"kind: {unknown('fault', given['kind'], KIND_NAMES)}")
     return given
 
 

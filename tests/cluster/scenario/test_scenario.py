@@ -123,7 +123,7 @@ WRONG = {
         "consensus.block_interval_ms: 2000 is not below leader_timeout_ms (2000)",
     ),
     "timeouts out of order": ("name: a\nconsensus: {leader_timeout_ms: 3001}", "consensus.leader_timeout_ms: 3001"),
-    "unknown parameter": ("name: a\nchain: {params: {LANE: 1}}", "chain.params.LANE: unknown parameter"),
+    "unknown parameter": ("name: a\nchain: {params: {LANE: 1}}", "chain.params.LANE: unknown parameter; known: LANE_"),
     "parameter of the wrong type": ("name: a\nchain: {params: {SCAN_LIMIT: 1.5}}", "chain.params.SCAN_LIMIT: expected"),
     "parameter out of range": ("name: a\nchain: {params: {SCAN_LIMIT: 0}}", "chain.params.SCAN_LIMIT: 0 is out of"),
     "parameters that do not fit": ("name: a\nchain: {params: {EPOCH_LENGTH: 5000}}", "chain.params.RING_BUFFER_SIZE: "),
