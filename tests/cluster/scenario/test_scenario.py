@@ -202,14 +202,15 @@ WRONG = {
         "name: a\nfaults: [{kind: partition, groups: [[validator-0], [bob]], at_ms: 1, for_ms: 1}]",
         "faults[0].groups[1]: no validator is named 'bob'",
     ),
-    "overlapping groups": (
-        "name: a\nfaults: [{kind: partition, groups: [[validator-0], [validator-0]], at_ms: 1, for_ms: 1}]",
-        "faults[0].groups: a validator is named twice",
+    "a group that names a validator twice": (
+        "name: a\nfaults: [{kind: partition, groups: [[validator-0, validator-0]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups[0]: a validator is named twice",
     ),
+    "a cut of nothing": ("name: a\nfaults: [{kind: cut, at_ms: 1, for_ms: 1}]", "faults[0].from: give from or to, or"),
     "one group of all": (
         "name: a\nvalidators: 2\n"
         "faults: [{kind: partition, groups: [[validator-0, validator-1]], at_ms: 1, for_ms: 1}]",
-        "faults[0].groups: all validators are in one group",
+        "faults[0].groups: every two validators share a group",
     ),
     "partition of nobody": (
         "name: a\nfaults: [{kind: one_way_partition, at_ms: 1, for_ms: 1}]",
