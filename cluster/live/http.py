@@ -19,9 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from cluster.live.connections import JSON
 from cluster.live.prometheus import PROMETHEUS, render_metric
 from cluster.live.web import (
-    JSON,
     MESSAGEPACK,
     Endpoint,
     Page,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from cluster.live.http import BlockTriple, build_app
 from cluster.live.web import HttpServer, NotReady, serve
@@ -16,6 +16,8 @@ from validator.types import Address, Hash, Height, TimerId, address_text
 CHAIN_ID = "fake"
 START_SECONDS = 20.0
 BASEFEE = 1_000_000
+
+T = TypeVar("T")
 
 
 class FakeChain:
@@ -144,6 +146,15 @@ class ServerThread:
     @property
     def port(self) -> int:
         return self.server.port
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Do something on the loop, behind what waits there already."""
+
+        async def do() -> T:
+            await asyncio.sleep(0)
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(do(), self._loop).result(START_SECONDS)
 
     def close(self) -> None:
         """Close the endpoint and every connection to it."""
