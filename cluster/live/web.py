@@ -27,6 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster.live.connections import JSON, Connection
+from validator.pages import AMOUNT_FIELDS
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ CLOSE_CONNECTION: Final = {"connection": "close"}
 """Header of an answer to a body that was not read to its end."""
 
 Page = dict[str, Any]
+AMOUNTS: Final = ("number", "text")
+"""How a page shows amounts: as JSON numbers of any size, or as decimal texts."""
 
 
 class Rate(NamedTuple):
@@ -143,10 +146,27 @@ def messagepack_response(value: object) -> Response:
     return Response(msgspec.msgpack.encode(value), media_type=MESSAGEPACK)
 
 
-def found(page: Page | None, reason: str) -> Response:
+def page_response(request: Request, page: Page | None, reason: str = "") -> Response:
+    """A page as JSON, its amounts as the query's ``amounts`` asks; 404 for ``reason`` if there is none."""
+    amounts = request.query_params.get("amounts", AMOUNTS[0])
+    if amounts not in AMOUNTS:
+        raise HTTPException(400, f"amounts: expected {' or '.join(AMOUNTS)}, got {amounts[:64]!r}")
     if page is None:
         raise HTTPException(404, reason)
-    return json_response(page)
+    return json_response(_amounts_as_text(page) if amounts == "text" else page)
+
+
+def _amounts_as_text(value: Any, is_amount: bool = False) -> Any:
+    """The same page with decimal texts for the numbers under the names of amounts."""
+    match value:
+        case dict():
+            return {name: _amounts_as_text(item, is_amount or name in AMOUNT_FIELDS) for name, item in value.items()}
+        case list():
+            return [_amounts_as_text(item, is_amount) for item in value]
+        case int() if is_amount and not isinstance(value, bool):
+            return str(value)
+        case _:
+            return value
 
 
 def one_line(error: object) -> str:

@@ -104,7 +104,7 @@ def test_blocks_in_messagepack(client: ValidatorClient) -> None:
 
 @pytest.mark.parametrize("name", ["block", "receipt", "timer", "block_triple"])
 def test_what_there_is_not(client: ValidatorClient, name: str) -> None:
-    with pytest.raises(NotFound, match=r"no (final|pending)") as caught:
+    with pytest.raises(NotFound, match=r"no (final|timer)") as caught:
         getattr(client, name)(77 if name.startswith("block") else bytes(32))
     assert caught.value.status == 404
     assert "\n" not in caught.value.reason
@@ -149,6 +149,33 @@ def test_metric_text() -> None:
     assert render_metric("b", "gauge", "One.", 2**70).endswith(f"\nb {2**70}\n")
 
 
+def test_events_are_asked_for_by_place_actor_and_name(validator: ServerThread) -> None:
+    status, page, _ = request(validator, "GET", "/events?from=12.3&actor=0x" + "Ab" * 20 + "&name=a%20b")
+    assert (status, page["next"], page["wanted"]) == (200, "12.3", [str(b"\xab" * 20), "a b"])
+    assert request(validator, "GET", "/events")[1]["wanted"] == ["None", "None"]
+
+
+def test_proofs_are_asked_for_by_key_and_height(validator: ServerThread) -> None:
+    assert request(validator, "GET", "/proofs/61FF")[1] == {"height": None, "key": "61ff"}
+    assert request(validator, "GET", "/proofs/61FF?height=7")[1] == {"height": 7, "key": "61ff"}
+
+
+@pytest.mark.parametrize(
+    ("path", "as_number", "as_text"),
+    [
+        ("/accounts/0x" + "1" * 40, f'"balance":{2**100},"nonce":0', f'"balance":"{2**100}","nonce":0'),
+        ("/supply", f'"accounts":1,"balances":{2**100},"burned":7', f'"accounts":1,"balances":"{2**100}","burned":"7"'),
+        ("/genesis", f'"balance":{2**100}', f'"balance":"{2**100}"'),
+        ("/parameters", f'"MAX_BASEFEE":{2**80},"MAX_TTL":9', f'"MAX_BASEFEE":"{2**80}","MAX_TTL":9'),
+        ("/blocks/1", '"height":1,"basefee_cycle":1000000', '"height":1,"basefee_cycle":"1000000"'),
+    ],
+)
+def test_amounts_as_text_where_asked(validator: ServerThread, path: str, as_number: str, as_text: str) -> None:
+    request(validator, "GET", "/status")
+    for query, expected in (("", as_number), ("?amounts=number", as_number), ("?amounts=text", as_text)):
+        assert expected in request(validator, "GET", path + query)[2].data.decode()
+
+
 # --- what a client may get wrong --------------------------------------------------------------------------------------
 
 
@@ -184,6 +211,20 @@ def assert_error(status: int, page: Any, expected_status: int, words: str) -> No
         ("GET", "/accounts/" + "1" * 40, 400, "address: expected 0x and 40 hex digits"),
         ("GET", "/accounts/0x" + "1" * 38 + "%20%20", 400, "address: expected 0x and 40 hex digits"),
         ("GET", "/accounts/0x" + "1" * 40 + "%0A", 400, "address: expected 0x and 40 hex digits"),
+        ("GET", "/blocks/x/finality", 400, "height: expected an integer"),
+        ("GET", "/blocks/1/finality", 404, "no final block at height 1, or no proof of it yet"),
+        ("GET", "/proofs/", 404, "no such page"),
+        ("GET", "/proofs/0", 400, "key: expected 1 to 512 bytes in hex"),
+        ("GET", "/proofs/" + "00" * 513, 400, "key: expected 1 to 512 bytes in hex"),
+        ("GET", "/proofs/61?height=-1", 400, "height: expected an integer"),
+        ("GET", "/proofs/61?height=0", 404, "height 0 is not retained: 1 to 3 are"),
+        ("GET", "/events?from=", 400, "from: expected a height, or a height and a number as in 12.3"),
+        ("GET", "/events?from=1.", 400, "from: expected a height"),
+        ("GET", "/events?from=1.2.3", 400, "from: expected a height"),
+        ("GET", f"/events?from={2**63}", 400, "from: expected a height"),
+        ("GET", "/events?actor=", 400, "actor: expected 0x and 40 hex digits"),
+        ("GET", "/events?name=" + "x" * 257, 400, "name: expected at most 256 bytes, got 257"),
+        ("GET", "/status?amounts=words", 400, "amounts: expected number or text, got 'words'"),
     ],
 )
 def test_bad_paths(validator: ServerThread, method: str, path: str, status: int, words: str) -> None:
