@@ -21,6 +21,8 @@ from validator.types import Address
 
 WAIT_SECONDS = 20.0
 SHORT_SECONDS = 0.05
+KEPT_SECONDS = 5.0
+"""How long a connection without requests is kept."""
 HEAD = b"GET /status HTTP/1.1\r\nHost: x\r\n"
 POST = b"POST /transactions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
@@ -228,6 +230,7 @@ def test_a_half_closed_client_gets_the_validators_answer() -> None:
         pages.wait()
         server.call(lambda: None)  # the server saw the end by now
         pages.release(server)
+        connection.settimeout(KEPT_SECONDS / 2)  # it is closed behind the answer, and not for want of a further request
         status, page = parts(read_all(connection))
     assert (status, page["nonce"]) == (200, 0)
 
