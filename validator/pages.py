@@ -66,7 +66,6 @@ AMOUNT_FIELDS: Final = frozenset(
         "MIN_BASEFEE",
         "PRIORITY_FLOOR",
         "tip",
-        "tip_per_cycle",
     }
 )
 """Of pages: amounts and prices, whose numbers may be too large for a reader that takes JSON numbers as floats."""

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,14 +20,16 @@ from hypothesis import strategies as st
 from nacl.signing import SigningKey
 from starlette.exceptions import HTTPException
 
-from cluster.live import http, web
+from cluster.live import connections, event_stream, http, validator_loop, web
 from cluster.live.connections import Connection
 from cluster.live.http import build_app
 from cluster.live.prometheus import render_metric
 from cluster.live.web import serve
 from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
+from validator.archive import MAX_ENDED_TIMERS
 from validator.events import SubmitResult
+from validator.pages import AMOUNT_FIELDS, MAX_EVENT_BLOCKS, MAX_EVENTS, MAX_EVENTS_BYTES
 from validator.transactions import Transaction, Transfer, address_of, sign, transaction_hash
 from validator.types import Address, Height
 
@@ -174,6 +177,28 @@ def test_amounts_as_text_where_asked(validator: ServerThread, path: str, as_numb
     request(validator, "GET", "/status")
     for query, expected in (("", as_number), ("?amounts=number", as_number), ("?amounts=text", as_text)):
         assert expected in request(validator, "GET", path + query)[2].data.decode()
+
+
+def test_the_page_names_every_amount_and_every_limit() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+    assert [name for name in AMOUNT_FIELDS if f"`{name}`" not in page] == []
+    limits = [
+        f"| connections of one server | {connections.MAX_CONNECTIONS} |",
+        f"complete within {connections.MAX_HEADER_SECONDS:g} s of the connection",
+        f"| body | {web.MAX_BODY_BYTES >> 20} MiB, complete within {web.MAX_BODY_SECONDS:g} s |",
+        f"| requests being answered | {web.MAX_REQUESTS_IN_FLIGHT} |",
+        f"| a client that takes nothing of its answer | {connections.MAX_WRITE_SECONDS:g} s |",
+        f"dropped, for {connections.MAX_LINGER_SECONDS:g} s and up to {connections.MAX_DROPPED_BYTES >> 20} MiB",
+        f"has {connections.MAX_UNREAD_BODY_SECONDS:g} s to arrive",
+        f"at most {MAX_EVENTS:,} events and {MAX_EVENTS_BYTES >> 20} MiB",
+        f"at most {MAX_EVENT_BLOCKS} blocks",
+        f"The ends of the last {MAX_ENDED_TIMERS:,} timers",
+        f"after every {event_stream.HEARTBEAT_SECONDS:g} s without news",
+        f"more than {event_stream.MAX_WAITING_BYTES >> 20} MiB of events waited",
+        f"At most {event_stream.MAX_STREAMS} streams",
+        f"At most {validator_loop.MAX_PROOFS_WAITING} proofs",
+    ]
+    assert [limit for limit in limits if limit not in page] == []
 
 
 # --- what a client may get wrong --------------------------------------------------------------------------------------
