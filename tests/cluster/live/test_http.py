@@ -21,6 +21,7 @@ from nacl.signing import SigningKey
 from starlette.exceptions import HTTPException
 
 from cluster.live import connections, event_stream, http, validator_loop, web
+from cluster.live.collect import _is_pending
 from cluster.live.connections import Connection
 from cluster.live.http import build_app
 from cluster.live.prometheus import render_metric
@@ -31,7 +32,7 @@ from validator.archive import MAX_ENDED_TIMERS
 from validator.events import SubmitResult
 from validator.pages import AMOUNT_FIELDS, MAX_EVENT_BLOCKS, MAX_EVENTS, MAX_EVENTS_BYTES
 from validator.transactions import Transaction, Transfer, address_of, sign, transaction_hash
-from validator.types import Address, Height
+from validator.types import Address, Height, TimerId
 
 WAIT_SECONDS = 20.0
 MESSAGEPACK = {"Content-Type": "application/msgpack"}
@@ -177,6 +178,18 @@ def test_amounts_as_text_where_asked(validator: ServerThread, path: str, as_numb
     request(validator, "GET", "/status")
     for query, expected in (("", as_number), ("?amounts=number", as_number), ("?amounts=text", as_text)):
         assert expected in request(validator, "GET", path + query)[2].data.decode()
+
+
+class TimerPages(FakePages):
+    """A validator of one pending timer and one that ended."""
+
+    async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
+        return {"01" * 32: {"state": "pending"}, "02" * 32: {"state": "fired"}}.get(timer_id.hex())
+
+
+def test_a_timer_that_ended_does_not_count_as_pending() -> None:
+    with ServerThread(TimerPages(FakeChain(), 0)) as server, ValidatorClient(server.url) as client:
+        assert [_is_pending(client, f"0{number}" * 32) for number in (1, 2, 3)] == [True, False, False]
 
 
 def test_the_page_names_every_amount_and_every_limit() -> None:
