@@ -22,8 +22,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-import h11
+from uvicorn.protocols.http import h11_impl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
+
+h11: Final[Any] = vars(h11_impl)["h11"]
+"""The library with whose states uvicorn's protocol says how far a conversation is."""
 
 MAX_CONNECTIONS: Final = 256
 """Of one server."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from cluster.live.event_stream import EventHub, Subscription
@@ -180,13 +181,10 @@ class ServerThread:
         return self.server.port
 
     def call(self, work: Callable[[], T]) -> T:
-        """Do something on the loop, behind what waits there already."""
-
-        async def do() -> T:
-            await asyncio.sleep(0)
-            return work()
-
-        return asyncio.run_coroutine_threadsafe(do(), self._loop).result(START_SECONDS)
+        """Do something on the loop."""
+        done: Future[T] = Future()
+        self._loop.call_soon_threadsafe(lambda: done.set_result(work()))
+        return done.result(START_SECONDS)
 
     def close(self) -> None:
         """Close the endpoint and every connection to it."""
