@@ -66,6 +66,7 @@ def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Ge
         validators=validators.public_keys,
         policy=Policy(scenario.chain.policy),
         parameters=scenario.chain.parameters(),
+        preset=scenario.chain.preset,
         accounts=scenario.load.genesis_accounts(seed),
         actors=scenario.load.genesis_actors(seed),
         runners=scenario.load.genesis_runners(seed),

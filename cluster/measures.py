@@ -108,6 +108,9 @@ def _chain_figures(books: Books) -> dict[str, float]:
         "timers_pending_at_end": len(ledger.pending),
         "backlog_at_end": ledger.backlog,
         "burned": ledger.burned,
+        "burned_cycle": ledger.burned_cycle,
+        "burned_cell": ledger.burned_cell,
+        "burned_lane_timer": ledger.burned_lane_timer,
         "tips": ledger.tips,
     }
     if ledger.lateness:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Backend = Literal["live", "sim"]
 
+NO_PRESET: Final = "none"
+"""What reports say of a chain whose parameters were made from no preset."""
 TARGETS_NAMED: Final = 4
 """Of those whom a fault hit, so many are named where it is; the report has all."""
 

@@ -116,6 +116,8 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "backend": record.backend,
         "seed": record.seed,
         "commit": record.commit,
+        "policy": record.genesis.policy.value,
+        "preset": record.genesis.preset,
         "verdict": verdict.outcome.value,
         "checks": [
             {"name": check.name, "verdict": check.verdict.value, "detail": check.detail, "applies": check.applies}

@@ -20,6 +20,7 @@ from validator.events import (
     TransactionDropped,
     TransactionRefused,
 )
+from validator.receipts import NOTHING_BURNED, Burned
 
 MAX_EVIDENCE_OF_A_KIND: Final = 4
 """Proofs of one kind against one validator that a status page shows; later ones are only counted."""
@@ -40,6 +41,8 @@ class Tally:
     """Of the code that it runs."""
     executed_transactions: int = 0
     fires: int = 0
+    burned: Burned = NOTHING_BURNED
+    """In the blocks that became final here since the start."""
     pending_timers: int = 0
     backlog: int = 0
     newest: BlockFinal | None = None
@@ -92,6 +95,7 @@ class Tally:
         self.newest = block
         self.executed_transactions += block.transactions
         self.fires += block.fires
+        self.burned = self.burned.plus(block.burned)
         self.pending_timers, self.backlog = block.pending_timers, block.backlog
 
     def note_fault(self, fault: PeerFault) -> None:
@@ -144,6 +148,8 @@ def status_page(
         "version": tally.version,
         "executed_transactions": tally.executed_transactions,
         "fires": tally.fires,
+        "burned": tally.burned._asdict(),
+        "burned_since_genesis": executor.pages.burned(),
         "diverged": None if tally.diverged is None else _divergence_page(tally.diverged),
         "faults": dict(sorted(tally.faults.items())),
         "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},

@@ -123,7 +123,7 @@ class ValidatorClient:
         return self._json("GET", f"/accounts/{address_text(address)}")
 
     def timer(self, timer_id: bytes) -> Page:
-        """A pending timer. Raises :class:`NotFound` where it is not pending."""
+        """A timer that is pending or ended not long ago. Raises :class:`NotFound` of any other."""
         return self._json("GET", f"/timers/{timer_id.hex()}")
 
     def supply(self) -> Page:

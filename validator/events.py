@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from consensus.messages import AnyCertificate
+from validator.receipts import NOTHING_BURNED, Burned
 from validator.types import Hash, Height
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class BlockFinal(msgspec.Struct, frozen=True):
     lane_cycles: int
     reorg_depth: int = 0
     """Executed blocks of another branch that were given up for this one."""
+    burned: Burned = NOTHING_BURNED
 
 
 class Joined(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from validator.messages import ChunkRequest, ChunkResponse, SnapshotOffer, Snaps
 from validator.pages import StatePages
 from validator.pvm.machine import PythonVm
 from validator.receipt_bound import require_receipts_fit
+from validator.receipts import NOTHING_BURNED, Burned, burned
 from validator.records import ACCOUNT, GLOBALS, Account, Globals, decode_record
 from validator.scheduler.index import SchedulerIndex
 from validator.snapshot_service import read_snapshot
@@ -116,6 +117,7 @@ class Finalized:
     destroyed: int
     pending_timers: int
     backlog: int
+    burned: Burned = NOTHING_BURNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,10 @@ class Executor:
         """The encoded proof of what the state of a retained height says of a key (:meth:`LogStateStore.prove`)."""
         return self._store.prove(key, Height(height))
 
+    def root_at(self, height: int) -> Hash:
+        """The state root of a retained height (:meth:`LogStateStore.root_at`)."""
+        return self._store.root_at(Height(height))
+
     @property
     def pending_timers(self) -> int:
         """Live timers of the last final state."""
@@ -398,6 +404,7 @@ class Executor:
             destroyed=len(outcome.receipts.destroyed),
             pending_timers=outcome.live_timers,
             backlog=outcome.backlog,
+            burned=burned(self._final_header, outcome.receipts),
         )
 
     def _diverged(self, digest: Hash, invalid: _InvalidBlock) -> FinalizedInvalid:

@@ -614,6 +614,7 @@ class Node:
                 basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
                 basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
                 lane_cycles=header.lane_cycles,
+                burned=final.burned,
                 reorg_depth=self._reorgs.pop(final.digest, 0),
             )
         )

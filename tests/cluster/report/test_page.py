@@ -15,7 +15,7 @@ from cluster.record import Backend, Finalization, RunRecord, TracedMessage, Trac
 from cluster.report import tables
 from cluster.report.figures import MAX_POINTS, in_bins
 from cluster.report.page import render_report
-from cluster.report.tables import fault_rows, tiles, validator_rows
+from cluster.report.tables import facts, fault_rows, tiles, validator_rows
 from cluster.trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill, with_late
 
@@ -237,3 +237,14 @@ def test_a_time_that_does_not_count_from_the_runs_beginning_says_from_when(backe
     record.backend = backend
     record.faults[0].at_height, record.faults[0].at_ms = None, 4_000
     assert fault_rows(keep_books(record))[0]["planned"] == planned
+
+
+def test_the_policy_the_preset_and_what_each_price_burned_are_told() -> None:
+    record = make_record()
+    record.genesis = replace(record.genesis, preset="hardened")
+    told = dict(facts(keep_books(record)))
+    assert (told["Policy"], told["Preset"]) == ("cip1", "hardened")
+    assert told["Burned"] == "cycle 214,000,000,000, cell 7,370,000,000, lane timer 34,000,000,000"
+    text = report_of(record)
+    assert "hardened" in text and told["Burned"] in text
+    assert dict(facts(keep_books(make_record())))["Preset"] == "none"
