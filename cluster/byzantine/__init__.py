@@ -16,6 +16,7 @@ from cluster.byzantine.false_timeouts import FalseHighCertificate, TimeoutForger
 from cluster.byzantine.forgetful_leader import ForgetfulLeader
 from cluster.byzantine.garbage import Garbage
 from cluster.byzantine.invalid_block import BadHeader, BadRoot, BadTransaction, Oversized
+from cluster.byzantine.lock_breaker import LockBreaker
 from cluster.byzantine.nullify_and_finalize import NullifyAndFinalize
 from cluster.byzantine.replayed_signatures import KindReplayer, SisterCertificates
 from cluster.byzantine.selective_sender import SelectiveSender
@@ -55,6 +56,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         TimeoutForger,
         FalseHighCertificate,
         UnderstatedTimeouts,
+        LockBreaker,
     )
 }
 """Every behaviour, by the name that scenarios use."""

@@ -8,7 +8,8 @@
   certificate is inside, or none.
 
 The last two need the timeouts of all but one of a quorum before an honest validator has a whole one. So the liar, as
-leader, shows its block to ``f`` of its peers only: the others give up when no proposal came, those ``f`` later.
+leader, shows its block to ``f`` of its peers only, and does not say that it timed out itself: the others give up when
+no proposal came, those ``f`` later.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class FalseTimeouts(Behaviour):
         super().__init__(position)
         self._overheard = Overheard(position)
         self._lied: dict[int, None] = {}
+        self._led: dict[int, None] = {}
 
     def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
         """What to say of a view, all but one of a quorum having timed out of it; ``None`` if there is nothing."""
@@ -79,12 +81,17 @@ class FalseTimeouts(Behaviour):
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
         self._overheard.learn(message)
-        if not isinstance(message, Proposal) or not self.is_ours(message.vote):
-            yield send
-            return
-        for peer in self._shown(message.view):
-            if recipient_of(send) in (None, peer):
-                yield tell(peer, message)
+        match message:
+            case Proposal() if self.is_ours(message.vote):
+                self._led[message.view] = None
+                forget_old(self._led)
+                for peer in self._shown(message.view):
+                    if recipient_of(send) in (None, peer):
+                        yield tell(peer, message)
+            case Timeout() if message.vote.view in self._led:
+                pass  # it would complete the quorum of those who saw no block
+            case _:
+                yield send
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:
         vote = None if heard is None else self._overheard.learn(heard.message)
@@ -119,20 +126,24 @@ class FalseHighCertificate(FalseTimeouts):
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
-        self._newest = GENESIS_VIEW
-        """The highest view of which a proposal was heard."""
+        self._has_led = True
+        """Since the last lie about a view ahead: such a lie makes others deaf to its certificates for their view."""
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        self._has_led = self._has_led or isinstance(message, Proposal)
+        yield from super().say(send, message)
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:
         effects = super().react(event, heard)
-        if heard is not None and isinstance(heard.message, Proposal):
+        if self._has_led and heard is not None and isinstance(heard.message, Proposal):
+            self._has_led = False
             effects += self._ahead(heard.message.view)
         return effects
 
     def _ahead(self, view: View) -> list[Effect]:
         """A timeout of a view ahead that names a block which nobody knows."""
-        if not self._newest < view <= MAX_VIEW - VIEWS_AHEAD:
+        if view > MAX_VIEW - VIEWS_AHEAD:
             return []
-        self._newest = view
         vote = self.position.vote(VoteKind.TIMEOUT, view + VIEWS_AHEAD, view + VIEWS_AHEAD - 1, NO_DIGEST)
         self.bit()
         return [tell(None, Timeout(vote, self._forged(vote.parent_view)))]
@@ -164,11 +175,11 @@ class UnderstatedTimeouts(FalseTimeouts):
         if highest == GENESIS_VIEW:
             return None
         lower = self._overheard.certificate_below(highest)
-        own = self._own(view, GENESIS_VIEW if lower is None else lower.view)
-        votes = [*timeouts, own]
-        said_lower = [(signer, own[1], signature) for signer, _, signature in votes]
+        low_view = GENESIS_VIEW if lower is None else lower.view
+        understated = [(signer, low_view, signature) for signer, _, signature in timeouts]
+        votes = [*timeouts, self._own(view, highest)]
         lies = (
-            tell(None, timeout_certificate(view, lower, said_lower)),
+            tell(None, timeout_certificate(view, lower, [*understated, self._own(view, low_view)])),
             tell_unchecked(None, timeout_certificate(view, lower, votes)),
             tell(None, timeout_certificate(view, None, votes)),
         )

@@ -360,7 +360,7 @@ MUTANTS = (
         "any-parent-justified",
         "HotStuff: with a timeout certificate of the view before it votes for a block on any parent",
         _any_parent_is_justified,
-        Hunt("forgetful-leader", ALL, "hotstuff", seeds=12),
+        Hunt("lock-breaker", ALL, "hotstuff"),
         ANCESTRY,
     ),
 )

@@ -153,10 +153,10 @@ SCENES: Final[Mapping[str, Fields]] = {
         faults=[_bad_links(4, 28)],
         byzantine={3: ["understated-timeouts"]},
     ),
-    "forgetful-leader": _scene(
-        "Messages are late, lost and out of order, and a leader builds on the newest final block.",
-        faults=[_bad_links(4, 28)],
-        byzantine={3: ["forgetful-leader"]},
+    "lock-breaker": _scene(
+        "A leader, at times twice in a row, builds below the certified block that HotStuff's timeouts name.",
+        consensus=_QUICK | {"leader_election": "random", "rebroadcast_ms": 1_000},
+        byzantine={3: ["lock-breaker"]},
     ),
     "pruning": _scene(
         "Much is written, little is kept, and commits of the state fail.",
