@@ -66,39 +66,36 @@ class _Signed:
         return cls(VoteKind(message[at]), view, parent_view, Digest(message[at + 17 :]))
 
 
+Careless = Callable[[ValidatorSet, bytes], ValidatorSet]
+"""From the validators, and the chain's name: the same, as one sees them who is careless with one thing."""
 Alternatives = Callable[[_Signed, bytes], Iterator[bytes]]
 """From what was to be signed, and the chain's name: what else a signature is taken for."""
 
 
-class _Careless(ValidatorSet):
-    """The validators, as one sees them who is careless with one thing; the right ones are asked before."""
-
-    def quorum_of(self, committee: Committee) -> Committee:
-        return committee
-
-    def committee(self, view: View) -> Committee:
-        return self.quorum_of(super().committee(view))
-
-
 class _OneLess(Committee):
+    """One whose quorum is one too small."""
+
     @property
     def quorum(self) -> int:
         return super().quorum - 1
 
 
-class _SmallQuorums(_Careless):
-    def quorum_of(self, committee: Committee) -> Committee:
-        return _OneLess(committee.first_view, committee.members)
-
-
 class _Open(Committee):
+    """One that everybody belongs to, as large as it is."""
+
     def __contains__(self, index: int) -> bool:
         return True
 
 
-class _OpenCommittees(_Careless):
-    def quorum_of(self, committee: Committee) -> Committee:
-        return _Open(committee.first_view, committee.members)
+def _with_committees(kind: type[Committee]) -> Careless:
+    """The validators, with such committees."""
+
+    class WithCommittees(ValidatorSet):
+        def committee(self, view: View) -> Committee:
+            right = super().committee(view)
+            return kind(right.first_view, right.members)
+
+    return lambda validators, _: WithCommittees(validators.public_keys, validators.scheme, validators.epochs)
 
 
 def _of_other_kinds(signed: _Signed, namespace: bytes) -> Iterator[bytes]:
@@ -116,8 +113,8 @@ def _of_other_high_views(signed: _Signed, namespace: bytes) -> Iterator[bytes]:
             yield vote_signing_bytes(namespace, signed.kind, signed.view, View(high_view), NO_DIGEST)
 
 
-def _signs_less(alternatives: Alternatives) -> Callable[[ValidatorSet, bytes], ValidatorSet]:
-    """Validators whose signature is taken for others than what they signed."""
+def _signs_less(alternatives: Alternatives) -> Careless:
+    """The validators, their signatures being taken for more than they signed."""
 
     def make(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
         class SignsLess(ValidatorSet):
@@ -130,11 +127,9 @@ def _signs_less(alternatives: Alternatives) -> Callable[[ValidatorSet, bytes], V
     return make
 
 
-def _of_class(careless: type[ValidatorSet]) -> Callable[[ValidatorSet, bytes], ValidatorSet]:
-    return lambda validators, _: careless(validators.public_keys, validators.scheme, validators.epochs)
-
-
 def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
+    """The validators, their timeouts not being looked at."""
+
     class Unsigned(ValidatorSet):
         def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
             is_timeout = _Signed.read(message, namespace).kind == VoteKind.TIMEOUT
@@ -146,7 +141,7 @@ def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorS
 # --- certificates ----------------------------------------------------------------------------------------------------
 
 
-def _judged_by(careless: Callable[[ValidatorSet, bytes], ValidatorSet]) -> Callable[[Any, RunCounter], EngineType]:
+def _judged_by(careless: Careless) -> Callable[[Any, RunCounter], EngineType]:
     """An engine that believes certificates that hold among such validators."""
 
     def make(base: Any, counter: RunCounter) -> EngineType:
@@ -296,7 +291,7 @@ MUTANTS = (
     _mutant(
         "one-signature-short",
         "believes a certificate that is one signature short of a quorum",
-        _judged_by(_of_class(_SmallQuorums)),
+        _judged_by(_with_committees(_OneLess)),
         Hunt("short-certificate", ALL),
     ),
     Mutant(
@@ -317,7 +312,7 @@ MUTANTS = (
     _mutant(
         "outsiders-in-certificates",
         "believes a certificate in which validators outside the committee signed",
-        _judged_by(_of_class(_OpenCommittees)),
+        _judged_by(_with_committees(_Open)),
         Hunt("outsider", ALL),
     ),
     _mutant(

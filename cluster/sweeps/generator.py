@@ -116,7 +116,7 @@ class _Drawing:
             self.strain(random, fields)
         random = Random(f"{self.seed}/{self.protocol}/lies")
         if random.random() < LIARS:
-            self.lie(random, fields["validators"])
+            self.lie(random, fields["validators"], fields["consensus"])
         return fields
 
     # --- what runs --------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class _Drawing:
 
     # --- what is said ------------------------------------------------------------------------------------------------
 
-    def lie(self, random: Random, validators: Fields) -> None:
+    def lie(self, random: Random, validators: Fields, consensus: Fields) -> None:
         """Have a validator say what is well-formed and false: one that is byzantine anyway, or one more."""
         nodes: list[Fields] = validators.setdefault("nodes", [{} for _ in range(self.count)])
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
@@ -277,12 +277,14 @@ class _Drawing:
         if outside and random.random() < OUTSIDERS:
             liar, said = random.choice(outside), "outsider"
         else:
-            liar, said = random.choice(liars), random.choice(self.lies_of_members(changing=bool(epochs)))
+            liar, said = random.choice(liars), random.choice(self.lies_of_members(bool(epochs), consensus))
         nodes[liar].setdefault("byzantine", []).append(said)
 
-    def lies_of_members(self, changing: bool) -> list[str]:
+    def lies_of_members(self, changing: bool, consensus: Fields) -> list[str]:
         """Lies in messages of the protocol; those of one protocol take the lead, and so a place in the committee."""
         spoken = [name for name in LIES if BEHAVIOURS[name].protocol in ("", self.protocol) and name != "outsider"]
+        if consensus["leader_election"] != "random" or consensus["rebroadcast_ms"] <= self.advance_timeout_ms:
+            spoken = [name for name in spoken if name != "lock-breaker"]  # it would never come to it
         return [name for name in spoken if not (changing and BEHAVIOURS[name].protocol)]
 
     # --- what breaks ------------------------------------------------------------------------------------------------
