@@ -94,15 +94,13 @@ class ShortCertificate(FalseCertificate):
         return [*peers[:others], self._own(vote)]
 
 
-class DoubleSigner(FalseCertificate):
+class DoubleSigner(ShortCertificate):
     name = "double-signer"
     description = "certificates that name it twice, and so seem to have a quorum"
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
-        others = self._quorum(vote) - 2
-        if not self._is_member(vote) or len(peers) < others or others < 0:
-            return []
-        return [*peers[:others], self._own(vote), self._own(vote)]
+        short = super()._signatures(vote, peers)
+        return [*short, self._own(vote)] if short else []
 
     def _tell(self, certificate: AnyCertificate) -> Send:
         return tell_unchecked(None, certificate)
