@@ -265,7 +265,7 @@ class _Drawing:
 
     def lie(self, random: Random, validators: Fields, consensus: Fields) -> None:
         """Have a validator say what is well-formed and false: one that is byzantine anyway, or one more."""
-        nodes: list[Fields] = validators.setdefault("nodes", [{} for _ in range(self.count)])
+        nodes: list[Fields] = validators.get("nodes") or [{} for _ in range(self.count)]
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
         if not liars:
             if self.not_counted_on >= fault_bound(self.smallest_committee):
@@ -279,6 +279,7 @@ class _Drawing:
         else:
             liar, said = random.choice(liars), random.choice(self.lies_of_members(bool(epochs), consensus))
         nodes[liar].setdefault("byzantine", []).append(said)
+        validators["nodes"] = nodes
 
     def lies_of_members(self, changing: bool, consensus: Fields) -> list[str]:
         """Lies in messages of the protocol; those of one protocol take the lead, and so a place in the committee."""
