@@ -10,6 +10,7 @@ from typing import Final
 from blake3 import blake3
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.byzantine.base import SisterChain
 from cluster.mutants.base import Mutant, RunCounter
 from cluster.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
@@ -141,6 +142,7 @@ def byzantine_of(
         random=Random(f"{seed}/{index}/{'twin' if twin_of else ''}"),
         score=score,
         gives_up_by=VoteKind.NULLIFY if scenario.consensus.protocol == "simplex" else VoteKind.TIMEOUT,
+        sister=SisterChain(lambda signer: validator_signer(validators.scheme, seed, signer)),
     )
     accountability = None if twin_of is None else twin_of.accountability
     return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)

@@ -323,6 +323,7 @@ class Scenario(Section):
     def _fits_together(self) -> Scenario:
         names = self.validators.names
         self._check_network()
+        self._check_behaviours()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
         check_faults_fit(self.planned_faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
         self.load.check_heights(self.stop.height)
@@ -332,6 +333,18 @@ class Scenario(Section):
                     f"validators.nodes[{index}].joins_at_height: {height} is not below stop.height ({self.stop.height})"
                 )
         return self
+
+    def _check_behaviours(self) -> None:
+        from cluster.byzantine import BEHAVIOURS
+
+        for index, node in enumerate(self.validators.nodes):
+            for name in node.byzantine:
+                protocol = BEHAVIOURS[name].protocol
+                if protocol and protocol != self.consensus.protocol:
+                    raise ValueError(
+                        f"validators.nodes[{index}].byzantine: {name} lies in messages of {protocol} only;"
+                        f" consensus.protocol is {self.consensus.protocol}"
+                    )
 
     def _check_network(self) -> None:
         names, placed = self.validators.names, {}

@@ -100,11 +100,15 @@ WRONG = {
     "a name that is another's default": ("name: a\nvalidators: [{name: validator-1}, {}]", "validators.nodes: two"),
     "unknown mutant": (
         "name: a\nvalidators: [{mutant: nothing}]",
-        "validators.nodes[0].mutant: unknown mutant 'nothing'; known: another-pays, archive-not-synced, ",
+        "validators.nodes[0].mutant: unknown mutant 'nothing'; known: another-pays, any-chain, ",
     ),
     "unknown behaviour": (
         "name: a\nvalidators: [{byzantine: rude}]",
         "validators.nodes[0].byzantine: unknown behaviour 'rude'; known: conflicting-voter, ",
+    ),
+    "a behaviour of another protocol": (
+        "name: a\nvalidators: [{}, {}, {}, {byzantine: lock-breaker}]",
+        "validators.nodes[3].byzantine: lock-breaker lies in messages of hotstuff only; consensus.protocol is simplex",
     ),
     "a behaviour twice": (
         "name: a\nvalidators: [{byzantine: [twins, twins]}]",
