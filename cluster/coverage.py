@@ -37,7 +37,7 @@ SUPPLIES: Final = "supplies"
 AGREEMENT: Final = "agreement"
 """A rule of the simulator's monitor that takes two validators to be evaluated."""
 
-EVERY_HEIGHT: Final = frozenset({AGREEMENT, "roots", "proved_final", "ancestry", "ledger"})
+EVERY_HEIGHT: Final = frozenset({AGREEMENT, "roots", "proved_final", "ancestry", "leaders", "ledger"})
 """Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
 
 COUNTED_BY_CHECKS: Final = {

@@ -86,8 +86,12 @@ _LIES: Final[Mapping[str, str]] = {
     "sister-chain": "A validator says certificates of another chain.",
     "timeout-forger": "A validator forges certificates that views were given up.",
     "false-high-certificate": "A validator says timeouts with a forged certificate inside.",
+    "invalid-block-any-field": "A validator proposes blocks whose header is false in one field.",
+    "false-proposer": "A validator proposes blocks in the name of another.",
 }
 """By behaviour, the scenes in which one validator lies in one way and nothing else is wrong."""
+
+_WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
 
 SCENES: Final[Mapping[str, Fields]] = {
     "calm": _scene("Nothing breaks."),
@@ -175,8 +179,23 @@ SCENES: Final[Mapping[str, Fields]] = {
     ),
     "false-snapshot": _scene(
         "A validator loses its disk, and one of those that help it gives wrong chunks.",
-        faults=[{"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}],
+        faults=[_WIPED],
         byzantine={0: ["false-snapshots"]},
+    ),
+    "unproved-snapshot": _scene(
+        "A validator loses its disk, and the first that it asks offers a block that is not final.",
+        faults=[_WIPED],
+        byzantine={3: ["unproved-snapshot"]},
+    ),
+    "false-manifest": _scene(
+        "A validator loses its disk, and the first that it asks offers another state.",
+        faults=[_WIPED],
+        byzantine={3: ["false-manifest"]},
+    ),
+    "unproved-blocks": _scene(
+        "A validator is down for a while, and the first that it asks gives it a block that is not final.",
+        faults=[_kill("validator-2", 10, 2_500)],
+        byzantine={3: ["unproved-blocks"]},
     ),
     "long": _scene(
         "Long enough for journals to be replaced; validators are killed now and then.",

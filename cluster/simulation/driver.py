@@ -44,6 +44,7 @@ from cluster.simulation.reading import SharedReader
 from cluster.simulation.signatures import RememberingScheme
 from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
+from consensus.leader import ELECTIONS
 from consensus.messages import Vote
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
@@ -120,9 +121,9 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        self.monitor = SafetyMonitor(
-            self._validators, self._genesis.chain_id.encode(), self._genesis, lambda: self.clock.now_ms
-        )
+        namespace = self._genesis.chain_id.encode()
+        leader = ELECTIONS[scenario.consensus.leader_election](self._validators, namespace).leader
+        self.monitor = SafetyMonitor(self._validators, namespace, self._genesis, leader, lambda: self.clock.now_ms)
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -325,6 +326,9 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
+        machine = self.machines[sender]
+        if machine.byzantine is None:
+            self.monitor.said(machine.name, machine.tally.starts)
         if self.faults.is_listening and (vote := _vote_in(payload)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
@@ -361,6 +365,7 @@ class Simulation:
                 self._note_joined(index, height)
                 self.faults.on_up()
             case Diverged():
+                self.monitor.diverged(self.machines[index].name, self.machines[index].tally.starts)
                 self._may_be_over = True
                 self.faults.on_progress()
             case Run(job=Build() | Execute() as job):
