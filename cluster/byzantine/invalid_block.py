@@ -80,8 +80,8 @@ class FalseHeader(InvalidBlock):
         return self.fields
 
     def spoil(self, block: Block) -> Block:
-        field = next(self._turns)
-        return Block(msgspec.structs.replace(block.header, **{field: false_value(block.header, field)}), block.transactions)
+        header, field = block.header, next(self._turns)
+        return Block(msgspec.structs.replace(header, **{field: false_value(header, field)}), block.transactions)
 
 
 def false_value(header: Header, field: str) -> Any:

@@ -1,9 +1,9 @@
 """``unproved-…``: a block that no quorum finalized, with a finalization that nobody signed.
 
-The block is the true one of its height but for its view, of which execution does not depend: whoever does not look at
+The block is the true one of its height but for its view, on which execution does not depend: whoever does not look at
 the signatures executes it, and finds nothing wrong.
 
-- ``unproved-snapshot``: the block of a snapshot, offered to a validator that joins; receipts and state are the true ones.
+- ``unproved-snapshot``: the block of a snapshot, offered to a validator that joins, with its true receipts and state.
 - ``unproved-blocks``: the last block of a range that a validator which catches up asked for.
 """
 

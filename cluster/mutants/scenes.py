@@ -91,6 +91,21 @@ _LIES: Final[Mapping[str, str]] = {
 }
 """By behaviour, the scenes in which one validator lies in one way and nothing else is wrong."""
 
+_FEW_QUERIES: Final[Fields] = {
+    "LANE_TIMER_CYCLES": 300_000,
+    "MAX_CYCLES_PER_FIRE": 250_000,
+    "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 250_000,
+    "GBA_MAX_CYCLES": 10_000,
+    "GBA_BUDGET_CYCLES": 20_000,
+}
+_BIDDERS: Final[Fields] = {
+    "workload": "program",
+    "count": 8,
+    "options": {
+        "program": "liquidation_bot",
+        "setup": [{"handler": "init", "payload": {"deposit": 1_000, "oracle": {"actor": 0}}, "value": 10**12}],
+    },
+}
 _WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
 
 SCENES: Final[Mapping[str, Fields]] = {
@@ -137,6 +152,14 @@ SCENES: Final[Mapping[str, Fields]] = {
         "Leaders are cut off from the rest in turn, so that what they build is overtaken by another branch.",
         chain={"params": _NARROW, "preset": "hardened"},
         load={"users": [_CROWD["users"][0], {**_CROWD["users"][1], "count": 2}]},
+        faults=[_bad_links(4, 28)],
+    ),
+    "forks-of-bidders": _scene(
+        "Views fail and branches are given up; agents bid for their timers, and few of them can be asked in a block.",
+        chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
+        load={
+            "users": [{"workload": "flood", "interval_ms": 800, "options": {"timers": 10, "burn": 20_000}}, _BIDDERS]
+        },
         faults=[_bad_links(4, 28)],
     ),
     "bad-links": _scene("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),

@@ -18,7 +18,8 @@ from validator.executor import Executor, StorageConfig
 from validator.genesis import Genesis
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.records import Fires, Timer
+from validator.records import BidMemory, Fires, Timer
+from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.calendar import Bucket, Calendar
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -336,6 +337,28 @@ def _fires_not_taken_back(counter: RunCounter) -> Parts:
     return _with_index(ForgetsToUncount)
 
 
+def _bids_not_taken_back(counter: RunCounter) -> Parts:
+    memories: dict[Address, BidMemory] = {}
+
+    class KeepsMemories(BiddingRound):
+        """Remembers beside the state when it asked whom and who did not pay: nothing of it goes with a branch."""
+
+        def _memory(self, actor: Address) -> BidMemory:
+            right = super()._memory(actor)
+            kept = memories.get(actor, right)
+            counter.runs += kept != right
+            return kept
+
+        def _remember(self, actor: Address, memory: BidMemory) -> None:
+            memories[actor] = memory
+            super()._remember(actor, memory)
+
+    class Mutated(TimerPhase):
+        bidding_class = KeepsMemories
+
+    return _with_phase(Mutated)
+
+
 def _mutant(
     name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
 ) -> Mutant:
@@ -466,5 +489,11 @@ MUTANTS = (
         "going back from a block leaves its fires in the fairness window",
         _fires_not_taken_back,
         Hunt("forks", ONE, seeds=12),
+    ),
+    _mutant(
+        "bids-not-taken-back",
+        "which agents were asked, did not pay and answered what is not taken back with a block",
+        _bids_not_taken_back,
+        Hunt("forks-of-bidders", ONE, seeds=12),
     ),
 )

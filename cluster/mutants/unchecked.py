@@ -1,12 +1,12 @@
-"""Bugs in what a validator takes from others: a check of a block, of a range of blocks or of a snapshot that it does not make.
+"""Bugs in what a validator takes from others: a check of blocks or of a snapshot that it does not make.
 
-Each is provoked by the byzantine behaviour that sends exactly what the check is against (:mod:`cluster.byzantine`). With
-them stands the bug of one that finds itself wrong and goes on.
+Each is provoked by the byzantine behaviour that sends exactly what the check is against (:mod:`cluster.byzantine`).
+With them stands the bug of one that finds itself wrong and goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Final
@@ -120,7 +120,7 @@ def _not_held(*names: str) -> Callable[[RunCounter], Parts]:
                 return next((name for name in differing if name not in names), None)
 
         class HoldsLess(Transition):
-            def apply(self, transactions: list[PreparedTransaction]) -> Outcome:
+            def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
                 outcome = super().apply(transactions)
                 return Lenient(**{field.name: getattr(outcome, field.name) for field in fields(outcome)})
 
@@ -175,7 +175,8 @@ MUTANTS = (
         "a joining validator takes a snapshot whose block nobody proves final",
         _unproved_snapshots,
         Hunt("unproved-snapshot", (REJOINS,)),
-        "agreement",
+        "safety",
+        "certificates",
     ),
     _mutant(
         "manifest-unchecked",

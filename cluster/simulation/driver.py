@@ -121,9 +121,7 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        namespace = self._genesis.chain_id.encode()
-        leader = ELECTIONS[scenario.consensus.leader_election](self._validators, namespace).leader
-        self.monitor = SafetyMonitor(self._validators, namespace, self._genesis, leader, lambda: self.clock.now_ms)
+        self.monitor = self._watching()
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -155,6 +153,11 @@ class Simulation:
         self.trace = SimulatedTrace(self.record)
         for machine in self.machines:
             machine.entered, machine.opened = self._note_view, self._watch_recovered
+
+    def _watching(self) -> SafetyMonitor:
+        namespace = self._genesis.chain_id.encode()
+        leader = ELECTIONS[self.scenario.consensus.leader_election](self._validators, namespace).leader
+        return SafetyMonitor(self._validators, namespace, self._genesis, leader, lambda: self.clock.now_ms)
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""

@@ -261,9 +261,9 @@ class SafetyMonitor:
             self._look(ANCESTRY, False, f"the final block at height {height} {what}")
         self.counts[ANCESTRY] += 1
         self.counts[PROVED_FINAL] += 1
-        leader = self.leader(View(header.view))
-        what = f"the final block at height {height} is of validator {header.proposer}, {leader} leads view {header.view}"
-        self._look(LEADERS, header.proposer == leader, what)
+        view, proposer = View(header.view), header.proposer
+        what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
+        self._look(LEADERS, proposer == self.leader(view), what)
         self._enter(height, archived)
 
     def _enter_view(self, height: int, header: Header, digest: bytes) -> None:

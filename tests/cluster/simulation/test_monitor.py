@@ -176,9 +176,7 @@ def test_a_final_block_of_another_than_its_views_leader_is_named() -> None:
     maker = ChainMaker()
     maker.seal()
     maker.seal({"proposer": 3}, proposer=address_of(maker.genesis.validators[3]))
-    assert follow(maker).violations == [
-        "7 ms: leaders: the final block at height 2 is of validator 3, 2 leads view 2"
-    ]
+    assert follow(maker).violations == ["7 ms: leaders: the final block at height 2 is of validator 3, 2 leads view 2"]
 
 
 def test_who_diverged_may_speak_again_after_a_restart_and_not_before() -> None:
