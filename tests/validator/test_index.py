@@ -226,7 +226,8 @@ class IndexMachine(RuleBasedStateMachine):
 
 def everything(index: SchedulerIndex) -> dict[str, Any]:
     """All that a state determines of its index."""
-    table = {index.numbers.party(number): tuple(index.actors[number].tolist()) for number in range(len(index.numbers))}
+    used = {int(number) for number in index.timers_rows()["actor"]}
+    table = {index.numbers.party(number): tuple(index.actors[number].tolist()) for number in used}
     waiting_for = {
         party: [timer_id_of_row(row) for row in index.open_rows([party])]
         for actor in index._open
