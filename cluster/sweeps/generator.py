@@ -203,8 +203,8 @@ class _Drawing:
         fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
 
     def run_programs(self, random: Random, fields: Fields) -> None:
-        """Actors in Python: jobs and runners, messages, values that are published, a program that bids for itself and one
-        that bids for others, calls that fail."""
+        """Actors in Python: jobs and runners, messages, published values, a program that bids for itself and one that
+        bids for others, calls that fail."""
         users = fields["load"]["users"]
         oracle = sum(group.get("count", 1) for group in users)
         bot, agent = oracle + 1, oracle + 3
