@@ -144,9 +144,10 @@ def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]
 
 def _bid(most: int | None, tip: int | None) -> str:
     """A bid, of which the default agent fills what is open."""
-    limit = "at most what the default agent says" if most is None else f"at most {most:,}"
     share = "the default agent's tip" if tip is None else f"a tip of {tip:,}"
-    return f"bids {limit} a cycle, {share} included"
+    if most is None:
+        return f"leaves the limit to the default agent, and bids {share}"
+    return f"bids at most {most:,} a cycle, {share} included"
 
 
 def _change(change: Cancelled | Extended | Bidder, names: Mapping[bytes, str]) -> str:
@@ -194,7 +195,7 @@ def _print_state(console: Console, session: Session) -> None:
         stored = [["", printable(key), _decoded(value, names)] for key, value in chain.storage(actor.address).items()]
         print_lines(console, _aligned(stored or [["", "nothing stored"]]))
         published = chain.published(actor.address).items()
-        print_lines(console, _aligned([["", "published", printable(k), _decoded(v, names)] for k, v in published]))
+        print_lines(console, [f"  published {printable(key)}: {_decoded(value, names)}" for key, value in published])
     for timer in chain.timers():
         owner = f"{names.get(timer.actor, '?')}.{printable(timer.handler)}"
         payload = _decoded(chain.world.payload_of(timer), names, PAYLOAD_CHARACTERS)
