@@ -36,6 +36,11 @@ def cycles_of(body: str) -> int:
         ("self.set('k', 1)", costs.KV_SET_CYCLES + VALUE_NODE),
         ("self.set('k', 'a' * 64)", costs.KV_SET_CYCLES + VALUE_NODE + 2 + 4 + 16 + 2),
         ("self.delete('k')", costs.KV_DELETE_CYCLES),
+        ("self.publish('k', 1)", 200 + VALUE_NODE),
+        ("self.published(b'" + "x" * 20 + "', 'k')", 10),
+        ("self.set_bidding_agent(None)", 200),
+        ("self.schedule_timer(9, 5, gas_limit=None, bid=None)", costs.SCHEDULE_TIMER_CYCLES + VALUE_NODE),
+        ("self.schedule_timer_ex(9)", costs.SCHEDULE_TIMER_CYCLES),
         ("self.emit('e')", costs.EMIT_CYCLES),
         ("self.emit('e', 2 ** 255)", costs.EMIT_CYCLES + 4 + 20 + 60 + 77 // 32),
         ("self.burn(7)", 7),
@@ -57,6 +62,11 @@ PRICES = {
     "set": costs.KV_SET_CYCLES,
     "delete": costs.KV_DELETE_CYCLES,
     "schedule": costs.SCHEDULE_TIMER_CYCLES,
+    "schedule_timer": costs.SCHEDULE_TIMER_CYCLES,
+    "schedule_timer_ex": costs.SCHEDULE_TIMER_CYCLES,
+    "publish": 200,
+    "published": 10,
+    "set_bidding_agent": 200,
     "cancel": costs.CANCEL_TIMER_CYCLES,
     "extend": costs.EXTEND_TIMER_CYCLES,
     "pending": costs.KV_GET_CYCLES,
@@ -73,7 +83,7 @@ PRICES = {
 @pytest.mark.parametrize("name", HOST_CALLS)
 def test_a_call_is_paid_for_before_its_arguments_are_looked_at(name: str) -> None:
     """With nothing but wrong arguments it fails for them once its price is taken, and for want of it a cycle before."""
-    wrong = ", ".join("None" for _ in HOST_CALLS[name].required)
+    wrong = ", ".join("5" if name == "set_bidding_agent" else "None" for _ in HOST_CALLS[name].required)
     packed = VALUE_NODE if name == "request_job" else 0
     price = run(program("pass")).cycles + CALLED + PRICES[name]
     failed = run(program(f"self.{name}({wrong})"))
@@ -85,7 +95,7 @@ def test_a_call_is_paid_for_before_its_arguments_are_looked_at(name: str) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        "set('k', None)", "delete('k')", "schedule(9)", "cancel(b'')", "extend(b'', 5)", "send(self.address, 'h')",
+        "set('k', None)", "delete('k')", "publish('k', None)", "set_bidding_agent(None)", "schedule(9)", "cancel(b'')", "extend(b'', 5)", "send(self.address, 'h')",
         "transfer(self.address, 1)", "emit('e')", "request_job(None, 1, 'h')", "consume_result(b'')",
     ],
 )  # fmt: skip
@@ -93,7 +103,8 @@ def test_a_query_pays_once_for_a_call_that_would_change_something(call: str) -> 
     context, name = new_context(), call.partition("(")[0]
     query = ReadOnlyContext(context.world, context.meter, context.actor, context.sender, context.terms)
     failed = observe(query, lambda given: load(program(f"self.{call}")).run_handler("handle", b"", given))
-    around = CALLED + VALUE_NODE * ("None" in call) + (costs.READ_CONTEXT_CYCLES + HOST_READ) * ("self." in call)
+    packed = "None" in call and name != "set_bidding_agent"
+    around = CALLED + VALUE_NODE * packed + (costs.READ_CONTEXT_CYCLES + HOST_READ) * ("self." in call)
     assert (failed.error, failed.cycles) == ("ReadOnly", run(program("pass")).cycles + around + PRICES[name])
 
 
