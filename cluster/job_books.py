@@ -13,16 +13,21 @@ Payloads are not in the receipts, so ids are not recomputed; that they differ is
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
+from cluster.chain_codec import (
+    Call,
+    CallbackReceipt,
+    Effects,
+    Event,
+    Unreadable,
+    read_appointment,
+    read_submission,
+)
 from validator import costs, jobs
-from validator.block import CallbackReceipt, Effects, Event
-from validator.codec import CodecError, decode
 from validator.genesis import Genesis
-from validator.jobs import Appointment, Submission
-from validator.transactions import Call
 from validator.types import ADDRESS_BYTES, address_text, is_reserved
 
 T = TypeVar("T")
@@ -206,13 +211,13 @@ class JobBooks:
             return ("UnknownHandler",)
         if sender not in self._genesis.system_deployers:
             return ("NotSystemDeployer",)
-        appointment = _read(call.payload, Appointment)
+        appointment = _read(call.payload, read_appointment)
         if appointment is None or len(appointment.runner) != ADDRESS_BYTES or is_reserved(appointment.runner):
             return ("BadSubmission",)
         return ()
 
     def _expected_of_result(self, sender: bytes, payload: bytes) -> tuple[str, ...]:
-        given = _read(payload, Submission)
+        given = _read(payload, read_submission)
         if address_text(sender) not in self._runners:
             return ("NotRunner",)
         if given is None:
@@ -230,13 +235,13 @@ class JobBooks:
     def _expected_events(self, sender: bytes, call: Call) -> list[tuple[str, dict[str, str]]]:
         """What a call that is taken leaves behind."""
         if call.handler == jobs.SUBMIT_RESULT:
-            given = _read(call.payload, Submission)
+            given = _read(call.payload, read_submission)
             assert given is not None, "a result that is taken can be read"
             named = {"job_id": given.job_id.hex()}
             life = self.jobs[given.job_id]
             events = [("JobResultSubmitted", {**named, "runner": address_text(sender)})]
             return [*events, ("JobCompleted", named)] if len(life.runners) + 1 == life.results_needed else events
-        appointment = _read(call.payload, Appointment)
+        appointment = _read(call.payload, read_appointment)
         assert appointment is not None, "an appointment that is taken can be read"
         runner, registers = address_text(appointment.runner), call.handler == jobs.REGISTER_RUNNER
         name = "RunnerRegistered" if registers else "RunnerUnregistered"
@@ -308,10 +313,10 @@ def _fields_of(event: Event) -> dict[str, str] | None:
     return dict(event.fields) if _FIELDS.get(event.name) == names else None
 
 
-def _read(payload: bytes, kind: type[T]) -> T | None:
+def _read(payload: bytes, read: Callable[[bytes], T]) -> T | None:
     try:
-        return decode(payload, kind)
-    except CodecError:
+        return read(payload)
+    except Unreadable:
         return None
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from validator.block import Bidder, QueryReceipt
+from cluster.chain_codec import Bidder, QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
 from validator.pvm.programs import compiled

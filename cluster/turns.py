@@ -22,11 +22,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from cluster.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled, amount
 from cluster.fee_market import Basefees, FairnessWindow, fire_cap, lane_price, median_tip
 from cluster.queries import Agents
 from cluster.timer_ids import ScheduledTerms
-from validator.block import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
-from validator.codec import unpack_uint
 from validator.genesis import Genesis
 from validator.params import Parameters, TieBreak
 from validator.types import AMOUNT_LIMIT, PRICE_LIMIT
@@ -60,7 +59,7 @@ class Bid(NamedTuple):
         """``None`` where there was no answer. Raises :class:`~validator.codec.CodecError`."""
         if query.bid is None:
             return None
-        return cls(*(None if price is None else unpack_uint(price, PRICE_LIMIT) for price in query.bid))
+        return cls(*(None if price is None else amount(price, PRICE_LIMIT) for price in query.bid))
 
 
 class Terms(NamedTuple):
@@ -76,8 +75,8 @@ class Terms(NamedTuple):
     def of(cls, item: Scheduled) -> Terms:
         """Raises :class:`~validator.codec.CodecError`."""
         fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
-        max_fee, priority = (None if fee is None else unpack_uint(fee, PRICE_LIMIT) for fee in fees)
-        payer_cap = None if item.payer_cap is None else unpack_uint(item.payer_cap, AMOUNT_LIMIT)
+        max_fee, priority = (None if fee is None else amount(fee, PRICE_LIMIT) for fee in fees)
+        payer_cap = None if item.payer_cap is None else amount(item.payer_cap, AMOUNT_LIMIT)
         return cls(item.fee_payer, item.gas_limit, max_fee, priority, payer_cap)
 
     def are_those_of(self, script: ScheduledTerms) -> bool:
