@@ -172,7 +172,7 @@ class Progress:
 
 
 def print_verdict(console: Console, verdict: Verdict, report: Path, reproduce: str) -> None:
-    """The table of checks, the verdict and its reason, where the report is, and on anything but a pass how to run it again."""
+    """The table of checks, the verdict and why, where the report is, and on anything but a pass how to run it again."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

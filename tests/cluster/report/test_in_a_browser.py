@@ -12,6 +12,7 @@ import pytest
 
 from cluster.books import keep_books
 from cluster.checks import check_run
+from cluster.measures import stalls
 from cluster.record import RunRecord, TraceWindow
 from cluster.report.page import render_report
 from cluster.scenario import Scenario
@@ -133,6 +134,23 @@ def test_of_many_faults_those_with_room_stand_over_their_beginnings(
     assert numbers[-1] > 90, "nobody pushed the others away"
     assert max(later - earlier for earlier, later in pairwise(numbers)) < 20
     assert len(browser.evaluate("[...document.querySelectorAll('#bands li')]")) == 99
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_stall_is_filled_where_a_fault_is_hatched(browser: Browser, tmp_path: Path, dark: bool) -> None:
+    record = simulate(SCENARIO, 3)
+    shortest = min(stall.length_ms for stall in stalls(record))
+    stricter = record.scenario.success.model_copy(update={"stall_ms": int(shortest) + 1})
+    record.scenario = record.scenario.model_copy(update={"success": stricter})
+    browser.open(write(record, tmp_path / "report.html"), dark=dark)
+    names = browser.evaluate("document.getElementById('timeline').dataset.faults").split("; ")
+    assert "undefined" not in names
+    assert any(name == "stall" or name.startswith("no final block for") for name in names)
+    filled, ground = browser.evaluate(
+        "((band) => [getComputedStyle(band).fill, getComputedStyle(document.body).backgroundColor])"
+        "(document.querySelector('#heights-wide .stall'))"
+    )
+    assert filled == ("rgb(255, 138, 128)" if dark else "rgb(179, 38, 30)") != ground
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
