@@ -18,7 +18,7 @@ from cluster.report.tables import fault_rows, validator_rows
 from cluster.report.timeline import timeline_data
 from cluster.trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from cluster.verdict import Outcome
-from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill, with_late
+from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, stalled, with_kill, with_late
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -211,15 +211,6 @@ def test_a_single_fault_has_no_number() -> None:
     text = report_of(with_kill(make_record()))
     assert 'class="number"' not in text
     assert ">kill validator-2</text>" in text
-
-
-def stalled(record: RunRecord, after: int = 5, by_ms: float = 7_000.0) -> RunRecord:
-    """Everything above a height became final so much later."""
-    record.finalizations = [
-        replace(seen, at_ms=seen.at_ms + by_ms * (seen.height > after)) for seen in record.finalizations
-    ]
-    record.duration_ms += by_ms
-    return record
 
 
 def test_a_stall_that_was_too_long_is_marked_in_every_chart_and_in_the_timeline() -> None:
