@@ -171,7 +171,7 @@ class Progress:
             self._console.print(text, soft_wrap=True)
 
 
-def print_verdict(console: Console, verdict: Verdict, report: Path, reproduce: str) -> None:
+def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str) -> None:
     """The table of checks, the verdict and why, where the report is, and on anything but a pass how to run it again."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -190,7 +190,7 @@ def print_verdict(console: Console, verdict: Verdict, report: Path, reproduce: s
     console.print()
     said = Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome]), _why(verdict))
     console.print(said, soft_wrap=True)
-    console.print(Text(f"report   {report}"), soft_wrap=True)
+    console.print(Text(f"report   {report or 'none could be written'}"), soft_wrap=True)
     if verdict.outcome is not Outcome.PASS:
         console.print(Text(f"again    {reproduce}"), soft_wrap=True)
 

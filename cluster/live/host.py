@@ -40,7 +40,7 @@ from cluster.chain import (
 from cluster.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
 from cluster.files import write_atomically
 from cluster.link_faults import LinkCounts
-from cluster.live import processes
+from cluster.live import last_words, processes
 from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
 from cluster.live.faulty_disk import FaultyDisk, flip_bit
@@ -169,7 +169,8 @@ class ValidatorHost:
         """When the process was measured last (monotonic seconds)."""
         self._injection = Injection()
         self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
-        self._last_words = _read_last_words(self._last_words_file)
+        self._last_words = last_words.read(self._last_words_file)
+        last_words.reserve(self._last_words_file)
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
@@ -293,10 +294,17 @@ class ValidatorHost:
         return FaultyDisk(path, pace.sync_ms)
 
     def _end_for(self, index: int, error: BaseException) -> None:
-        """A validator cannot go on, and so the process does not: its successor tells why."""
+        """A validator cannot go on, and so the process does not: its successor tells why.
+
+        Nothing that fails on the way keeps the process from ending: a disk that is full fails here, too.
+        """
         reason = str(error) if isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
-        _write_json(self._last_words_file, LastWords(os.getpid(), index, reason))
-        _crash(error)
+        try:
+            last_words.write(self._last_words_file, LastWords(os.getpid(), index, reason))
+        except OSError as failure:
+            log.critical("the last words cannot be written: %s", failure)
+        finally:
+            _crash(error)
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
@@ -440,7 +448,7 @@ def _read_notes(path: Path) -> HostNotes:
 
 
 def _write_notes(path: Path, notes: HostNotes) -> None:
-    _write_json(path, notes)
+    write_atomically(path, msgspec.json.encode(notes))
 
 
 def _read_divergence(path: Path) -> Diverged | None:
@@ -451,19 +459,13 @@ def _write_divergence(path: Path, diverged: Diverged) -> None:
     write_atomically(path, msgspec.msgpack.encode(diverged))
 
 
-def _read_last_words(path: Path) -> LastWords | None:
-    return msgspec.json.decode(path.read_bytes(), type=LastWords) if path.exists() else None
-
-
-def _write_json(path: Path, content: HostNotes | LastWords) -> None:
-    write_atomically(path, msgspec.json.encode(content))
-
-
 def _crash(error: BaseException) -> None:
     """End the process at once: a bug, or a disk that failed."""
-    log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
-    logging.shutdown()
-    os._exit(CRASH_EXIT_CODE)
+    try:
+        log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
+        logging.shutdown()
+    finally:
+        os._exit(CRASH_EXIT_CODE)
 
 
 def is_known_hash_seed(hash_seed: str | None) -> bool:
