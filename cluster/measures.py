@@ -14,6 +14,7 @@ from typing import Final
 
 from cluster.actor_classes import jain_index, use_by_actor
 from cluster.books import Books
+from cluster.lag import lag_by_host
 from cluster.ledger import TimerState
 from cluster.quantiles import counted_quantile, quantile
 from cluster.record import Finalization, RunRecord
@@ -88,6 +89,7 @@ def metrics(books: Books) -> dict[str, float]:
     figures.update(_fairness_figures(books))
     figures.update(_load_figures(record))
     figures.update(_resource_figures(record))
+    figures.update(_lag_figures(record))
     figures.update(record.metrics)
     return {name: round(value, 3) for name, value in figures.items()}
 
@@ -194,6 +196,13 @@ def _resource_figures(record: RunRecord) -> dict[str, float]:
     if files:
         figures["open_files_max"] = max(files)
     return figures
+
+
+def _lag_figures(record: RunRecord) -> dict[str, float]:
+    """How long the machine kept the run's processes from running; the host that had most of it."""
+    lags = lag_by_host(record)
+    driver_ms = lags.pop(None)
+    return {"host_lag_ms": max(lags.values(), default=0.0), "driver_lag_ms": driver_ms}
 
 
 # --- by height ------------------------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ SERIES_PREFIX: Final = "by height: "
 
 LOWER_IS_BETTER: Final = (
     "latency",
+    "host_lag",
+    "driver_lag",
     "stall",
     "lateness",
     "backlog",

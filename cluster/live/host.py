@@ -46,6 +46,7 @@ from cluster.live.disk import DirectoryDisk
 from cluster.live.faulty_disk import FaultyDisk, flip_bit
 from cluster.live.http import build_app
 from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
+from cluster.live.lag import LagMeter, LagSpan
 from cluster.live.links import OutgoingLinks
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import LoopState, Observation, Pace, ValidatorLoop, ValidatorSetup
@@ -128,6 +129,8 @@ class HostView:
     """What its code is called."""
     code: str = ""
     """The folder that its code was taken from."""
+    lags: list[LagSpan] = field(default_factory=list)
+    """How long the machine kept it from running, since the last call."""
 
 
 class HostNotes(msgspec.Struct):
@@ -174,6 +177,8 @@ class ValidatorHost:
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
+        self._lag = LagMeter()
+        asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
         hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info(
             "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
@@ -350,6 +355,7 @@ class ValidatorHost:
             last_words=self._last_words,
             version=self._version,
             code=str(CODE_FOLDER),
+            lags=self._lag.drain(),
         )
 
     def _measure(self) -> processes.Use | None:

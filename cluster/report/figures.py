@@ -85,6 +85,7 @@ def figures(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse])
         fairness_figure(uses, classes),
         basefee_figure(books),
         lane_figure(books),
+        lag_figure(books.record),
     ]
 
 
@@ -381,6 +382,38 @@ def resource_figures(record: RunRecord) -> list[Figure]:
             note = _thin_note(max(map(len, looks.values())), "looks")
             found.append(Figure(chart, Markup(render(chart, (SMALL,))), note, (), (), _line_keys(chart)))
     return found
+
+
+def lag_figure(record: RunRecord) -> Figure:
+    """How much of the time the machine kept each host, and the driver, from running."""
+    hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
+    series = []
+    for place, host in enumerate([None, *hosts]):
+        points = [
+            (lag.until_ms / 1_000, 100 * lag.lag_ms / max(1.0, lag.until_ms - lag.at_ms))
+            for lag in sorted(record.lags, key=lambda lag: lag.at_ms)
+            if lag.host == host
+        ]
+        name = "driver" if host is None else f"host {host}"
+        series.append(Series(name, thinned(points), "scatter", place, muted=place > MAX_NAMED_VALIDATORS))
+    most = max((sum(lag.host == host for lag in record.lags) for host in (None, *hosts)), default=0)
+    chart = Chart(
+        ident="lag",
+        title="Lag of the machine",
+        description=f"The time that {len(hosts)} hosts and the driver wanted to run and could not, second by second.",
+        x_label="time (s)",
+        y_label="% of the time that it could not run",
+        series=series if record.lags else [],
+        bands=_time_bands(record),
+        y_limit=100.0,
+        empty="In the simulator there is no lag."
+        if record.backend == "sim"
+        else "The machine let every process run as it wanted to.",
+    )
+    note = "What was late for want of a processor; what a host keeps itself busy with is not in it."
+    keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
+    drawn = Markup(render(chart))
+    return Figure(chart, drawn, "" if chart.is_empty else _joined(note, _thin_note(most, "seconds")), (), (), keys)
 
 
 def _resource_points(
