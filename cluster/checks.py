@@ -235,7 +235,7 @@ def check_progress(books: Books) -> Check:
     height, stall = _highest(books), longest_stall(record)
     reached = f"{counted(height, 'height')} finalised"
     if stall is not None and stall.length_ms > limit:
-        return _check_stalls(record, limit)
+        return _check_stalls(books, limit)
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     told = max((seen.height for seen in record.judged_finalizations), default=0)
     if record.interrupted and not books.seen and told:
@@ -256,13 +256,18 @@ def check_progress(books: Books) -> Check:
     return Check("progress", Outcome.PASS, detail)
 
 
-def _check_stalls(record: RunRecord, limit_ms: int) -> Check:
+def _check_stalls(books: Books, limit_ms: int) -> Check:
     """Of stalls beyond the limit: the longest of those that the machine's lag does not explain, if there is one."""
-    found = sorted(stalls_beyond_limit(record), key=lambda stall: -stall.length_ms)
-    excuses = [(stall, explains_delay(record, stall.began_ms, stall.ended_ms, limit_ms)) for stall in found]
+    found = sorted(stalls_beyond_limit(books.record), key=lambda stall: -stall.length_ms)
+    excuses = [(stall, _excuse(books, stall.began_ms, stall.ended_ms, limit_ms)) for stall in found]
     stall, excuse = next(((stall, excuse) for stall, excuse in excuses if not excuse), excuses[0])
     what = f"{stall.length_ms:,.0f} ms without a final block after height {stall.after_height}, allowed {limit_ms:,} ms"
     return _unless_too_slow("progress", Outcome.FAIL, what, excuse)
+
+
+def _excuse(books: Books, begin_ms: float, end_ms: float, limit_ms: float) -> str:
+    """In words, how the machine's lag explains a delay; empty where it does not."""
+    return explains_delay(books.record, ruling_during(books, begin_ms, end_ms), begin_ms, end_ms, limit_ms)
 
 
 def _unless_too_slow(name: str, outcome: Outcome, what: str, excuse: str) -> Check:
@@ -318,12 +323,12 @@ def check_recovery(books: Books) -> Check:
         what = f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}"
         if waited_ms <= limit_ms:
             return Check("recovery", Outcome.INCONCLUSIVE, what)
-        excuse = explains_delay(record, found.healed_ms, record.duration_ms, limit_ms)
+        excuse = _excuse(books, found.healed_ms, record.duration_ms, limit_ms)
         return _unless_too_slow("recovery", Outcome.FAIL, what, excuse)
     detail = f"a quorum finalised a new height {found.took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
     if found.took_ms <= limit_ms:
         return Check("recovery", Outcome.PASS, detail)
-    excuse = explains_delay(record, found.healed_ms, found.healed_ms + found.took_ms, limit_ms)
+    excuse = _excuse(books, found.healed_ms, found.healed_ms + found.took_ms, limit_ms)
     return _unless_too_slow("recovery", Outcome.FAIL, detail, excuse)
 
 
@@ -544,7 +549,11 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
             f"no height finalised, but it lasted {length:,.0f} ms only, less than views that fail in a row may take"
             f" ({needed_ms:,} ms)",
         )
-    return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
+    excuse = _excuse(books, fault.begun_ms, fault.ended_ms, needed_ms)
+    check = _unless_too_slow(
+        "faults", Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted", excuse
+    )
+    return check.verdict, check.detail
 
 
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:

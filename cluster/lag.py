@@ -8,7 +8,7 @@ quorum could have run, and of those that could, fewer than a quorum had as much 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -72,15 +72,24 @@ def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float
     return max(0.0, end_ms - begin_ms - lost_ms)
 
 
-def explains_delay(record: RunRecord, begin_ms: float, end_ms: float, limit_ms: float) -> str:
-    """In words, how the machine's lag explains that something took longer than allowed; empty where it does not."""
-    able = _able(record, begin_ms, end_ms)
-    had = {validator: running_ms(record, validator, begin_ms, end_ms) for validator in able}
-    in_time = [validator for validator in able if had[validator] > limit_ms]
-    needed = quorum(record.scenario.validators.count)
-    if len(able) < needed or len(in_time) >= needed:
+def explains_delay(
+    record: RunRecord, committees: Sequence[set[str]], begin_ms: float, end_ms: float, limit_ms: float
+) -> str:
+    """In words, how the machine's lag explains that something took longer than allowed; empty where it does not.
+
+    ``committees`` are those that ruled meanwhile, by their members' names; it has to explain it of each.
+    """
+    able, names = _able(record, begin_ms, end_ms), record.scenario.validators.names
+    found: list[float] = []
+    for members in committees:
+        had = [running_ms(record, index, begin_ms, end_ms) for index in able if names[index] in members]
+        needed = quorum(len(members))
+        if len(had) < needed or sorted(had, reverse=True)[needed - 1] > limit_ms:
+            return ""
+        found.append(sorted(had, reverse=True)[needed - 1])
+    if not found:
         return ""
-    most_ms = sorted(had.values(), reverse=True)[needed - 1]
+    most_ms = max(found)
     return (
         f"the machine was too slow to tell: of the {end_ms - begin_ms:,.0f} ms a quorum's hosts could run for"
         f" {most_ms:,.0f} ms only"

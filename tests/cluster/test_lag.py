@@ -9,7 +9,7 @@ import pytest
 
 from cluster.books import keep_books
 from cluster.checks import check_run
-from cluster.lag import MAX_LAGS, LagLog, lag_by_host, running_ms, total_ms
+from cluster.lag import MAX_LAGS, LagLog, explains_delay, lag_by_host, running_ms, total_ms
 from cluster.measures import metrics
 from cluster.record import FaultRecord, Lag, RunRecord
 from cluster.report.figures import lag_figure
@@ -134,6 +134,25 @@ def test_a_late_recovery_is_excused_likewise(lag_ms: float, outcome: Outcome) ->
     record.scenario = record.scenario.model_copy(update={"success": success})
     record = lagging(stalled(record, after=8), lag_ms, at_ms=2_300.0)
     assert judged(record, "recovery").verdict is outcome
+
+
+@pytest.mark.parametrize(("lag_ms", "outcome"), [(0.0, Outcome.FAIL), (60_000.0, Outcome.INCONCLUSIVE)])
+def test_a_standstill_during_a_fault_is_excused_likewise(lag_ms: float, outcome: Outcome) -> None:
+    record = stalled(with_kill(make_record()), by_ms=80_000.0)
+    begun_ms = record.faults[0].begun_ms = BEGAN_MS + 200
+    record.faults[0].ended_ms = begun_ms + 70_000
+    record.lags = [Lag(begun_ms, begun_ms + 70_000, lag_ms, host) for host in range(4)]
+    record.validators[2].status = {**(record.validators[2].status or {}), "starts": 2, "recovered_height": 5}
+    assert judged(record, "faults").verdict is outcome
+
+
+@pytest.mark.parametrize(("committee", "outcome"), [([0, 1, 2, 3], Outcome.INCONCLUSIVE), ([2, 3, 4, 5], Outcome.FAIL)])
+def test_lag_of_hosts_that_are_in_no_committee_excuses_nothing(committee: list[int], outcome: Outcome) -> None:
+    record = stalled(make_record(count=6, scenario=make_scenario(validators=6)))
+    lagging(record, lag_ms=6_900.0, hosts=2)
+    names = {f"validator-{index}" for index in committee}
+    found = explains_delay(record, [names], BEGAN_MS, BEGAN_MS + LENGTH_MS, LIMIT_MS)
+    assert bool(found) is (outcome is Outcome.INCONCLUSIVE)
 
 
 def test_lag_is_a_figure_of_the_run_and_on_its_page() -> None:
