@@ -550,9 +550,8 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
             f" ({needed_ms:,} ms)",
         )
     excuse = _excuse(books, fault.begun_ms, fault.ended_ms, needed_ms)
-    check = _unless_too_slow(
-        "faults", Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted", excuse
-    )
+    stood_still = f"no height was finalised in the {length:,.0f} ms that it lasted"
+    check = _unless_too_slow("faults", Outcome.FAIL, stood_still, excuse)
     return check.verdict, check.detail
 
 
