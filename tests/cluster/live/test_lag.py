@@ -30,6 +30,9 @@ class Process:
         meter.end(planned_s)
 
 
+WAIT_S = 10.0
+
+
 def lag_of(meter: LagMeter) -> float:
     return sum(span.lag_ms for span in meter.drain())
 
@@ -83,14 +86,13 @@ def test_spans_are_told_once_and_lie_where_the_lag_was() -> None:
 
 def test_a_loop_is_measured_while_it_runs() -> None:
     async def look() -> float:
-        ticks: list[float] = []
-        meter = LagMeter(lambda: moment()._replace(cpu_s=0.0, waited_s={}))
-        meter.end = ticks.append  # type: ignore[method-assign]
+        ticked: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        meter = LagMeter()
+        meter.end = ticked.set_result  # type: ignore[method-assign]
         measuring = asyncio.create_task(meter.run())
-        while not ticks:
-            await asyncio.sleep(0)
+        planned_s = await asyncio.wait_for(ticked, WAIT_S)
         measuring.cancel()
-        return ticks[0]
+        return planned_s
 
     assert asyncio.run(look()) == TICK_S
 
