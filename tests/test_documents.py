@@ -26,7 +26,7 @@ import yaml
 from cluster import cli
 from cluster.errors import ExitCode
 from cluster.interrupts import SIGNALS
-from cluster.scenario import scenario_from
+from cluster.scenario import change_scenario, load_scenario, scenario_from
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -162,6 +162,9 @@ def check_command(words: list[str]) -> None:
         return
     options = cli._parser().parse_args(plain(words[1:]))
     assert callable(options.command)
+    scenario = getattr(options, "scenario", None)
+    if scenario is not None and (ROOT / scenario).exists():
+        change_scenario(load_scenario(ROOT / scenario), getattr(options, "changes", ()), shlex.join(words))
 
 
 @pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.ident)
@@ -172,7 +175,15 @@ def test_commands_are_those_of_the_command_line(block: Block) -> None:
         check_command(words)
 
 
-@pytest.mark.parametrize("words", [["stampede", "run", "--no-such"], ["stampede", "dril"], ["make", "coffee"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["stampede", "run", "--no-such"],
+        ["stampede", "dril"],
+        ["stampede", "run", "scenarios/smoke.yaml", "--set", "links.lost=1"],
+        ["make", "coffee"],
+    ],
+)
 def test_a_command_that_there_is_not_is_noticed(words: list[str]) -> None:
     with pytest.raises((AssertionError, cli.BadInput, SystemExit)):
         check_command(words)
