@@ -150,7 +150,8 @@ def test_what_is_said_of_blocks_is_so() -> None:
 
 def plain(words: list[str]) -> list[str]:
     """A synopsis with everything in it, numbers in the place of their names."""
-    without = [re.sub(r"^\[|\]$", "", word) for word in words if word not in ("[…]", "…")]
+    without = [re.sub(r"^\[|^([^\[]*)\]$", r"\1", word).removesuffix("]" if word[0] == "[" else "") for word in words]
+    without = [word for word in without if word != "…"]
     return ["1" if word == "N" else word for word in without if word]
 
 
