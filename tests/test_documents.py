@@ -57,6 +57,9 @@ OUTPUT: Final = {
 
 PROMETHEUS: Final = "scrape_configs:"
 
+REGIONS: Final = {"links": {"regions": {"eu": ["validator-0", "validator-1"], "us": ["validator-2", "validator-3"]}}}
+"""What a part of a scenario needs besides that names regions."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -293,4 +296,6 @@ def test_scenarios_are_scenarios(block: Block) -> None:
     fields: dict[str, Any] = yaml.safe_load(block.text)
     extended = fields.pop("extends", None)
     assert extended is None or (ROOT / "scenarios" / extended).exists()
+    if "region:" in block.text:
+        fields = {**REGIONS, **fields}
     assert scenario_from({"name": "documented", **fields}, block.ident).name

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.live import host as host_module
 from cluster.live import last_words
-from cluster.live.host import CRASH_EXIT_CODE, ValidatorHost, is_known_hash_seed
+from cluster.live.host import CRASH_EXIT_CODE, ValidatorHost, gives_hash_seed_away
 from cluster.live.injection import LastWords
 from cluster.scenario import scenario_from
 
@@ -30,11 +30,20 @@ time.sleep(float(sys.argv[3]))
 
 
 @pytest.mark.parametrize(
-    ("hash_seed", "is_known"),
-    [(None, False), ("", False), ("random", False), ("0", True), ("1", True), ("4294967295", True)],
+    ("hash_seed", "bind", "is_given_away"),
+    [
+        (None, "10.0.0.7", False),
+        ("", "10.0.0.7", False),
+        ("random", "10.0.0.7", False),
+        ("0", "10.0.0.7", True),
+        ("4294967295", "10.0.0.7", True),
+        ("1", "127.0.0.1", False),
+    ],
 )
-def test_a_fixed_hash_seed_is_warned_of(hash_seed: str | None, is_known: bool) -> None:
-    assert is_known_hash_seed(hash_seed) is is_known
+def test_a_fixed_hash_seed_is_warned_of_where_others_can_read_it(
+    hash_seed: str | None, bind: str, is_given_away: bool
+) -> None:
+    assert gives_hash_seed_away(hash_seed, bind) is is_given_away
 
 
 def test_a_validator_whose_disk_is_full_ends_with_one_line(tmp_path: Path) -> None:
