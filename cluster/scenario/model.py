@@ -423,13 +423,17 @@ class Scenario(Section):
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
     def ended_at(self, height: int) -> Scenario:
-        """The scenario of a run that ended at a height: it stops there, or behind the last thing it plans."""
+        """The scenario of a run that ended at a height: it stops there, or behind the last thing it plans.
+
+        Where that is sooner than it was to, as large a part of what it asks for is needed.
+        """
         begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts]
         begins += self.validators.late.values()
         last = max(1, min(height, MOST_HEIGHTS), *(1 + begin for begin in begins if begin is not None))
         last_s = max((1 + fault.at_ms // 1_000 for fault in self.faults if fault.at_ms is not None), default=0)
         stop = {"height": last, "timeout_s": max(self.stop.timeout_s, last_s)}
-        return self.model_copy(update={"stop": self.stop.model_copy(update=stop)})
+        success = self.success.of_part(min(height, self.stop.height), self.stop.height)
+        return self.model_copy(update={"stop": self.stop.model_copy(update=stop), "success": success})
 
     @property
     def planned_faults(self) -> list[AnyFault]:
