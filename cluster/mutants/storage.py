@@ -16,7 +16,7 @@ from validator.events import ReplaceJournal
 from validator.executor import Executor
 from validator.frames import frame
 from validator.joining import SnapshotJoin
-from validator.journal import encode_journal
+from validator.journal import JournalContent, encode_journal, open_journal
 from validator.node import Node
 from validator.state.engine import SectionHead
 from validator.state.hashing import TWIG_LEVELS
@@ -128,6 +128,38 @@ def _journal_dropped(counter: RunCounter) -> Parts:
     return Parts(node=DropsJournal)
 
 
+def _journal_as_it_is(counter: RunCounter) -> Parts:
+    class NeverReplaced:
+        """A disk whose journal stays as it was found."""
+
+        def __init__(self, disk: Disk) -> None:
+            self._disk = disk
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._disk, name)
+
+        def replace(self, name: str, data: bytes) -> None:
+            if name in self._disk.names():
+                counter.ran()
+            else:
+                self._disk.replace(name, data)
+
+    def read(disk: Disk) -> JournalContent:
+        found: Any = NeverReplaced(disk)
+        return open_journal(found)
+
+    return Parts(journal=read)
+
+
+def _joins_on_one_word(counter: RunCounter) -> Parts:
+    class TakesOneWord(SnapshotJoin):
+        def _knows_where_it_voted(self) -> bool:
+            counter.runs += bool(self._views) and not super()._knows_where_it_voted()
+            return bool(self._views)
+
+    return Parts(join=TakesOneWord)
+
+
 def _mutant(name: str, description: str, parts: Any, hunt: Hunt, caught_by: str, rule: str = "") -> Mutant:
     return Mutant(name, Area.STORAGE, description, caught_by, hunt, rule, parts=parts)
 
@@ -167,5 +199,21 @@ MUTANTS = (
         _journal_dropped,
         Hunt("long", ALL, seeds=12),
         "evidence",
+    ),
+    _mutant(
+        "journal-read-unsynced",
+        "what a restart reads of the journal is not made durable before it is repeated",
+        _journal_as_it_is,
+        Hunt("upgrades", ALL, seeds=8),
+        "safety",
+        "durable_votes",
+    ),
+    _mutant(
+        "joins-on-one-word",
+        "one peer's view ends the abstention of who lost its journal",
+        _joins_on_one_word,
+        Hunt("lost-disk", ALL),
+        "safety",
+        "abstention",
     ),
 )
