@@ -152,11 +152,8 @@ SCENES: Final[Mapping[str, Fields]] = {
         byzantine={0: ["false-snapshots"]},
     ),
     "lost-disk": _scene(
-        "A validator loses its disk while another is down: neither may go on without the other.",
-        faults=[
-            _kill("validator-3", 14, 4_000),
-            {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500},
-        ],
+        "Messages are late and lost, and views fail, when a validator loses its disk.",
+        faults=[_bad_links(12, 26), {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500}],
     ),
     "upgrades": _scene(
         "Disks are slow; again and again all validators get other code, one after the other.",
