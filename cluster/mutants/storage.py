@@ -7,16 +7,18 @@ from typing import Any
 
 from cluster.mutants.base import Area, Mutant, RunCounter
 from cluster.mutants.scenes import ALL, Hunt
+from consensus.messages import Vote
 from validator.archive import ARCHIVE_FILE, ArchivedBlock, BlockArchive
 from validator.assembly import Parts
 from validator.block import BlockReceipts
-from validator.codec import encode
+from validator.codec import CodecError, encode
 from validator.disk import Disk
 from validator.events import ReplaceJournal
 from validator.executor import Executor
 from validator.frames import frame
 from validator.joining import SnapshotJoin
 from validator.journal import JournalContent, encode_journal, open_journal
+from validator.messages import read_message
 from validator.node import Node
 from validator.state.engine import SectionHead
 from validator.state.hashing import TWIG_LEVELS
@@ -160,6 +162,22 @@ def _joins_on_one_word(counter: RunCounter) -> Parts:
     return Parts(join=TakesOneWord)
 
 
+def _joins_on_votes(counter: RunCounter) -> Parts:
+    class TakesVotes(SnapshotJoin):
+        def _on_message(self, sender: int, payload: bytes) -> None:
+            """Takes a peer to be in the view that it votes in."""
+            try:
+                message = read_message(payload)
+            except CodecError:
+                message = None
+            if isinstance(message, Vote) and sender not in self._views:
+                counter.ran()
+                self._views[sender] = message.view
+            super()._on_message(sender, payload)
+
+    return Parts(join=TakesVotes)
+
+
 def _mutant(name: str, description: str, parts: Any, hunt: Hunt, caught_by: str, rule: str = "") -> Mutant:
     return Mutant(name, Area.STORAGE, description, caught_by, hunt, rule, parts=parts)
 
@@ -213,6 +231,14 @@ MUTANTS = (
         "one peer's view ends the abstention of who lost its journal",
         _joins_on_one_word,
         Hunt("lost-disk", ALL),
+        "safety",
+        "abstention",
+    ),
+    _mutant(
+        "joins-on-votes",
+        "a vote counts as proof of the view that its sender is in, for who lost its journal",
+        _joins_on_votes,
+        Hunt("lost-disk", ALL, seeds=12),
         "safety",
         "abstention",
     ),
