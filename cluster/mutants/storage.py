@@ -30,6 +30,16 @@ from validator.state.snapshot import SnapshotError
 from validator.state.store import LogStateStore
 
 
+class _Around:
+    """A disk, but for what a derived class does in its place."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+
 def _with_store(store: type[LogStateStore]) -> Parts:
     class Mutated(Executor):
         store_class = store
@@ -38,14 +48,8 @@ def _with_store(store: type[LogStateStore]) -> Parts:
 
 
 def _unsynced_meta(counter: RunCounter) -> Parts:
-    class NeverSynced:
+    class NeverSynced(_Around):
         """A log's disk whose syncs do nothing."""
-
-        def __init__(self, disk: Disk) -> None:
-            self._disk = disk
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._disk, name)
 
         def sync(self, name: str) -> None:
             counter.ran()
@@ -131,14 +135,8 @@ def _journal_dropped(counter: RunCounter) -> Parts:
 
 
 def _journal_as_it_is(counter: RunCounter) -> Parts:
-    class NeverReplaced:
+    class NeverReplaced(_Around):
         """A disk whose journal stays as it was found."""
-
-        def __init__(self, disk: Disk) -> None:
-            self._disk = disk
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._disk, name)
 
         def replace(self, name: str, data: bytes) -> None:
             if name in self._disk.names():
