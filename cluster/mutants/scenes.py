@@ -178,6 +178,14 @@ SCENES: Final[Mapping[str, Fields]] = {
         faults=[{"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}],
         byzantine={0: ["false-snapshots"]},
     ),
+    "lost-disk": _scene(
+        "Messages are late and lost, and views fail, when a validator loses its disk.",
+        faults=[_bad_links(12, 26), {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500}],
+    ),
+    "upgrades": _scene(
+        "Disks are slow; again and again all validators get other code, one after the other.",
+        faults=[_slow_disks(3, 29), *({"kind": "upgrade", "at_height": at, "down_ms": 20} for at in (5, 13, 21))],
+    ),
     "long": _scene(
         "Long enough for journals to be replaced; validators are killed now and then.",
         stop={"height": 150, "drain_blocks": 3, "timeout_s": 120},

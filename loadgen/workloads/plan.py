@@ -57,7 +57,7 @@ class UserGroup(BaseModel):
         if name not in WORKLOADS:
             raise PydanticCustomError(
                 "unknown_name",
-                "unknown {what} {name}; known: {known}",
+                "unknown {what} '{name}'; known: {known}",
                 {"what": "workload", "name": name, "known": ", ".join(sorted(WORKLOADS))},
             )
         return name
