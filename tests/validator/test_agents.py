@@ -321,7 +321,7 @@ class AgentMachine(IndexMachine):
         assert len(self.index.timers_rows()) == len(timers)
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [8, pytest.param(400, marks=pytest.mark.soak)])
 def test_the_index_follows_agents_wherever_it_goes(examples: int) -> None:
     with sweeping_often():
         run_state_machine_as_test(AgentMachine, settings=settings(SETTINGS, max_examples=examples))
