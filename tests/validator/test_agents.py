@@ -215,6 +215,8 @@ def test_the_timers_own_agent_wins_and_stays() -> None:
     chain = AgentChain(genesis())
     other = {**FULL, "max_fee_per_cycle": 4_000_000}
     chain.calls((AGENT, "tell", FULL), (OTHER_AGENT, "tell", other), (OWNER, "name", AGENT))
+    chain.calls((OWNER, "plan", [[1, None, OTHER_AGENT], [1, None, None]]))
+    assert sorted(chain.next_bids()) == [(AGENT, (5_000_000, 3)), (OTHER_AGENT, (4_000_000, 3))]
     chain.calls((OWNER, "plan", [[2, None, OTHER_AGENT], [2, None, None]]))
     assert chain.call(OWNER, "name", None) == ""
     assert chain.next_bids() == [(OTHER_AGENT, (4_000_000, 3))], "the owner's own choice was taken back"
