@@ -165,6 +165,7 @@ def test_the_genesis_receipts_from_the_page_alone() -> None:
     [
         (records.supply_key(7), 1_000_000, bytes.fromhex("0f4240")),
         (records.storage_key(b"\1" * 20, "k"), b"text", b"text"),
+        (records.published_key(b"\1" * 20, "k"), b"text", b"text"),
         (records.timer_payload_key(b"\2" * 32), b"payload", b"payload"),
         (records.job_payload_key(b"\3" * 32), b"payload", b"payload"),
         (records.job_result_key(b"\3" * 32, b"\4" * 20), b"result", b"result"),
