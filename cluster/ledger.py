@@ -40,10 +40,11 @@ from cluster.fee_market import Basefees, fire_cap, first_basefees, following_bas
 from cluster.governed import GovernedParameters
 from cluster.job_books import JobBooks, Run
 from cluster.message_books import MessageBooks
-from cluster.queries import QueryAudit
+from cluster.queries import Agents, QueryAudit
 from cluster.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
 from cluster.turns import Offer, Terms, TurnAudit
 from validator.block import (
+    Bidder,
     Block,
     BlockReceipts,
     CallbackReceipt,
@@ -254,8 +255,9 @@ class Ledger:
         self.broken = False
         """The books ended at a block that could not be read or does not follow; everything after it is ignored."""
         self._governed = GovernedParameters(genesis.parameters)
-        self._audit = QueryAudit(genesis)
-        self.turns = TurnAudit(genesis)
+        self._agents = Agents(genesis)
+        self._audit = QueryAudit(genesis, self._agents)
+        self.turns = TurnAudit(genesis, self._agents)
         self.jobs = JobBooks(genesis)
         self._mailboxes = MessageBooks()
         self._basefees = first_basefees(genesis.parameters)
@@ -573,7 +575,7 @@ class Ledger:
         if not isinstance(body.action, Deploy):
             return
         self._actors.add(receipt.created)
-        self._audit.deployed(receipt.created, body.action.code)
+        self._agents.deployed(receipt.created, body.action.code)
         if body.action.code == SCRIPT_CODE:
             self._scripts.add(receipt.created)
 
@@ -849,6 +851,9 @@ class Ledger:
             self._check_owner(context, item.timer_id, item.actor, actor, "scheduled")
             self._schedule(context, item, known)
         for change in effects.timer_changes:
+            if isinstance(change, Bidder):
+                self._enter_bidder(context, change, effects, actor)
+                continue
             life = self.pending.get(change.timer_id)
             if life is not None:
                 self._check_owner(context, change.timer_id, life.actor, actor, "changed")
@@ -856,6 +861,19 @@ class Ledger:
                 self._cancel(context, change)
             else:
                 self._extend(context, change)
+
+    def _enter_bidder(self, context: _Context, change: Bidder, effects: Effects, actor: bytes | None) -> None:
+        """An agent that was named for a timer that this run scheduled, or for those of the actor that ran (SPEC §9)."""
+        owners = {item.timer_id: item.actor for item in effects.scheduled}
+        if actor is None and not change.timer_id:
+            return  # whose run it was is not known
+        owner = owners.get(change.timer_id) if change.timer_id else actor
+        if owner is None or owner in self._scripts:
+            what = f"an agent was named for {_short(change.timer_id) or 'the timers of an actor'} by who must not"
+            self._violation(TIMERS, context.height, what)
+            return
+        for what in self._agents.named(owner, change):
+            self._violation(TIMERS, context.height, f"{address_text(owner)} {what}")
 
     def _check_owner(self, context: _Context, key: bytes, owner: bytes, actor: bytes | None, verb: str) -> None:
         if actor is not None and actor != owner:
@@ -951,6 +969,7 @@ class Ledger:
             return None
         life.state, life.ended_at = state, context.height
         self.turns.ended(key)
+        self._agents.ended(key)
         self.states[TimerState.PENDING] -= 1
         self.states[state] += 1
         if life.trigger_height <= context.height:

@@ -225,10 +225,11 @@ class _Drawing:
         fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
 
     def run_programs(self, random: Random, fields: Fields) -> None:
-        """Actors in Python: jobs and runners, messages, an agent that bids, calls that fail."""
+        """Actors in Python: jobs and runners, messages, published values, a program that bids for itself and one that
+        bids for others, calls that fail."""
         users = fields["load"]["users"]
         oracle = sum(group.get("count", 1) for group in users)
-        bot = oracle + 1
+        bot, agent = oracle + 1, oracle + 3
         told = [_call("start", {"every": 4, "pair": "CBY/USD"}), _call("subscribe", {"actor": bot})]
         debt = _call("open_position", {"collateral": 1_000, "debt": 900_000}) | {"value": 1_000}
         bidder = [_call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
@@ -238,6 +239,8 @@ class _Drawing:
             _program("price_oracle", 400, told),
             _program("liquidation_bot", 200, bidder),
             _program("subscription", 600, members, calls),
+            _program("bidding_agent", 1_000, [_call("init", {"actor": oracle})]),
+            _program("heartbeat", 1_000, [_call("start", {"every": 2, "times": None, "agent": {"actor": agent}})]),
             {"workload": "runner", "count": 3, "interval_ms": 200, "options": {"serves": oracle}},
         ]
 

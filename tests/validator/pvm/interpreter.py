@@ -1192,6 +1192,7 @@ class Host:
         return {
             "height": context.height,
             "sender": bytes(context.sender),
+            "origin_hash": bytes(context.origin),
             "address": bytes(context.actor),
             "balance": context.world.balance(context.actor),
             "value": context.value,
@@ -1284,6 +1285,8 @@ class Host:
         """A call, its price taken before anything else happens."""
         prices = {"get": 10, "pending": 10, "emit": 50, "send": 80, "schedule": 1_000, "cancel": 500, "extend": 500}
         prices |= dict.fromkeys(("set", "delete", "transfer", "consume_result"), 200)
+        prices |= {"published": 10, "publish": 200, "set_bidding_agent": 200}
+        prices |= dict.fromkeys(("schedule_timer", "schedule_timer_ex"), 1_000)
         prices |= {"burn": 0, "request_job": 500 + self.context.terms.parameters.message_cycles}
         self.context.prepay(prices[name])
         return getattr(self, name)(*given, **named)
@@ -1297,6 +1300,16 @@ class Host:
 
     def delete(self, key: Value) -> None:
         self.context.kv_delete(self.key(key))
+
+    def publish(self, key: Value, value: Value) -> None:
+        self.context.publish(self.key(key), self.packed(value))
+
+    def published(self, address: Value, key: Value) -> Value:
+        found = self.context.published(self.account(address), self.key(key))
+        return None if found is None else self.decoded(found)
+
+    def set_bidding_agent(self, agent: Value) -> None:
+        self.context.set_bidding_agent(None if agent is None else self.account(agent))
 
     def payload(self, value: Value) -> bytes:
         return b"" if value is None else self.packed(value)
@@ -1326,8 +1339,15 @@ class Host:
             "handler": self.name(handler),
             "fee_payer": None if fee_payer is None else self.account(fee_payer),
         }
+        agent = more.pop("bidding_agent", None)
+        bid = more.pop("bid", None)
         numbers = {name: self.or_none(value) for name, value in more.items()}
-        return bytes(self.context.schedule_timer(ScheduleRequest(**request, **numbers, tier=tier)))
+        is_given = self.or_none(bid) is not None
+        named = None if agent is None else self.account(agent)
+        made = ScheduleRequest(**request, **numbers, tier=tier, bid_given=is_given, bidding_agent=named)
+        return bytes(self.context.schedule_timer(made))
+
+    schedule_timer = schedule_timer_ex = schedule
 
     def cancel(self, timer_id: Value) -> None:
         self.context.cancel_timer(self.data(timer_id))
