@@ -22,6 +22,7 @@ from cluster.faults import (
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
 from cluster.near import instead
+from cluster.scenario.chain import ChainSection
 from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
@@ -31,29 +32,7 @@ from cluster.settings import Change, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.genesis_block import GenesisError
-from validator.params import ParameterError, Parameters
-
-
-class ChainSection(Section):
-    """The chain's parameters (SPEC §16) and what its genesis holds besides the load's accounts."""
-
-    policy: Literal["cip1", "fifo"] = "cip1"
-    """The scheduling policy (SPEC §13)."""
-    preset: Literal["hardened"] | None = None
-    """A named set of parameters."""
-    params: dict[str, Any] = {}
-    """Single parameters by name; they override the preset."""
-
-    @model_validator(mode="after")
-    def _parameters_are_right(self) -> ChainSection:
-        try:
-            self.parameters()
-        except ParameterError as error:
-            raise ValueError(f"params.{error}") from None
-        return self
-
-    def parameters(self) -> Parameters:
-        return Parameters.from_names(self.params, self.preset)
+from validator.pvm.deployment import refusal
 
 
 class NodeSection(Section):
@@ -345,6 +324,10 @@ class Scenario(Section):
     def _genesis_can_be_built(self) -> Scenario:
         from cluster.chain import check_genesis
 
+        for number, group in enumerate(self.load.users):
+            for place, program in group.parsed_options().programs().items():
+                if problem := refusal(program):
+                    raise ValueError(f"load.users[{number}].options.{place}: {problem}")
         try:
             check_genesis(self)
         except GenesisError as error:
