@@ -151,6 +151,11 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--port", type=parse_port, default=0, metavar="N", help="of the testnet's own endpoint (default: a free one)"
     )
+    up.add_argument(
+        "--faucet",
+        action="store_true",
+        help="pay whoever shows the token in the file faucet-token (POST /faucet), as chain.faucet says",
+    )
     add_bind_option(up)
     add_change_options(up)
     up.set_defaults(command=_up)
@@ -213,7 +218,7 @@ def _run(options: Any) -> int:
 def _up(options: Any) -> int:
     from cluster.running import LiveOptions, run_scenario
 
-    live = LiveOptions(until_told=True, served=Served(options.bind, options.port))
+    live = LiveOptions(until_told=True, served=Served(options.bind, options.port), faucet=options.faucet)
     verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
     return verdict.exit_code
 
