@@ -126,7 +126,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
     run = commands.add_parser("run", help="run a scenario and judge it")
-    run.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
+    run.add_argument(
+        "scenario",
+        type=Path,
+        metavar="SCENARIO",
+        help="scenario file (YAML), or the name of one that ships, such as smoke",
+    )
     run.add_argument("--backend", choices=("live", "sim"), default="live", help="real hosts on Ray, or the simulator")
     run.add_argument("--seed", type=parse_seed, metavar="N", help="overrides the scenario's seed")
     run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")

@@ -35,6 +35,7 @@ from cluster.results import (
     reproduce_command,
 )
 from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.scenario.files import find_scenario
 from cluster.settings import Change, options_of, parse_setting
 from cluster.terminal import LastingOutput, Progress, print_kept, print_verdict
 from validator.genesis_block import GenesisError
@@ -81,6 +82,7 @@ def run_scenario(
         raise BadInput("only a live testnet listens: --bind needs --backend live")
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
+    scenario_path = find_scenario(scenario_path)
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
     if live.faucet and scenario.chain.faucet is None:
         asked = [parse_setting("chain.faucet={}")]

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
 from cluster.errors import BadInput
 from cluster.faults import AnyFault
+from cluster.near import closest
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.problems import describe, first_problem, one_line
@@ -22,16 +23,32 @@ from cluster.scenario.programs import with_programs_read
 from cluster.settings import Change, SettingError, apply_changes
 from cluster.yaml_input import MOST_CHARACTERS, NoYaml, parse
 
+SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
 MAX_PARENTS: Final = 16
 """Files behind each other that a scenario may be made from."""
 
 
+def find_scenario(path: Path) -> Path:
+    """A scenario's file: the one at the path, or the one that ships under that name (``smoke``).
+
+    Raises :class:`BadInput` where a name is neither.
+    """
+    if path.exists() or path.suffix or len(path.parts) != 1:
+        return path
+    shipped = {file.stem: file for file in SHIPPED_FOLDER.glob("*.yaml")}
+    if path.name not in shipped:
+        meant = closest(path.name, sorted(shipped))
+        hint = "" if meant is None else f"; did you mean {meant}?"
+        raise BadInput(f"{path}: no such file, and no scenario of that name ships{hint}")
+    return shipped[path.name]
+
+
 def load_scenario(path: Path | str) -> Scenario:
-    """Read and check a scenario file, with the files that it extends.
+    """Read and check a scenario file, or one that ships by its name, with the files that it extends.
 
     Raises :class:`BadInput` with the file that holds what is wrong, its path in there and the reason, in one line.
     """
-    path = Path(path)
+    path = find_scenario(Path(path))
     layers = _read_layers(path)
     fields = merge_layers(layers)
     try:

@@ -18,8 +18,10 @@ from typing import Any, Final
 from blake3 import blake3
 
 from cluster.byzantine import BEHAVIOURS
+from cluster.errors import BadInput
 from cluster.scenario import Scenario
 from consensus.types import fault_bound
+from loadgen.workloads.shipped import FOLDER, NAMES
 
 STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4
@@ -60,6 +62,16 @@ CONFIGS: Final[list[dict[str, Any]]] = [
 DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
 
 Fields = dict[str, Any]
+
+
+PROGRAMS: Final = ("liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
+"""Those of the programs that ship that scenarios are drawn with."""
+
+
+def check_installed() -> None:
+    """Raise :class:`BadInput` where a program that scenarios are drawn with is not there."""
+    if missing := sorted(set(PROGRAMS) - set(NAMES)):
+        raise BadInput(f"programs of actors are missing: {', '.join(missing)}; expected them in {FOLDER}")
 
 
 def random_scenario(seed: int, protocol: str) -> Scenario:
