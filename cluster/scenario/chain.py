@@ -11,13 +11,14 @@ from typing import Annotated, Any, Final, Literal
 
 from blake3 import blake3
 from nacl.signing import SigningKey
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from cluster.near import meant_or_known
 from cluster.sections import NAME_PATTERN, Name, Section
 from loadgen.workloads.actor_program import ActorProgram
 from validator.genesis import GenesisActor, GenesisAgent
 from validator.genesis_block import GenesisError
-from validator.params import ParameterError, Parameters
+from validator.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter, parse_value
 from validator.pvm.deployment import refusal
 from validator.transactions import address_of
 from validator.types import (
@@ -94,7 +95,7 @@ Fee = Annotated[int, Field(ge=0, lt=PRICE_LIMIT), BeforeValidator(_decimal)]
 
 
 class BiddingAgentSection(Section):
-    """A gas bidding agent that always answers the same (SPEC §9)."""
+    """A gas bidding agent that always answers the same."""
 
     code: Literal["builtin:fixed"] = "builtin:fixed"
     """What answers."""
@@ -136,10 +137,10 @@ class FaucetSection(Section):
 
 
 class ChainSection(Section):
-    """The chain's parameters (SPEC §16) and what its genesis holds besides the load's accounts."""
+    """The chain's parameters and what its genesis holds besides the load's accounts."""
 
     policy: Literal["cip1", "fifo"] = "cip1"
-    """The scheduling policy (SPEC §13)."""
+    """The scheduling policy."""
     preset: Literal["hardened"] | None = None
     """A named set of parameters."""
     params: dict[str, Any] = {}
@@ -149,9 +150,21 @@ class ChainSection(Section):
     actors: dict[Name, ActorSection] = {}
     """Actors that are there from the start, by names of your choice."""
     system_deployers: list[Owner] = []
-    """Who may give system instructions (SPEC §12), besides the users of the load that govern."""
+    """Who may give system instructions, besides the users of the load that govern."""
     faucet: FaucetSection | None = None
     """Pays to whoever asks the testnet's own endpoint; by default nobody is paid."""
+
+    @field_validator("params")
+    @classmethod
+    def _each_parameter_is_right(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name, value in given.items():
+            try:
+                parse_value(name, value)
+            except UnknownParameter as error:
+                raise ValueError(f"{error}; {meant_or_known(name, PARAMETER_NAMES)}") from None
+            except ParameterError as error:
+                raise ValueError(str(error)) from None
+        return given
 
     @model_validator(mode="after")
     def _parameters_are_right(self) -> ChainSection:

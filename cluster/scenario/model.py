@@ -21,7 +21,7 @@ from cluster.faults import (
     with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.near import instead
+from cluster.near import instead, unknown
 from cluster.scenario.chain import ChainSection
 from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
@@ -67,7 +67,7 @@ class NodeSection(Section):
 
         for name in names:
             if name not in BEHAVIOURS:
-                raise ValueError(f"unknown behaviour {name!r}; known: {', '.join(sorted(BEHAVIOURS))}")
+                raise ValueError(unknown("behaviour", name, sorted(BEHAVIOURS)))
         if len(set(names)) < len(names):
             raise ValueError("a behaviour is named twice")
         return names
