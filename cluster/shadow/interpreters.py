@@ -99,7 +99,7 @@ def _probe(python: str) -> tuple[str, list[str]]:
 def execute(python: str, hash_seed: int, folder: Path) -> Answer:
     """Let a Python execute a run's blocks in a fresh process. Raises :class:`HarnessError` where it does not answer."""
     done = subprocess.run(
-        [python, "-P", "-m", "cluster.shadow.worker", str(folder.resolve())],
+        [python, "-m", "cluster.shadow.worker", str(folder.resolve())],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(_root())},
         capture_output=True,
         text=True,

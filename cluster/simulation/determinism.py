@@ -66,7 +66,7 @@ def simulate_twice(
     other = next(each for each in OTHER_HASH_SEEDS if each != mine)
     places = os.pathsep.join(place for place in (str(_root()), os.environ.get("PYTHONPATH", "")) if place)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cluster.simulation.determinism"],
+        [sys.executable, "-m", "cluster.simulation.determinism"],
         env={**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": places},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
