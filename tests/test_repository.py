@@ -55,7 +55,18 @@ def _is_ignored(folder: str) -> bool:
 
 # --- imports --------------------------------------------------------------------------------------------------------
 
-OURS = ("actors", "benchmarks", "cluster", "consensus", "k8s", "loadgen", "stampede", "tests", "validator")
+OURS = (
+    "actors",
+    "benchmarks",
+    "cluster",
+    "consensus",
+    "k8s",
+    "loadgen",
+    "stampede",
+    "stampede_command",
+    "tests",
+    "validator",
+)
 
 ENCODING = (
     "validator.codec",

@@ -160,6 +160,11 @@ class LoadPlan(BaseModel):
         runners = (number for number, group in enumerate(self._groups) if WORKLOADS[group.workload].is_runner)
         return tuple(sorted(_account_address(seed, number) for number in runners))
 
+    def genesis_deployers(self, seed: int) -> list[Address]:
+        """The users that may give system instructions, by number."""
+        deployers = (number for number, group in enumerate(self._groups) if WORKLOADS[group.workload].is_deployer)
+        return [_account_address(seed, number) for number in deployers]
+
     def build_users(
         self,
         seed: int,
