@@ -55,7 +55,18 @@ def _is_ignored(folder: str) -> bool:
 
 # --- imports --------------------------------------------------------------------------------------------------------
 
-OURS = ("actors", "benchmarks", "cluster", "consensus", "k8s", "loadgen", "stampede", "tests", "validator")
+OURS = (
+    "actors",
+    "benchmarks",
+    "cluster",
+    "consensus",
+    "k8s",
+    "loadgen",
+    "stampede",
+    "stampede_command",
+    "tests",
+    "validator",
+)
 
 ENCODING = (
     "validator.codec",
@@ -239,7 +250,12 @@ def libraries_stay_in_their_place(path: str, source: str) -> Iterator[Finding]:
                 yield line, f"imports {module}, which belongs under {' or '.join(folders)}"
 
 
-WITH_ANOTHER = {"gevent": "locust", "geventhttpclient": "locust", "markupsafe": "jinja2"}
+WITH_ANOTHER = {
+    "gevent": "locust",
+    "geventhttpclient": "locust",
+    "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
+}
 """Packages that come with another, of which they are a part in all but name."""
 
 

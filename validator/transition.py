@@ -37,7 +37,7 @@ from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
 from validator.pvm.machine import PythonVm, Vm
 from validator.pvm.subset import ProgramError
-from validator.records import OVERFLOW, TIMER, Fires, QueuedMessage, Timer, fires_key, supply_key
+from validator.records import ACTOR, OVERFLOW, TIMER, Fires, QueuedMessage, Timer, fires_key, supply_key
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -563,7 +563,9 @@ class Transition:
         changes: list[tuple[Timer | None, Timer | None]] = [
             (change.before, change.after) for change in self.world.changes_under(TIMER)
         ]
-        self.world.put(OVERFLOW, self.index.overflow_root_after(changes))
+        actors = self.world.changes_under(ACTOR)
+        deployed = {Address(key[1:]): actor for key, before, actor in actors if before is None and actor is not None}
+        self.world.put(OVERFLOW, self.index.overflow_root_after(changes, deployed))
         ended = (before for before, after in changes if before is not None and after is None)
         return [timer for timer in ended if timer.trigger_height <= self.context.height]
 

@@ -90,6 +90,16 @@ _CROWD: Final[Fields] = {
     ]
 }
 
+_LIES: Final[Mapping[str, str]] = {
+    "short-certificate": "A validator says certificates that are one signature short.",
+    "double-signer": "A validator says certificates that name it twice.",
+    "kind-replayer": "A validator says votes that notarized a block again, as votes that finalize it.",
+    "sister-chain": "A validator says certificates of another chain.",
+    "timeout-forger": "A validator forges certificates that views were given up.",
+    "false-high-certificate": "A validator says timeouts with a forged certificate inside.",
+}
+"""By behaviour, the scenes in which one validator lies in one way and nothing else is wrong."""
+
 SCENES: Final[Mapping[str, Fields]] = {
     "calm": _scene("Nothing breaks."),
     "crowd": _scene(
@@ -163,6 +173,23 @@ SCENES: Final[Mapping[str, Fields]] = {
         faults=[{"kind": "degrade", "loss": 0.0, "from": ["validator-0"], "at_height": 8, "for_ms": 1_000}],
     ),
     "forger": _scene("A validator forges certificates.", byzantine={3: ["signature-forger"]}),
+    **{behaviour: _scene(description, byzantine={3: [behaviour]}) for behaviour, description in _LIES.items()},
+    "outsider": _scene(
+        "Messages are late and lost; a validator that has left the committee votes all the same.",
+        validators={"epochs": [{"from_view": 4, "members": ["validator-0", "validator-1", "validator-2"]}]},
+        faults=[_bad_links(4, 28)],
+        byzantine={3: ["outsider"]},
+    ),
+    "understated-timeouts": _scene(
+        "Messages are late and lost; a validator hides in timeout certificates which block is the highest certified.",
+        faults=[_bad_links(4, 28)],
+        byzantine={3: ["understated-timeouts"]},
+    ),
+    "lock-breaker": _scene(
+        "A leader, at times twice in a row, builds below the certified block that HotStuff's timeouts name.",
+        consensus=_QUICK | {"leader_election": "random", "rebroadcast_ms": 1_000},
+        byzantine={3: ["lock-breaker"]},
+    ),
     "pruning": _scene(
         "Much is written, little is kept, and commits of the state fail.",
         load={
@@ -182,6 +209,14 @@ SCENES: Final[Mapping[str, Fields]] = {
         "A validator loses its disk, and one of those that help it gives wrong chunks.",
         faults=[{"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}],
         byzantine={0: ["false-snapshots"]},
+    ),
+    "lost-disk": _scene(
+        "Messages are late and lost, and views fail, when a validator loses its disk.",
+        faults=[_bad_links(12, 26), {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500}],
+    ),
+    "upgrades": _scene(
+        "Disks are slow; again and again all validators get other code, one after the other.",
+        faults=[_slow_disks(3, 29), *({"kind": "upgrade", "at_height": at, "down_ms": 20} for at in (5, 13, 21))],
     ),
     "long": _scene(
         "Long enough for journals to be replaced; validators are killed now and then.",
@@ -212,6 +247,7 @@ class Hunt:
             if mutant is not None and index not in byzantine:
                 nodes[index]["mutant"] = mutant
         sections["name"] = f"hunt-{self.scene}"
-        sections["validators"] = {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
+        section: Fields = sections.get("validators", {})
+        sections["validators"] = section | {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
         sections["consensus"] = sections["consensus"] | {"protocol": self.protocol}
         return Scenario.model_validate(sections)

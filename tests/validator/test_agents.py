@@ -22,7 +22,7 @@ from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.lane import TimerPhase
 from validator.scheduler.rows import timer_id_of_row
 from validator.state import LogStateStore
-from validator.transactions import Call, Deploy, Transaction
+from validator.transactions import Call, Deploy, Transaction, deployed_address
 from validator.transition import Outcome
 from validator.types import Address, Height
 from validator.world import World
@@ -215,6 +215,8 @@ def test_the_timers_own_agent_wins_and_stays() -> None:
     chain = AgentChain(genesis())
     other = {**FULL, "max_fee_per_cycle": 4_000_000}
     chain.calls((AGENT, "tell", FULL), (OTHER_AGENT, "tell", other), (OWNER, "name", AGENT))
+    chain.calls((OWNER, "plan", [[1, None, OTHER_AGENT], [1, None, None]]))
+    assert sorted(chain.next_bids()) == [(AGENT, (5_000_000, 3)), (OTHER_AGENT, (4_000_000, 3))]
     chain.calls((OWNER, "plan", [[2, None, OTHER_AGENT], [2, None, None]]))
     assert chain.call(OWNER, "name", None) == ""
     assert chain.next_bids() == [(OTHER_AGENT, (4_000_000, 3))], "the owner's own choice was taken back"
@@ -321,7 +323,7 @@ class AgentMachine(IndexMachine):
         assert len(self.index.timers_rows()) == len(timers)
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [8, pytest.param(400, marks=pytest.mark.soak)])
 def test_the_index_follows_agents_wherever_it_goes(examples: int) -> None:
     with sweeping_often():
         run_state_machine_as_test(AgentMachine, settings=settings(SETTINGS, max_examples=examples))
@@ -431,3 +433,17 @@ def test_a_price_of_another_agent_is_found(monkeypatch: pytest.MonkeyPatch, faul
     fault(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):
         compared_prices(range(60))
+
+
+def test_a_far_timer_of_an_actor_that_was_deployed_in_the_same_block_is_open_to_agents() -> None:
+    """The overflow tree takes timers in before the index knows the block's new actors."""
+    chain = AgentChain(genesis(EPOCH_LENGTH=4, RING_BUFFER_SIZE=4, EPOCH_HORIZON=2))
+    at = deployed_address(ALICE, 0)
+    limits = {"gas_limit": 2_000_000, "cells_limit": 5_000}
+    chain.block(
+        chain.transaction(Deploy(BOTH_CODE), ALICE, value=10**15, nonce=0, **limits),
+        chain.transaction(Call(at, "plan", encode_value([[60, None, None]])), ALICE, nonce=1, **limits),
+    )
+    assert [timer.actor for timer in chain.timers()] == [at]
+    fresh = SchedulerIndex.rebuild(chain.genesis, chain.view)
+    assert chain.index.contents() == fresh.contents()

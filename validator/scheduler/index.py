@@ -107,6 +107,8 @@ class SchedulerIndex:
         self._greatest_bid = (0, 0)
         self._expected: list[Party] = []
         """Parties whose bids were changed ahead of the block's changes."""
+        self._deployed: list[Address] = []
+        """Actors that were taken in ahead of the block's changes."""
         self._height = 0
         self._beginnings: list[_Beginning] = []
         self._staged: list[tuple[Timer | None, Timer | None]] | None = None
@@ -149,6 +151,9 @@ class SchedulerIndex:
         if self._staged is not None:
             staged, self._staged = self._staged, None
             self._change_timers((after, before) for before, after in reversed(staged))
+        for address in self._deployed:
+            self._change_actor(address, None)
+        self._deployed = []
         beginning = self._beginnings.pop()
         if beginning.appended:
             rows = self.pool.cut(beginning.appended)
@@ -168,7 +173,7 @@ class SchedulerIndex:
 
     def advance(self, changes: Sequence[Change]) -> None:
         """Take in the changes of the block that was begun."""
-        self._expected = []
+        self._expected, self._deployed = [], []
         self._take(change for change in changes if change.key[:1] != TIMER)
         if self._height in self._supplies:
             self.supply(self._supplies[self._height])
@@ -179,11 +184,16 @@ class SchedulerIndex:
             self._staged = None
             self._change_timers(pair for pair in timers if not self._is_beyond(pair))
 
-    def overflow_root_after(self, changes: Iterable[tuple[Timer | None, Timer | None]]) -> Hash | None:
+    def overflow_root_after(
+        self, changes: Iterable[tuple[Timer | None, Timer | None]], deployed: Mapping[Address, Actor]
+    ) -> Hash | None:
         """The overflow tree's root after the block's changes of timers, ``None`` where the tree is empty then.
 
-        The tree takes them in ahead of the rest; :meth:`abandon` takes them back.
+        The tree takes them in ahead of the rest, and the block's new actors with them; :meth:`abandon` takes them back.
         """
+        self._deployed = list(deployed)
+        for address, actor in deployed.items():
+            self._change_actor(address, actor)
         self._staged = [pair for pair in changes if self._is_beyond(pair)]
         self._change_timers(self._staged)
         return self.calendar.overflow_root()

@@ -16,10 +16,11 @@ from validator import costs
 from validator.errors import HandlerFailure
 from validator.host import ReadOnlyContext
 from validator.params import DEFAULTS
-from validator.pvm.api import HOST_CALLS, HOST_READS
+from validator.pvm.api import HOST_CALLS, HOST_READS, YIELDING
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.limits import MAX_STORAGE_KEY
 from validator.pvm.operations import shown_key
+from validator.pvm.subset import ProgramError, parse
 from validator.pvm.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, VALUE_NODE
 
 CALLED = 12 + HOST_CALL
@@ -307,3 +308,34 @@ def test_readings_do_not_reach_the_host_outside_a_handler() -> None:
     calls: Any = HostCalls()
     with pytest.raises((AssertionError, HandlerFailure)):
         calls.read_height()
+
+
+# --- names that came later --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(YIELDING))
+def test_a_method_of_a_later_name_is_the_programs_own_and_costs_what_any_does(name: str) -> None:
+    """Programs that were there before have such methods: what they do and cost must not change."""
+    own, other = (
+        run(program(f"self.emit('own', self.{each}(2))", f"def {each}(self, x):\n    return x + 1"))
+        for each in (name, "z")
+    )
+    assert (own.error, own.cycles) == ("", other.cycles)
+    assert own.effects.events[0].fields == (("data", "3"),)
+
+
+@pytest.mark.parametrize("name", sorted(YIELDING))
+def test_a_constant_of_a_later_name_is_the_programs_own(name: str) -> None:
+    source = "class Case(Actor):\n    {0} = 5\n\n    def handle(self, payload):\n        self.emit('own', self.{0})\n"
+    own, other = (run(source.format(each)) for each in (name, "z"))
+    assert (own.error, own.cycles) == ("", other.cycles)
+    assert own.effects.events[0].fields == (("data", "5"),)
+
+
+def test_a_later_name_of_ones_own_is_called_if_it_is_a_method_and_read_if_it_is_a_constant() -> None:
+    with pytest.raises(ProgramError, match="read it without brackets"):
+        parse("class A(Actor):\n    publish = 5\n\n    def handle(self, payload):\n        self.publish('k', 1)\n")
+    with pytest.raises(ProgramError, match="as a value"):
+        parse("class A(Actor):\n    def origin_hash(self):\n        return self.origin_hash\n")
+    with pytest.raises(ProgramError, match="the host's"):
+        parse("class A(Actor):\n    def get(self):\n        return 1\n")
