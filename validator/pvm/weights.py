@@ -36,9 +36,9 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.Assign: 2,
     ast.AnnAssign: 2,
     ast.AugAssign: 6,
-    ast.Expr: 0,
+    ast.Expr: 1,
     ast.Return: 2,
-    ast.Pass: 0,
+    ast.Pass: 1,
     ast.Break: 1,
     ast.Continue: 1,
     ast.If: 2,
@@ -86,7 +86,8 @@ TASK_LEVEL: Final = 6
 when the task does."""
 
 OPERATION: Final = 16
-"""Of an operation on texts, lists, tuples or dicts, and of arithmetic with a truth value, besides what sizes cost."""
+"""Of an operation on texts, lists, tuples or dicts, of arithmetic with a truth value, of a truth value as an index, and of
+a comparison of anything but two integers or a literal, besides what sizes cost."""
 BYTES_A_CYCLE: Final = 32
 """Bytes and characters that are copied or compared for one cycle."""
 KEY_BYTES_A_CYCLE: Final = 8
@@ -96,8 +97,15 @@ WIDE_TEXT: Final = 4
 """What a character counts for in a text that is not ASCII, where it is copied."""
 WIDE_CODING: Final = 16
 """What a character or byte counts for where a text that is not ASCII becomes bytes, or bytes become one."""
+SEARCHED_PLACES: Final = 2_500
+"""Looking for a part costs the places where it may begin times its length: Python compares it again at each."""
 SEARCHED_PART: Final = 100
-"""Looking for a part costs a text's length times the part's; of a longer part no more than so much counts."""
+"""Where there are more places than that, no more than so much of a longer part counts: Python then looks at the part
+first, and at each character of the text a few times."""
+REPLACED: Final = 3
+"""How often replacing looks for its part: it counts twice before it begins."""
+SPLIT: Final = 2
+"""How often splitting does."""
 STRIPPED_CHARACTER: Final = 2
 """Of each character of what is stripped."""
 ELEMENT: Final = 1
@@ -114,6 +122,8 @@ NUMBER_KEY: Final = 16
 """Of each use of an integer or truth value as a dict's key."""
 NODE_COMPARED: Final = 24
 """Of each pair of values that a comparison of lists, tuples or dicts looks at."""
+CONTAINER_COMPARED: Final = 32
+"""Of each two lists, tuples or dicts that a comparison meets."""
 SORT: Final = 32
 """Of sorting, besides what its size costs."""
 SORTED_PART: Final = 10

@@ -552,8 +552,10 @@ class Library:
             fail("ValueTooLarge")
         self.looked_at(length if is_narrow else length * w.WIDE_TEXT)
 
-    def searched(self, text: Value, part: Value) -> None:
-        self.looked_at(len(text) * (4 + min(len(part), w.SEARCHED_PART)))
+    def searched(self, text: Value, part: Value, times: int = 1) -> None:
+        places = 0 if len(part) > len(text) else len(text) - len(part) + 1
+        each = len(part) if places <= w.SEARCHED_PLACES or len(part) < w.SEARCHED_PART else w.SEARCHED_PART
+        self.looked_at(times * (len(text) * 4 + places * each))
 
     def copied(self, elements: int, cycles: int = w.ELEMENT) -> None:
         if elements > MAX_ELEMENTS:
@@ -649,15 +651,15 @@ class Library:
 
     def equal(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> bool:
         kind = type(left)
-        if is_number(left) or is_number(right) or left is None or right is None:
+        if kind is int and type(right) is int:
             return bool(left == right)
-        if kind is not type(right):
-            return False
-        if kind in TEXTS:
+        if kind in TEXTS and kind is type(right):
             self.looked_at(min(len(left), len(right)))
             return bool(left == right)
-        if kind not in CONTAINERS:
-            return left is right
+        if kind is not type(right) or kind not in CONTAINERS:
+            self.charge(w.OPERATION)
+            return bool(left == right) if is_number(left) and is_number(right) else left is right
+        self.charge(w.CONTAINER_COMPARED)
         if len(left) != len(right):
             return False
         if depth == 0:
@@ -672,12 +674,14 @@ class Library:
 
     def order(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> int:
         if is_number(left) and is_number(right):
+            self.charge(w.OPERATION if bool in (type(left), type(right)) else 0)
             return (left > right) - (left < right)
         if type(left) is not type(right) or not isinstance(left, (*TEXTS, *SEQUENCES)):
             fail("TypeError")
         if isinstance(left, TEXTS):
             self.looked_at(min(len(left), len(right)))
             return (left > right) - (left < right)
+        self.charge(w.CONTAINER_COMPARED)
         if depth == 0:
             fail("RecursionError")
         for one, other in zip(left, right, strict=False):
@@ -725,6 +729,8 @@ class Library:
     def inside(self, values: Value, index: Value) -> int:
         if not is_number(index):
             fail("TypeError")
+        if isinstance(index, bool):
+            self.charge(w.OPERATION)
         if index >= len(values) or index < -len(values):
             fail("IndexError")
         return int(index)
@@ -1069,7 +1075,7 @@ class Library:
         self.alike(text, separator)
         if not separator:
             fail("ValueError")
-        self.searched(text, separator)
+        self.searched(text, separator, w.SPLIT)
         self.looked_at(len(text) * (1 if narrow(text) else w.WIDE_TEXT))
         found = list(text.split(separator))
         self.copied(len(found), w.MADE_ELEMENT)
@@ -1094,7 +1100,7 @@ class Library:
         self.alike(text, old, new)
         if not old:
             fail("ValueError")
-        self.searched(text, old)
+        self.searched(text, old, w.REPLACED)
         found = new.join(text.split(old))
         self.copied(text.count(old), w.MADE_ELEMENT)
         self.made(len(found), narrow(text, new))
