@@ -52,6 +52,18 @@ def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
     assert done.stdout.endswith("\\u2026, validator-29\n")
 
 
+@pytest.mark.parametrize("flag", ["-b", "-bb"])
+def test_a_python_that_cannot_run_programs_is_one_line(flag: str) -> None:
+    code = "import sys; from cluster import entry; sys.exit(entry.main())"
+    command = [sys.executable, flag, "-c", code, "validate", "scenarios/smoke.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"stampede: Python was started with {flag}, which makes a comparison of bytes with a text fail or warn: "
+        f"start it without {flag}\n"
+    )
+
+
 def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])

@@ -234,6 +234,8 @@ class Operations:
         if is_number(left):
             left, right = right, left
         needs_number(right)
+        if right.__class__ is bool:
+            self.charge(OPERATION)
         times = max(right, 0) if left else 0  # Python counts no further than a machine word, even of nothing
         if left.__class__ in _TEXTS:
             self.new_text(len(left) * times, is_narrow(left))
@@ -687,6 +689,7 @@ class Builtins(Operations):
     def _sort_width(self, value: Value) -> int:
         """How much a comparison may have to look at, in units of a number."""
         if value.__class__ is tuple:
+            self.charge(CONTAINER_COMPARED)
             self.elements(len(value), SORTED_PART)
             return 1 + sum(self._sort_width(part) for part in value if part.__class__ is not tuple)
         return 1 + len(value) // BYTES_A_CYCLE if value.__class__ in _TEXTS else 1
@@ -710,6 +713,7 @@ class Builtins(Operations):
 
     def b_zip(self, *values: Value) -> list[Value]:
         sequences = [self.iterable(each) for each in values]
+        self.charge(OPERATION * (len(sequences) - 1))
         self.elements(min(map(len, sequences)), 2 * ELEMENT + sum(map(taken, sequences)))
         return list(zip(*sequences, strict=False))
 

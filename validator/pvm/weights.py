@@ -65,7 +65,7 @@ DISPLAY_ELEMENT: Final = 1
 """Of each element of a list, tuple or dict display, and of each target of an unpacking."""
 ITERATION: Final = 4
 """Of each turn of a loop or comprehension."""
-MADE_KEY: Final = 10
+MADE_KEY: Final = 16
 """Of each key of a dict display or comprehension that is not a text or bytes written out."""
 OWN_CALL: Final = 20
 """Of entering a method of the actor's own."""
@@ -85,7 +85,7 @@ TASK_LEVEL: Final = 6
 """Of each async method that is awaited above the one that gives its task's turn away or waits: all of them go on again
 when the task does."""
 
-OPERATION: Final = 16
+OPERATION: Final = 24
 """Of an operation on texts, lists, tuples or dicts, of arithmetic with a truth value, of a truth value as an index, and of
 a comparison of anything but two integers or a literal, besides what sizes cost."""
 BYTES_A_CYCLE: Final = 32
@@ -123,8 +123,8 @@ NUMBER_KEY: Final = 16
 NODE_COMPARED: Final = 24
 """Of each pair of values that a comparison of lists, tuples or dicts looks at."""
 CONTAINER_COMPARED: Final = 32
-"""Of each two lists, tuples or dicts that a comparison meets."""
-SORT: Final = 32
+"""Of each two lists, tuples or dicts that a comparison meets, and of each tuple that is sorted."""
+SORT: Final = 64
 """Of sorting, besides what its size costs."""
 SORTED_PART: Final = 10
 """Of each part of a tuple that is sorted, before it is looked at."""
@@ -138,6 +138,8 @@ KECCAK: Final = 400
 KECCAK_BYTES_A_CYCLE: Final = 4
 VALUE_NODE: Final = 50
 """Of each value that is packed or unpacked on its way over the border."""
+WIDE_INTEGER: Final = 30
+"""Of each integer that MessagePack has no form for, besides."""
 BUILTIN: Final = 4
 """Of a builtin or method of a value, besides the call and what its size costs."""
 

@@ -605,6 +605,8 @@ class Library:
         values, count = (right, left) if is_number(left) else (left, right)
         if not is_number(count):
             fail("TypeError")
+        if isinstance(count, bool):
+            self.charge(w.OPERATION)
         count = max(int(count), 0) if values else 0
         if isinstance(values, TEXTS):
             self.made(len(values) * count, narrow(values))
@@ -926,6 +928,7 @@ class Library:
     def sorted_width(self, value: Value) -> int:
         if not isinstance(value, tuple):
             return 1 + (len(value) // w.BYTES_A_CYCLE if isinstance(value, TEXTS) else 0)
+        self.charge(w.CONTAINER_COMPARED)
         self.copied(len(value), w.SORTED_PART)
         return 1 + sum(self.sorted_width(part) for part in value if not isinstance(part, tuple))
 
@@ -947,6 +950,8 @@ class Library:
 
     def builtin_zip(self, *values: Value) -> list[Value]:
         found = [self.gone_over(each) for each in values]
+        for _ in found[1:]:
+            self.charge(w.OPERATION)
         self.copied(min(map(len, found)), 2 + sum(map(element, found)))
         return list(zip(*found, strict=False))
 
@@ -1261,6 +1266,7 @@ class Host:
             pairs = sorted((self.encoded(key, 0), key) for key in value)
             return head + b"".join([key + self.encoded(value[name], depth - 1) for key, name in pairs])
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            self.charge(w.WIDE_INTEGER)
             size = (abs(value).bit_length() + 7) // 8
             return msgspec.msgpack.encode(msgspec.msgpack.Ext(1, bytes([value < 0]) + abs(value).to_bytes(size, "big")))
         if value is None or isinstance(value, (int, *TEXTS)):
@@ -1280,6 +1286,7 @@ class Host:
         if isinstance(found, dict):
             return {self.seen(key): self.seen(value) for key, value in found.items()}
         if isinstance(found, msgspec.msgpack.Ext):
+            self.charge(w.WIDE_INTEGER)
             magnitude = int.from_bytes(bytes(found.data)[1:], "big")
             return -magnitude if bytes(found.data)[0] else magnitude
         return found
