@@ -13,7 +13,7 @@ import sys
 from typing import Final
 
 LEAST_RECURSION_LIMIT: Final = 1_000
-"""Frames: Python's own default. A program takes 64 calls of its own and 130 of a comparison; compiling takes some more."""
+"""Frames: Python's own default. A program takes 64 calls of its own and 130 of a comparison, compiling some more."""
 
 
 class UnfitPython(Exception):
@@ -25,7 +25,8 @@ def require_fit_python() -> None:
     if sys.flags.bytes_warning:
         flag = "-" + "b" * min(sys.flags.bytes_warning, 2)
         raise UnfitPython(
-            f"Python was started with {flag}, which makes a comparison of bytes with a text fail or warn: start it without {flag}"
+            f"Python was started with {flag}, which makes a comparison of bytes with a text fail or warn: "
+            f"start it without {flag}"
         )
     if sys.getrecursionlimit() < LEAST_RECURSION_LIMIT:
         sys.setrecursionlimit(LEAST_RECURSION_LIMIT)

@@ -86,8 +86,8 @@ TASK_LEVEL: Final = 6
 when the task does."""
 
 OPERATION: Final = 24
-"""Of an operation on texts, lists, tuples or dicts, of arithmetic with a truth value, of a truth value as an index, and of
-a comparison of anything but two integers or a literal, besides what sizes cost."""
+"""Of an operation on texts, lists, tuples or dicts, of arithmetic with a truth value, of a truth value as an index, and
+of a comparison of anything but two integers or a literal, besides what sizes cost."""
 BYTES_A_CYCLE: Final = 32
 """Bytes and characters that are copied or compared for one cycle."""
 KEY_BYTES_A_CYCLE: Final = 8

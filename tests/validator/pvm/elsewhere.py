@@ -1,6 +1,6 @@
 """Runs programs under whatever Python starts this file, without third-party packages.
 
-Its argument, where there is one, is the recursion limit that it sets before anything else. Reads a JSON list of ``[source, cycles]`` from standard input, writes what each did. The host, the codec of values and
+Reads a JSON list of ``[source, cycles]`` from standard input, writes what each did. The host, the codec of values and
 keccak are stand-ins: they need packages that another Python may not have.
 """
 

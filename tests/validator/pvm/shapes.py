@@ -1,12 +1,12 @@
 """Shapes of programs: what a handler holds in variables, and what it does with it in an endless loop.
 
 A shape is drawn from a seeded source and changed bit by bit, so that a search can climb from one to the next. Everything
-comes from templates; ``{0}``, ``{1}`` stand for expressions of the kinds that a template names, and one number may stand
-there many times. Kinds: ``n`` small and ``w`` wide integers, ``t`` truth values, ``o`` None, ``s`` ASCII texts, ``u``
+comes from templates; ``<n>`` stands for an expression of a kind: ``n`` small and ``w`` wide integers, ``t`` truth values, ``o`` None, ``s`` ASCII texts, ``u``
 other texts, ``b`` bytes, ``l`` lists of scalars, ``m`` lists of texts, ``k`` lists of lists, tuples or dicts, ``p``
 tuples, ``d`` dicts by texts, ``e`` dicts by numbers, ``a`` any of these.
 """
 
+# ruff: noqa: E501  # tables, one case a line
 from __future__ import annotations
 
 import re
@@ -24,187 +24,204 @@ MOST_COPIES: Final = 2_000
 MANY: Final = (2, 3, 8, 25, 70)
 
 FIRST: Final[dict[str, tuple[str, ...]]] = {
-    "n": ("{n}", "-{n}", "2 ** 59", "5"),
-    "w": ("2 ** 255 - {n} - 1", "2 ** 127 + {n}", "2 ** 128 - 3", "-(2 ** 255)", "2 ** 64 + {n}"),
+    "n": ("<n>", "-<n>", "2 ** 59", "5"),
+    "w": ("2 ** 255 - <n> - 1", "2 ** 127 + <n>", "2 ** 128 - 3", "-(2 ** 255)", "2 ** 64 + <n>"),
     "t": ("True", "False"),
     "o": ("None",),
     "s": (
-        "'a' * {n}", "'a' * ({n} // 2) + 'b' + 'a' * ({n} // 2)", "'a' * {n} + 'b'", "'b' + 'a' * {n}", "'ab' * {n}", "'ab,' * {n}",
-        "' ' * {n}", "'9' * min({n} + 1, 77)", "'0f' * {n}", "'A' * {n}",
+        "'a' * <n>", "'a' * (<n> // 2) + 'b' + 'a' * (<n> // 2)", "'a' * <n> + 'b'", "'b' + 'a' * <n>", "'ab' * <n>", "'ab,' * <n>",
+        "' ' * <n>", "'9' * min(<n> + 1, 77)", "'0f' * <n>", "'A' * <n>",
     ),
     "u": (
-        "chr(300) * {n}", "chr(70000) * {n}", "('a' + chr(300)) * {n}", "chr(300) * ({n} // 2) + 'b' + chr(300) * ({n} // 2)",
-        "'a' * {n} + chr(300)", "(chr(20000) + ',') * {n}",
+        "chr(300) * <n>", "chr(70000) * <n>", "('a' + chr(300)) * <n>", "chr(300) * (<n> // 2) + 'b' + chr(300) * (<n> // 2)",
+        "'a' * <n> + chr(300)", "(chr(20000) + ',') * <n>",
     ),
     "b": (
-        "bytes({n})", "b'a' * {n}", "b'a' * ({n} // 2) + b'b' + b'a' * ({n} // 2)", "(chr(300) * {n}).encode()", "b'ab' * {n}",
-        "b'a' * {n} + b'b'",
+        "bytes(<n>)", "b'a' * <n>", "b'a' * (<n> // 2) + b'b' + b'a' * (<n> // 2)", "(chr(300) * <n>).encode()", "b'ab' * <n>",
+        "b'a' * <n> + b'b'",
     ),
     "l": (
-        "[1] * {n}", "range({n})", "[i * 7919 % 10007 for i in range({n})]", "[2 ** 255 - i for i in range({n})]", "[True] * {n}",
-        "[None] * {n}", "[0] * {n} + [1]", "[False] * {n}",
+        "[1] * <n>", "range(<n>)", "[i * 7919 % 10007 for i in range(<n>)]", "[2 ** 255 - i for i in range(<n>)]", "[True] * <n>",
+        "[None] * <n>", "[0] * <n> + [1]", "[False] * <n>",
     ),
-    "m": ("['a'] * {n}", "[str(i) for i in range({n})]", "['a' * {n}] * 9", "[''] * {n}", "[chr(300)] * {n}", "['a' * 40 + str(i) for i in range({n})]"),
+    "m": ("['a'] * <n>", "[str(i) for i in range(<n>)]", "['a' * <n>] * 9", "[''] * <n>", "[chr(300)] * <n>", "['a' * 40 + str(i) for i in range(<n>)]"),
     "k": (
-        "[[1]] * {n}", "[[]] * {n}", "[()] * {n}", "[(1, 'a')] * {n}", "[[1, 2]] * {n}", "[{{}}] * {n}", "[(i * 7919 % 101, str(i)) for i in range({n})]",
-        "[[[[[1]]]]] * {n}", "[{{'a': 1}}] * {n}", "[('a',) * {n}] * 5", "[(i, (i,)) for i in range({n})]", "[[]]",
+        "[[1]] * <n>", "[[]] * <n>", "[()] * <n>", "[(1, 'a')] * <n>", "[[1, 2]] * <n>", "[{}] * <n>", "[(i * 7919 % 101, str(i)) for i in range(<n>)]",
+        "[[[[[1]]]]] * <n>", "[{'a': 1}] * <n>", "[('a',) * <n>] * 5", "[(i, (i,)) for i in range(<n>)]", "[[]]",
     ),
-    "p": ("(1,) * {n}", "((),) * {n}", "('a',) * {n}", "()", "(1, 2)", "(2 ** 255,) * {n}", "([],)"),
-    "d": ("{{}}", "{{str(i): i for i in range({n})}}", "{{'a': 1}}", "{{chr(70000) * 256: 1}}", "{{'a': {{}}}}", "{{'a': {{'a': []}}}}"),
-    "e": ("{{i: i for i in range({n})}}", "{{b'a': 1}}", "{{1: 1}}", "{{0: {{}}}}", "{{5: [5]}}"),
+    "p": ("(1,) * <n>", "((),) * <n>", "('a',) * <n>", "()", "(1, 2)", "(2 ** 255,) * <n>", "([],)"),
+    "d": ("{}", "{str(i): i for i in range(<n>)}", "{'a': 1}", "{chr(70000) * 256: 1}", "{'a': {}}", "{'a': {'a': []}}"),
+    "e": ("{i: i for i in range(<n>)}", "{b'a': 1}", "{1: 1}", "{0: {}}", "{5: [5]}"),
 }  # fmt: skip
-"""What variables hold at first; ``{n}`` is a size."""
+"""What variables hold at first; ``<n>`` is a size."""
 
 
 class Template(NamedTuple):
-    """Text with places, and the kind of what stands in each."""
+    """Text with numbered places, and the kind of what stands in each."""
 
     text: str
     kinds: str = ""
 
+    @classmethod
+    def of(cls, written: str) -> Template:
+        """``<s>`` is a place of its own, of this kind; ``<0>`` the first of these again."""
+        kinds = re.findall(r"<([a-z])>", written)
+        places = iter(range(len(kinds)))
+        return cls(re.sub(r"<[a-z]>", lambda _: f"<{next(places)}>", written), "".join(kinds))
 
-def _many(sign: str, kind: str) -> list[Template]:
-    return [Template("(" + sign.join(["{0}"] * count) + ")", kind) for count in MANY]
+    def filled(self, parts: tuple[Node, ...]) -> str:
+        written = [part.written() for part in parts]
+        return re.sub(r"<([0-9])>", lambda place: written[int(place[1])], self.text)
 
 
-_BINARY = [(sign, kind) for sign in "+ - * // % & | ^".split() for kind in "nw"]
-_ORDER = ("<", "<=", ">", ">=", "==", "!=")
-_ORDERED = "nwtsublmkp"
+def _many(sign: str, kind: str) -> list[str]:
+    """The same many times, with a sign between."""
+    return [f"(<{kind}>" + f"{sign}<0>" * (count - 1) + ")" for count in MANY]
 
-EXPRESSIONS: Final[dict[str, list[Template]]] = {
+
+def _signs(signs: str, pairs: str) -> list[str]:
+    """Each sign between each pair of kinds."""
+    return [f"(<{one}> {sign} <{other}>)" for sign in signs.split() for one, other in pairs.split()]
+
+
+ORDER: Final = "< <= > >= == !="
+ORDERED: Final = "nn ww tt ss uu bb ll mm kk pp"
+
+_EXPRESSIONS: Final[dict[str, list[str]]] = {
     "n": [
-        Template("5"), Template("1"), Template("0"), Template("len({0})", "a"), Template("({0} % 7)", "n"), Template("({0} // 3)", "w"),
-        Template("abs({0})", "n"), Template("ord('a')"), Template("{0}.bit_length()", "w"), Template("sum({0})", "l"), Template("int({0})", "n"),
-        Template("int(str({0}))", "n"), Template("min({0}, {1})", "nn"), Template("max({0})", "l"), Template("min({0})", "l"),
-        Template("max({0}, {1}, {0}, {1})", "nn"), Template("({0} if {1} else {2})", "ntn"), Template("({0} + {1})", "tt"), Template("({0} * {1})", "tn"),
-        Template("{0}[0]", "l"), Template("{0}[-1]", "l"), Template("{0}[{1}]", "ln"), Template("{0}[{1}]", "lt"), Template("{0}['a']", "d"),
-        Template("{0}[1]", "e"), Template("{0}[{1}]", "en"), Template("{0}.get({1})", "en"), Template("{0}.get({1}, 0)", "ds"),
-        Template("{0}.get({1})", "db"), Template("{0}.get({1}, 5)", "et"), Template("{0}.find({1})", "ss"), Template("{0}.find({1})", "uu"),
-        Template("{0}.find({1})", "us"), Template("{0}.find({1})", "bb"), Template("{0}.count({1})", "ss"), Template("{0}.count({1})", "uu"),
-        Template("{0}.count({1})", "bb"), Template("{0}.count({1})", "la"), Template("{0}.index({1})", "ln"), Template("{0}.count({1})", "kk"),
-        Template("self.height"), Template("self.value"), Template("self.balance"), Template("self.lane_price"), Template("self.LIMIT"),
-        Template("self.one({0})", "n"), Template("self.two({0}, {1})", "na"), Template("self.down(60)"), Template("int.from_bytes({0})", "b"),
-        Template("ord({0})", "s"), Template("b'a'[0]"), Template("-{0}", "n"), Template("+{0}", "n"), Template("~{0}", "n"), Template("-{0}", "t"),
-        Template("~{0}", "t"), Template("int({0})", "s"), Template("int({0})", "t"), Template("({0} and {1})", "nn"),
+        "5", "1", "0", "len(<a>)", "(<n> % 7)", "(<w> // 3)",
+        "abs(<n>)", "ord('a')", "<w>.bit_length()", "sum(<l>)", "int(<n>)",
+        "int(str(<n>))", "min(<n>, <n>)", "max(<l>)", "min(<l>)",
+        "max(<n>, <n>, <0>, <1>)", "(<n> if <t> else <n>)", "(<t> + <t>)", "(<t> * <n>)",
+        "<l>[0]", "<l>[-1]", "<l>[<n>]", "<l>[<t>]", "<d>['a']",
+        "<e>[1]", "<e>[<n>]", "<e>.get(<n>)", "<d>.get(<s>, 0)",
+        "<d>.get(<b>)", "<e>.get(<t>, 5)", "<s>.find(<s>)", "<u>.find(<u>)",
+        "<u>.find(<s>)", "<b>.find(<b>)", "<s>.count(<s>)", "<u>.count(<u>)",
+        "<b>.count(<b>)", "<l>.count(<a>)", "<l>.index(<n>)", "<k>.count(<k>)",
+        "self.height", "self.value", "self.balance", "self.lane_price", "self.LIMIT",
+        "self.one(<n>)", "self.two(<n>, <a>)", "self.down(60)", "int.from_bytes(<b>)",
+        "ord(<s>)", "b'a'[0]", "-<n>", "+<n>", "~<n>", "-<t>",
+        "~<t>", "int(<s>)", "int(<t>)", "(<n> and <n>)",
     ],
     "w": [
-        *(Template(f"({{0}} {sign} {{1}})", kind * 2) for sign, kind in _BINARY), *(Template(f"({{0}} {sign} {{1}})", "wn") for sign in ("//", "%", "&")),
-        Template("({0} ** 2)", "n"), Template("(3 ** 161)"), Template("(2 ** {0})", "n"), Template("({0} ** {1})", "tn"), Template("({0} ** 1)", "w"),
-        Template("({0} << 1)", "n"), Template("({0} << {1})", "nn"), Template("({0} >> {1})", "wn"), Template("({0} >> 9)", "w"), Template("({0} >> 9)", "t"),
-        Template("-{0}", "w"), Template("~{0}", "w"), Template("abs({0})", "w"), Template("int(str({0}))", "w"), Template("sum({0})", "l"),
-        Template("int.from_bytes({0}[:32])", "b"), Template("(1 << 255)"), Template("(0 << {0})", "w"),
+        *_signs("+ - * // % & | ^", "nn ww"), *_signs("// % &", "wn"),
+        "(<n> ** 2)", "(3 ** 161)", "(2 ** <n>)", "(<t> ** <n>)", "(<w> ** 1)",
+        "(<n> << 1)", "(<n> << <n>)", "(<w> >> <n>)", "(<w> >> 9)", "(<t> >> 9)",
+        "-<w>", "~<w>", "abs(<w>)", "int(str(<w>))", "sum(<l>)",
+        "int.from_bytes(<b>[:32])", "(1 << 255)", "(0 << <w>)",
         *_many(" + ", "n"), *_many(" * 1 * ", "n"), *_many(" & ", "w"), *_many(" % ", "w"), *_many(" | ", "t"), *_many(" + ", "t"), *_many(" // ", "w"),
     ],
     "t": [
-        *(Template(f"({{0}} {sign} {{1}})", kind * 2) for sign in _ORDER for kind in _ORDERED),
-        *(Template(f"({{0}} {sign} {{1}})", kinds) for sign in ("==", "!=") for kinds in ("dd", "ee", "oo", "aa", "bs", "sb", "nt", "wn", "lp", "oa", "ku")),
-        *(Template(f"({{0}} {sign} {{1}})", kinds) for sign in ("in", "not in") for kinds in (
-            "nl", "nl", "sm", "ss", "uu", "bb", "su", "sd", "ne", "bd", "te", "ak", "kk", "pk", "oa", "wl", "nb", "dk", "us",
-        )),
-        *(Template(f"({{0}} {sign} {{1}} {sign} {{0}})", kind * 2) for sign in ("<", "<=", "==") for kind in _ORDERED),
-        *(each for kind in _ORDERED for sign in (" <= ", " == ") for each in _many(sign, kind)), *_many(" == ", "d"), *_many(" == ", "o"),
+        *_signs(ORDER, ORDERED),
+        *_signs("== !=", "dd ee oo aa bs sb nt wn lp oa ku"),
+        *_signs("in", "nl sm ss uu bb su sd ne bd te ak kk pk oa wl nb dk us"), "(<n> not in <l>)", "(<s> not in <s>)",
+        *(f"(<{one}> {sign} <{other}> {sign} <0>)" for sign in ("<", "<=", "==") for one, other in ORDERED.split()),
+        *(each for kind, _ in ORDERED.split() for sign in (" <= ", " == ") for each in _many(sign, kind)), *_many(" == ", "d"), *_many(" == ", "o"),
         *_many(" == ", "e"), *_many(" is None is not None is ", "a"),
-        Template("({0} < 5)", "n"), Template("({0} == 5)", "a"), Template("({0} == 'a')", "s"), Template("({0} == 'a')", "b"), Template("('" + "q" * 31 + "' < {0})", "s"),
-        Template("({0} == b'" + "q" * 31 + "')", "a"), Template("({0} is None)", "a"), Template("({0} is not None)", "a"), Template("(not {0})", "a"),
-        Template("bool({0})", "a"), Template("all({0})", "l"), Template("any({0})", "l"), Template("all({0})", "u"), Template("any({0})", "k"),
-        Template("all({0})", "e"), Template("{0}.startswith({1})", "ss"), Template("{0}.endswith({1})", "ss"), Template("{0}.startswith({1})", "uu"),
-        Template("{0}.endswith({1})", "bb"), Template("({0} and {1})", "tt"), Template("({0} or {1})", "tt"), *_many(" and ", "a"), *_many(" or ", "a"),
-        Template("self.pending(bytes(32))"), Template("({0} == {1} == 5)", "nn"),
+        "(<n> < 5)", "(<a> == 5)", "(<s> == 'a')", "(<b> == 'a')", "('" + "q" * 31 + "' < <s>)",
+        "(<a> == b'" + "q" * 31 + "')", "(<a> is None)", "(<a> is not None)", "(not <a>)",
+        "bool(<a>)", "all(<l>)", "any(<l>)", "all(<u>)", "any(<k>)",
+        "all(<e>)", "<s>.startswith(<s>)", "<s>.endswith(<s>)", "<u>.startswith(<u>)",
+        "<b>.endswith(<b>)", "(<t> and <t>)", "(<t> or <t>)", *_many(" and ", "a"), *_many(" or ", "a"),
+        "self.pending(bytes(32))", "(<n> == <n> == 5)",
     ],
-    "o": [Template("None"), Template("self.nothing()"), Template("self.get('n')"), Template("self.get({0}[:1000])", "s"), Template("self.get({0}[:1000])", "u")],
+    "o": ["None", "self.nothing()", "self.get('n')", "self.get(<s>[:1000])", "self.get(<u>[:1000])"],
     "s": [
-        Template("'a'"), Template("''"), Template("','"), Template("'b'"), Template("({0} + {1})", "ss"), Template("({0} * 3)", "s"), Template("({0} * {1})", "sn"),
-        Template("({1} * {0})", "st"), Template("str({0})", "n"), Template("str({0})", "w"), Template("str({0})", "s"), Template("str({0})", "t"), Template("chr(97)"),
-        Template("{0}[{1}:]", "sn"), Template("{0}[:{1}]", "sn"), Template("{0}[1:2]", "s"), Template("{0}[0]", "s"), Template("{0}[{1}]", "sn"),
-        Template("{0}.replace({1}, {2})", "sss"), Template("{0}.replace({1}, 'c')", "ss"), Template("{0}.replace('a', '')", "s"), Template("{0}.strip()", "s"),
-        Template("{0}.strip({1})", "ss"), Template("{0}.lower()", "s"), Template("{0}.upper()", "s"), Template("{0}.join({1})", "sm"), Template("''.join({0})", "s"),
-        Template("{0}.hex()", "b"), Template("{0}.decode()", "b"), Template("STANDARD"), Template("({0} if {1} else {2})", "sts"), Template("max({0}, {1})", "ss"),
-        Template("min({0})", "m"), Template("{0}[0]", "m"), Template("self.one({0})", "s"), Template("({0} or {1})", "ss"),
+        "'a'", "''", "','", "'b'", "(<s> + <s>)", "(<s> * 3)", "(<s> * <n>)",
+        "(<t> * <s>)", "str(<n>)", "str(<w>)", "str(<s>)", "str(<t>)", "chr(97)",
+        "<s>[<n>:]", "<s>[:<n>]", "<s>[1:2]", "<s>[0]", "<s>[<n>]",
+        "<s>.replace(<s>, <s>)", "<s>.replace(<s>, 'c')", "<s>.replace('a', '')", "<s>.strip()",
+        "<s>.strip(<s>)", "<s>.lower()", "<s>.upper()", "<s>.join(<m>)", "''.join(<s>)",
+        "<b>.hex()", "<b>.decode()", "STANDARD", "(<s> if <t> else <s>)", "max(<s>, <s>)",
+        "min(<m>)", "<m>[0]", "self.one(<s>)", "(<s> or <s>)",
     ],
     "u": [
-        Template("chr(300)"), Template("chr({0})", "n"), Template("({0} + {1})", "us"), Template("({0} + {1})", "uu"), Template("({0} * {1})", "un"), Template("({0} * 3)", "u"),
-        Template("{0}[{1}:]", "un"), Template("{0}[1:2]", "u"), Template("{0}[0]", "u"), Template("{0}.replace({1}, {2})", "uuu"), Template("{0}.replace({1}, 'c')", "uu"),
-        Template("{0}.replace('a', {1})", "su"), Template("{0}.strip({1})", "uu"), Template("{0}.join({1})", "um"), Template("{0}.join({0})", "u"), Template("{0}.decode()", "b"),
-        Template("{0}.strip()", "u"), Template("max({0})", "u"),
+        "chr(300)", "chr(<n>)", "(<u> + <s>)", "(<u> + <u>)", "(<u> * <n>)", "(<u> * 3)",
+        "<u>[<n>:]", "<u>[1:2]", "<u>[0]", "<u>.replace(<u>, <u>)", "<u>.replace(<u>, 'c')",
+        "<s>.replace('a', <u>)", "<u>.strip(<u>)", "<u>.join(<m>)", "<u>.join(<0>)", "<b>.decode()",
+        "<u>.strip()", "max(<u>)",
     ],
     "b": [
-        Template("b''"), Template("b'a'"), Template("({0} + {1})", "bb"), Template("({0} * {1})", "bn"), Template("{0}.encode()", "s"), Template("{0}.encode()", "u"),
-        Template("bytes({0})", "n"), Template("bytes({0})", "b"), Template("bytes([1, 2, 3])"), Template("bytes({0})", "l"), Template("keccak256({0})", "b"),
-        Template("{0}[{1}:]", "bn"), Template("{0}[:9]", "b"), Template("{0}.strip()", "b"), Template("{0}.strip({1})", "bb"), Template("bytes.fromhex({0})", "s"),
-        Template("{0}.to_bytes(32)", "w"), Template("{0}.to_bytes(8)", "n"), Template("self.sender"), Template("self.address"), Template("self.deployer"),
-        Template("{0}.replace({1}, b'c')", "bb"), Template("{0}.replace({1}, {2})", "bbb"), Template("b','.join([{0}, {1}])", "bb"), Template("{0}.hex().encode()", "b"),
+        "b''", "b'a'", "(<b> + <b>)", "(<b> * <n>)", "<s>.encode()", "<u>.encode()",
+        "bytes(<n>)", "bytes(<b>)", "bytes([1, 2, 3])", "bytes(<l>)", "keccak256(<b>)",
+        "<b>[<n>:]", "<b>[:9]", "<b>.strip()", "<b>.strip(<b>)", "bytes.fromhex(<s>)",
+        "<w>.to_bytes(32)", "<n>.to_bytes(8)", "self.sender", "self.address", "self.deployer",
+        "<b>.replace(<b>, b'c')", "<b>.replace(<b>, <b>)", "b','.join([<b>, <b>])", "<b>.hex().encode()",
     ],
     "l": [
-        Template("[]"), Template("[{0}]", "a"), Template("[{0}, {1}]", "aa"), Template("({0} + {1})", "ll"), Template("({0} * {1})", "ln"), Template("({0} * 3)", "l"),
-        Template("list({0})", "a"), Template("list()"), Template("sorted({0})", "l"), Template("sorted({0}, True)", "l"), Template("sorted([{0}, {1}])", "nn"),
-        Template("reversed({0})", "l"), Template("reversed({0})", "u"), Template("{0}[{1}:]", "ln"), Template("{0}[:2]", "l"), Template("{0}[1:2]", "l"),
-        Template("range({0} % 500)", "n"), Template("range(3)"), Template("{0}.copy()", "l"), Template("{0}.values()", "d"), Template("list({0})", "s"), Template("list({0})", "u"),
-        Template("list({0})", "b"), Template("[x for x in {0}]", "l"), Template("[x for x in {0} if x]", "l"), Template("[{1} for x in {0}]", "ln"), Template("[1 for x in {0}]", "u"),
-        Template("[x for x in range(20)]"), Template("[x + 1 for x in {0}]", "l"), Template("{0}.keys()", "e"), Template("{0}.values()", "e"), Template("list({0})", "e"),
-        Template("[{0} for x in range(9)]", "a"), Template("[x for x in {0} if {1}]", "lt"), Template("[{0}]", "n"), Template("[" + "{0}, " * 60 + "]", "n"),
-        Template("[" + "{0}, " * 60 + "]", "a"), Template("[x == y for x, y in {0}]", "k"), Template("[x for x in {0}]", "e"), Template("({0} and {1})", "ll"),
+        "[]", "[<a>]", "[<a>, <a>]", "(<l> + <l>)", "(<l> * <n>)", "(<l> * 3)",
+        "list(<a>)", "list()", "sorted(<l>)", "sorted(<l>, True)", "sorted([<n>, <n>])",
+        "reversed(<l>)", "reversed(<u>)", "<l>[<n>:]", "<l>[:2]", "<l>[1:2]",
+        "range(<n> % 500)", "range(3)", "<l>.copy()", "<d>.values()", "list(<s>)", "list(<u>)",
+        "list(<b>)", "[x for x in <l>]", "[x for x in <l> if x]", "[<n> for x in <l>]", "[1 for x in <u>]",
+        "[x for x in range(20)]", "[x + 1 for x in <l>]", "<e>.keys()", "<e>.values()", "list(<e>)",
+        "[<a> for x in range(9)]", "[x for x in <l> if <t>]", "[<n>]", "[<n>" + ", <0>" * 59 + "]",
+        "[<a>" + ", <0>" * 59 + "]", "[x == y for x, y in <k>]", "[x for x in <e>]", "(<l> and <l>)",
     ],
     "m": [
-        Template("{0}.split({1})", "ss"), Template("{0}.split(',')", "s"), Template("{0}.split({1})", "uu"), Template("{0}.split({1})", "bb"), Template("{0}.split('a')", "s"),
-        Template("{0}.keys()", "d"), Template("list({0})", "d"), Template("sorted({0})", "m"), Template("['a', {0}]", "s"), Template("[str(x) for x in {0}]", "l"),
-        Template("[x for x in {0}]", "s"), Template("({0} + {1})", "mm"), Template("reversed({0})", "m"), Template("sorted({0})", "s"), Template("sorted({0})", "u"),
+        "<s>.split(<s>)", "<s>.split(',')", "<u>.split(<u>)", "<b>.split(<b>)", "<s>.split('a')",
+        "<d>.keys()", "list(<d>)", "sorted(<m>)", "['a', <s>]", "[str(x) for x in <l>]",
+        "[x for x in <s>]", "(<m> + <m>)", "reversed(<m>)", "sorted(<s>)", "sorted(<u>)",
     ],
     "k": [
-        Template("[[]]"), Template("[[{0}], {1}]", "al"), Template("enumerate({0})", "l"), Template("enumerate({0})", "u"), Template("enumerate({0}, {1})", "lw"),
-        Template("enumerate({0})", "e"), Template("zip({0}, {1})", "ll"), Template("zip({0}, {1}, {2})", "lus"), Template("zip({0}, {0})", "u"), Template("{0}.items()", "d"),
-        Template("{0}.items()", "e"), Template("[[x for x in range(3)] for y in {0}]", "l"), Template("[(x, x) for x in {0}]", "l"), Template("sorted({0})", "k"),
-        Template("sorted(zip({0}, {1}))", "ll"), Template("[{{}} for x in range(9)]"), Template("[[], []]"), Template("[{0}, {0}]", "k"), Template("({0} + {1})", "kk"),
-        Template("list({0})", "k"), Template("[x for x in {0}]", "k"), Template("sorted([({0}, 1), ({1}, 2)])", "ss"), Template("sorted([{0}, {1}])", "pp"), Template("[{0}]", "k"),
+        "[[]]", "[[<a>], <l>]", "enumerate(<l>)", "enumerate(<u>)", "enumerate(<l>, <w>)",
+        "enumerate(<e>)", "zip(<l>, <l>)", "zip(<l>, <u>, <s>)", "zip(<u>, <0>)", "<d>.items()",
+        "<e>.items()", "[[x for x in range(3)] for y in <l>]", "[(x, x) for x in <l>]", "sorted(<k>)",
+        "sorted(zip(<l>, <l>))", "[{} for x in range(9)]", "[[], []]", "[<k>, <0>]", "(<k> + <k>)",
+        "list(<k>)", "[x for x in <k>]", "sorted([(<s>, 1), (<s>, 2)])", "sorted([<p>, <p>])", "[<k>]",
     ],
     "p": [
-        Template("()"), Template("({0},)", "a"), Template("({0}, {1})", "aa"), Template("({0} + {1})", "pp"), Template("({0} * {1})", "pn"), Template("tuple({0})", "l"),
-        Template("tuple({0})", "u"), Template("{0}[{1}:]", "pn"), Template("{0}[1:2]", "p"), Template("tuple()"), Template("max({0})", "k"), Template("((), ())"),
-        Template("(" + "{0}, " * 60 + ")", "n"), Template("({0} if {1} else {2})", "ptp"),
+        "()", "(<a>,)", "(<a>, <a>)", "(<p> + <p>)", "(<p> * <n>)", "tuple(<l>)",
+        "tuple(<u>)", "<p>[<n>:]", "<p>[1:2]", "tuple()", "max(<k>)", "((), ())",
+        "(<n>" + ", <0>" * 59 + ")", "(<p> if <t> else <p>)",
     ],
     "d": [
-        Template("{{}}"), Template("{{'a': {0}}}", "a"), Template("{{'a': {0}, 'b': {0}}}", "a"), Template("{{{0}: {1}}}", "sn"), Template("{{{0}: 1, {1}: 2}}", "bs"),
-        Template("{0}.copy()", "d"), Template("dict({0})", "d"), Template("{{x: 1 for x in {0}}}", "m"), Template("{{x: 1 for x in {0}}}", "s"), Template("{{x: 1 for x in {0}}}", "u"),
-        Template("dict()"), Template("dict(zip({0}, {1}))", "ml"), Template("{{'a': 1 for x in {0}}}", "l"), Template("dict({0}.items())", "d"),
+        "{}", "{'a': <a>}", "{'a': <a>, 'b': <0>}", "{<s>: <n>}", "{<b>: 1, <s>: 2}",
+        "<d>.copy()", "dict(<d>)", "{x: 1 for x in <m>}", "{x: 1 for x in <s>}", "{x: 1 for x in <u>}",
+        "dict()", "dict(zip(<m>, <l>))", "{'a': 1 for x in <l>}", "dict(<d>.items())",
     ],
     "e": [
-        Template("{{{0}: {1}}}", "na"), Template("{{1: {0}, 2: {0}}}", "a"), Template("{{x: x for x in {0}}}", "l"), Template("{{x: 1 for x in range(9)}}"), Template("{0}.copy()", "e"),
-        Template("dict({0})", "e"), Template("dict(enumerate({0}))", "l"), Template("{{True: 1, {0}: 2}}", "n"), Template("{{x: y for x, y in {0}}}", "k"),
+        "{<n>: <a>}", "{1: <a>, 2: <0>}", "{x: x for x in <l>}", "{x: 1 for x in range(9)}", "<e>.copy()",
+        "dict(<e>)", "dict(enumerate(<l>))", "{True: 1, <n>: 2}", "{x: y for x, y in <k>}",
     ],
 }  # fmt: skip
-EXPRESSIONS["a"] = [each for kind in KINDS for each in EXPRESSIONS[kind]]
+EXPRESSIONS: Final = {kind: list(map(Template.of, texts)) for kind, texts in _EXPRESSIONS.items()}
+"""What gives a value of a kind."""
 
-STATEMENTS: Final[list[Template]] = [
-    *(Template("x = {0}", kind) for kind in KINDS * 3),
-    Template("pass"), Template("'a remark'"), Template("x = y"), Template("x, y = y, x"), Template("x: int = {0}", "n"), Template("x = 1\nx += {0}", "n"),
-    Template("x = []\nx += {0}", "l"), Template("x = []\nx += {0}", "u"), Template("x = {0}\nx *= 2", "l"), Template("x = {0}\nx *= 2", "s"), Template("x = {0}\nx += {1}", "ss"),
-    Template("n0 += 1"), Template("n0 -= 1"), Template("x = []\nx.append({0})", "a"), Template("z.append({0})", "a"), Template("x = []\nx.extend({0})", "l"),
-    Template("x = []\nx.extend({0})", "u"), Template("x = []\nx.insert({0}, 1)", "n"), Template("{0}.insert(0, 1)\n{0}.pop(0)", "l"), Template("{0}.append(1)\n{0}.pop()", "l"),
-    Template("{0}.append(1)\ndel {0}[0]", "l"), Template("{0}.append({1})\n{0}.remove({1})", "la"), Template("{0}.reverse()", "l"), Template("{0}.sort()", "l"),
-    Template("{0}.sort()", "m"), Template("{0}.sort()", "k"), Template("x = {0}\nx.clear()", "l"), Template("x = {{'a': 1}}\nx.clear()"), Template("x = {{}}\nx.update({0})", "d"),
-    Template("x = {{}}\nx.update({0})", "e"), Template("{0}.update({1})", "dd"), Template("{0}.setdefault({1}[:9], 1)", "ds"), Template("{0}.setdefault({1}, 1)", "en"),
-    Template("{0}['a'] = {1}\ndel {0}['a']", "da"), Template("{0}[5] = 1\n{0}.pop(5)", "e"), Template("{0}['a'] = 1\n{0}.pop('a')", "d"), Template("{0}.pop({1}, 1)", "dn"),
-    Template("{0}['a'] = {1}", "da"), Template("{0}[{1}] = 1", "en"), Template("{0}[{1}] = 1", "et"), Template("{0}[{1}[:256]] = 1", "du"), Template("{0}[0] = {1}", "la"),
-    Template("{0}[{1}] = 5", "lt"), Template("{0}[{1}] = 5", "ln"), Template("{0}[0] += 1", "l"), Template("x = {{'a': 1}}\nx['a'] += {0}", "n"), Template("x = {{1: 1}}\nx[1] += {0}", "n"),
-    Template("x, y = {0}, {1}", "aa"), Template("x, y = ({0}, {1})", "na"), Template("x, y = [1, 2]"), Template("x, = [{0}]", "a"), Template("x, y = {0}[:2]", "l"),
-    Template("x, y = {0}[:2]", "u"), Template("() = ()"), Template("[] = {0}[:0]", "l"), Template("x, y = {{1: 1, 2: 2}}"), Template("assert not ({0} and 0)", "a"),
-    Template("assert {0} or 1, 'text'", "a"), Template("self.one({0})", "a"), Template("self.nothing()"), Template("self.many(" + ", ".join(["{0}"] * 16) + ")", "a"),
-    Template("self.down(60)"), Template("self.large()"),
-    Template("x = await self.rest({0})", "a"), Template("x = await self.spawn(self.rest({0}))", "a"), Template("await self.pause()"), Template("await self.deep(60)"),
-    Template("x = self.spawn(self.rest(1))\nawait x\nawait x"), Template("await self.deep_pause(60)"), Template("await self.deep_pause({0} % 61)", "n"),
-    Template("self.set('k', {0})", "n"), Template("self.set('k', {0})", "a"), Template("self.set({0}[:1000], 1)", "s"), Template("self.set('k', {0})\nx = self.get('k')", "a"),
-    Template("self.set('k', {0})\nself.delete('k')", "n"), Template("self.emit('e', {0})", "n"), Template("self.emit('e', {0})", "s"), Template("self.emit('e', {0})", "u"),
-    Template("self.emit('e', {0})", "b"), Template("self.emit({0}[:256], 1)", "s"), Template("self.transfer(self.deployer, 1)"), Template("self.burn(0)"),
-    Template("self.cancel(self.schedule(self.height + 3, {0}))", "a"), Template("x = self.schedule(self.height + 3, 1)\nself.pending(x)\nself.cancel(x)"),
+_STATEMENTS: Final[list[str]] = [
+    *(f"x = <{kind}>" for kind in KINDS * 3),
+    "pass", "'a remark'", "x = y", "x, y = y, x", "x: int = <n>", "x = 1\nx += <n>",
+    "x = []\nx += <l>", "x = []\nx += <u>", "x = <l>\nx *= 2", "x = <s>\nx *= 2", "x = <s>\nx += <s>",
+    "n0 += 1", "n0 -= 1", "x = []\nx.append(<a>)", "z.append(<a>)", "x = []\nx.extend(<l>)",
+    "x = []\nx.extend(<u>)", "x = []\nx.insert(<n>, 1)", "<l>.insert(0, 1)\n<0>.pop(0)", "<l>.append(1)\n<0>.pop()",
+    "<l>.append(1)\ndel <0>[0]", "<l>.append(<a>)\n<0>.remove(<1>)", "<l>.reverse()", "<l>.sort()",
+    "<m>.sort()", "<k>.sort()", "x = <l>\nx.clear()", "x = {'a': 1}\nx.clear()", "x = {}\nx.update(<d>)",
+    "x = {}\nx.update(<e>)", "<d>.update(<d>)", "<d>.setdefault(<s>[:9], 1)", "<e>.setdefault(<n>, 1)",
+    "<d>['a'] = <a>\ndel <0>['a']", "<e>[5] = 1\n<0>.pop(5)", "<d>['a'] = 1\n<0>.pop('a')", "<d>.pop(<n>, 1)",
+    "<d>['a'] = <a>", "<e>[<n>] = 1", "<e>[<t>] = 1", "<d>[<u>[:256]] = 1", "<l>[0] = <a>",
+    "<l>[<t>] = 5", "<l>[<n>] = 5", "<l>[0] += 1", "x = {'a': 1}\nx['a'] += <n>", "x = {1: 1}\nx[1] += <n>",
+    "x, y = <a>, <a>", "x, y = (<n>, <a>)", "x, y = [1, 2]", "x, = [<a>]", "x, y = <l>[:2]",
+    "x, y = <u>[:2]", "() = ()", "[] = <l>[:0]", "x, y = {1: 1, 2: 2}", "assert not (<a> and 0)",
+    "assert <a> or 1, 'text'", "self.one(<a>)", "self.nothing()", "self.many(<a>" + ", <0>" * 15 + ")",
+    "self.down(60)", "self.large()",
+    "x = await self.rest(<a>)", "x = await self.spawn(self.rest(<a>))", "await self.pause()", "await self.deep(60)",
+    "x = self.spawn(self.rest(1))\nawait x\nawait x", "await self.deep_pause(60)", "await self.deep_pause(<n> % 61)",
+    "self.set('k', <n>)", "self.set('k', <a>)", "self.set(<s>[:1000], 1)", "self.set('k', <a>)\nx = self.get('k')",
+    "self.set('k', <n>)\nself.delete('k')", "self.emit('e', <n>)", "self.emit('e', <s>)", "self.emit('e', <u>)",
+    "self.emit('e', <b>)", "self.emit(<s>[:256], 1)", "self.transfer(self.deployer, 1)", "self.burn(0)",
+    "self.cancel(self.schedule(self.height + 3, <a>))", "x = self.schedule(self.height + 3, 1)\nself.pending(x)\nself.cancel(x)",
 ]  # fmt: skip
+STATEMENTS: Final = list(map(Template.of, _STATEMENTS))
 """Plain statements."""
 
-COMPOUND: Final[list[Template]] = [
-    Template("if {0}:", "a"), Template("if {0}:", "t"), Template("if not {0}:", "n"), Template("for y in range({0} % 50):", "n"), Template("for y in range(3):"),
-    Template("for y in {0}:", "l"), Template("for y in {0}:", "s"), Template("for y in {0}:", "u"), Template("for y in {0}:", "d"), Template("for y in {0}:", "e"),
-    Template("for y in {0}:", "b"), Template("for x, y in {0}:", "k"), Template("for x, y in enumerate({0}):", "l"), Template("for x, y in {0}.items():", "e"),
-    Template("for y in [1]:"), Template("for y in ():"), Template("i = 0\nwhile i < 20:\n    i += 1\n    pass\nif 1:"), Template("if {0}:\n    pass\nelif {0}:\n    pass\nelse:", "a"),
-    Template("for y in {0}:\n    continue\nif 1:", "l"), Template("for y in {0}:\n    break\nif 1:", "l"), Template("while {0} and y:\n    break\nif 0:", "a"),
+_COMPOUND: Final[list[str]] = [
+    "if <a>:", "if <t>:", "if not <n>:", "for y in range(<n> % 50):", "for y in range(3):",
+    "for y in <l>:", "for y in <s>:", "for y in <u>:", "for y in <d>:", "for y in <e>:",
+    "for y in <b>:", "for x, y in <k>:", "for x, y in enumerate(<l>):", "for x, y in <e>.items():",
+    "for y in [1]:", "for y in ():", "i = 0\nwhile i < 20:\n    i += 1\n    pass\nif 1:", "if <a>:\n    pass\nelif <0>:\n    pass\nelse:",
+    "for y in <l>:\n    continue\nif 1:", "for y in <l>:\n    break\nif 1:", "while <a> and y:\n    break\nif 0:",
 ]  # fmt: skip
+COMPOUND: Final = list(map(Template.of, _COMPOUND))
 """What a block stands below."""
 
 METHODS: Final = (
@@ -227,7 +244,7 @@ class Variable(NamedTuple):
     size: int
 
     def written(self) -> str:
-        return self.text.format(n=self.size)
+        return self.text.replace("<n>", str(self.size))
 
 
 class Node(NamedTuple):
@@ -238,7 +255,7 @@ class Node(NamedTuple):
     parts: tuple[Node, ...] = ()
 
     def written(self) -> str:
-        return self.template.text.format(*(part.written() for part in self.parts))
+        return self.template.filled(self.parts)
 
 
 class Statement(NamedTuple):
@@ -250,7 +267,7 @@ class Statement(NamedTuple):
     block: tuple[Statement, ...] | None = None
 
     def lines(self) -> Iterator[str]:
-        own = self.template.text.format(*(part.written() for part in self.parts)).split("\n")
+        own = self.template.filled(self.parts).split("\n")
         inner = [] if self.block is None else [f"    {line}" for each in self.block for line in each.lines()]
         for _ in range(self.copies):
             yield from own
@@ -353,7 +370,9 @@ class Draw:
             body[place] = self._other_statement(body[place])
         return shape._replace(body=tuple(body))
 
-    def _other_variable(self, variables: tuple[tuple[str, Variable], ...], place: int) -> tuple[tuple[str, Variable], ...]:
+    def _other_variable(
+        self, variables: tuple[tuple[str, Variable], ...], place: int
+    ) -> tuple[tuple[str, Variable], ...]:
         """Another value or size; both variables of a kind together now and then, so that they stay equal."""
         random, (name, before) = self.random, variables[place]
         value = random.choice((
@@ -361,7 +380,7 @@ class Draw:
             before._replace(size=max(0, before.size + random.choice((-1, 1)))),
         ))  # fmt: skip
         both = random.random() < 0.5
-        return tuple((each, value if each == name or both and each[0] == name[0] else old) for each, old in variables)
+        return tuple((each, value if each == name or (both and each[0] == name[0]) else old) for each, old in variables)
 
     def _other_statement(self, before: Statement) -> Statement:
         random = self.random

@@ -60,7 +60,7 @@ def test_a_low_recursion_limit_changes_nothing(plain: object) -> None:
 
 @pytest.mark.parametrize("flag", ["-b", "-bb"])
 def test_a_python_that_tells_bytes_from_texts_aloud_runs_no_program(flag: str) -> None:
-    code = "from tests.validator.pvm import running; print(running.value_of('return b\"a\" == \"a\"'))"
+    code = 'from tests.validator.pvm import running; print(running.value_of(\'return b"a" == "a"\'))'
     done = subprocess.run([sys.executable, flag, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.splitlines()[-1] == (
