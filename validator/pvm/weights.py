@@ -73,7 +73,7 @@ METHOD_PARTS_INCLUDED: Final = 250
 METHOD_PARTS_A_CYCLE: Final = 2
 """Names, numbers and operations of a method beyond those included, for one cycle of entering it: each may have a place
 of its own in the frame."""
-HOST_CALL: Final = 60
+HOST_CALL: Final = 100
 """Of a host call, besides its own cost: values cross the border."""
 HOST_READ: Final = 12
 """Of a reading on ``self``, besides its own cost."""
