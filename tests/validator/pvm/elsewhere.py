@@ -1,7 +1,8 @@
 """Runs programs under whatever Python starts this file, without third-party packages.
 
 Reads a JSON list of ``[source, cycles]`` from standard input, writes what each did. The host, the codec of values and
-keccak are stand-ins: they need packages that another Python may not have.
+keccak are stand-ins: they need packages that another Python may not have. An argument is the
+recursion limit to run with.
 """
 
 from __future__ import annotations

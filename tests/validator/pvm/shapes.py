@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 from tests.validator.pvm.running import program
 from validator.pvm.limits import MAX_SOURCE_BYTES
 
+LINE_AROUND: Final = 21
+"""Characters of a line besides what it says: where blocks are deepest."""
 KINDS: Final = "nwtosublmkpde"
 DEPTH: Final = 3
 SIZES: Final = (0, 1, 2, 3, 8, 31, 32, 33, 99, 100, 101, 255, 256, 257, 1_000, 3_000, 10_000, 30_000)
@@ -273,6 +275,27 @@ class Statement(NamedTuple):
             yield from own
             yield from inner
 
+    def names(self) -> set[str]:
+        """The variables that it looks at."""
+        found = _names_in(self.template.filled(self.parts))
+        return found.union(*(each.names() for each in self.block or ()))
+
+    def size(self) -> int:
+        """Characters of its lines, those of their indentation in the program included."""
+        inner = sum(each.size() for each in self.block or ())
+        lines = self.template.filled(self.parts).split("\n")
+        return self.copies * (inner + sum(len(line) + LINE_AROUND for line in lines))
+
+    def halved(self) -> Statement:
+        """Half as many times, its block too."""
+        block = None if self.block is None else tuple(each.halved() for each in self.block)
+        return self._replace(copies=max(1, self.copies // 2), block=block)
+
+
+def _names_in(text: str) -> set[str]:
+    """The variables that have a value at first."""
+    return set(re.findall(r"\b[a-z][01]\b", text))
+
 
 class Shape(NamedTuple):
     """A handler: its variables by name, and what it does again and again."""
@@ -281,13 +304,18 @@ class Shape(NamedTuple):
     body: tuple[Statement, ...]
 
     def source(self) -> str | None:
-        """A program; ``None`` where it has too many characters."""
-        lines = [line for each in self.body for line in each.lines()]
-        if sum(map(len, lines)) > MAX_SOURCE_BYTES:
-            return None
-        text = "\n".join(f"    {line}" for line in lines)
-        used = set(re.findall(r"\b[a-z][01]\b", text))
-        first = [f"{name} = {value.written()}" for name, value in self.variables if name in used]
+        """A program, with fewer copies of its statements where it has too many characters; ``None`` where it has even so."""
+        shape = self
+        while sum(each.size() for each in shape.body) > MAX_SOURCE_BYTES:
+            fewer = shape._replace(body=tuple(each.halved() for each in shape.body))
+            if fewer == shape:
+                return None
+            shape = fewer
+        return shape._written()
+
+    def _written(self) -> str:
+        text = "\n".join(f"    {line}" for each in self.body for line in each.lines())
+        first = [f"{name} = {value.written()}" for name, value in self.variables if name in _names_in(text)]
         called = [each for each in METHODS if f"self.{each.split('(')[0].split()[-1]}(" in text]
         made = program("\n".join(["x = 1", "y = 1", "z = []", *first, "while True:", text]), *called)
         made = made.replace("class Case(Actor):\n", "class Case(Actor):\n    LIMIT = 7\n")
@@ -298,8 +326,7 @@ class Shape(NamedTuple):
         """In one line, for a table."""
         text = "; ".join("\n".join(each._replace(copies=1).lines()).replace("\n", "; ") for each in self.body)
         copies = ", ".join(str(each.copies) for each in self.body)
-        used = set(re.findall(r"\b[a-z][01]\b", text))
-        first = ", ".join(f"{name}={value.written()}" for name, value in self.variables if name in used)
+        first = ", ".join(f"{name}={value.written()}" for name, value in self.variables if name in _names_in(text))
         return f"{text}  × {copies}" + (f"  with {first}" if first else "")
 
 
@@ -355,8 +382,9 @@ class Draw:
         """Another shape, a step away."""
         random = self.random
         what = random.randrange(8)
+        used = set().union(*(each.names() for each in shape.body))
         if what <= 2:
-            place = random.choice([i for i, (name, _) in enumerate(shape.variables) if name in str(shape.body)] or [0])
+            place = random.choice([i for i, (name, _) in enumerate(shape.variables) if name in used] or [0])
             return shape._replace(variables=self._other_variable(shape.variables, place))
         place = random.randrange(len(shape.body))
         body = list(shape.body)
