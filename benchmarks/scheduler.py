@@ -2,6 +2,8 @@
 
 - ``schedule_cost_ratio``: a block whose transactions schedule and cancel timers, with very many live timers against
   few; whole blocks, in turns.
+- ``extended_cost_ratio``: finding the timers of the blocks of an epoch, two fifths of whose timers were extended,
+  against the same epoch before. None of the heights that are looked up holds one that was extended.
 - ``bytes_per_timer``: what the process's resident set grows by when timers with a payload of 32 bytes are added,
   everything included: state, indexes, allocator. Measured in a process of its own, over all three tiers.
 """
@@ -12,17 +14,20 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
+from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
 from reporting import Metric, Size, run_benchmark
 
 from validator.params import Parameters
+from validator.records import TIMER, decode_record
 from validator.scheduler.scheduling import ScheduleRequest
 from validator.transition import PreparedTransaction
 from validator.types import Address
+from validator.world import Change
 
 LOTS = 10**9
 SMALL = 1_000
@@ -31,6 +36,7 @@ TRANSACTIONS = 100
 PAIRS = 10
 PAYLOAD_BYTES = 32
 SENDERS = 1
+LOOKED_UP = 200
 
 
 def main() -> None:
@@ -43,6 +49,8 @@ def main() -> None:
 def measure(size: Size) -> list[Metric]:
     lives = [SMALL, 100_000, *([] if size.quick else [1_000_000]), *([10_000_000] if size.full else [])]
     weighed = 200_000 if size.quick else 1_000_000
+    goal = None if size.quick else 400.0  # few timers over as many heights weigh more each
+    epoch = 50_000 if size.quick else 500_000
     costs = _costs(lives)
     steps = zip(lives[1:-1], costs[1:-1], strict=True)
     return [
@@ -52,7 +60,10 @@ def measure(size: Size) -> list[Metric]:
             for live, cost in steps
         ),
         Metric("schedule_cost_ratio", costs[-1] / costs[0], f"× ({lives[-1]:,} live / {SMALL:,})", 1.5, at_least=False),
-        Metric("bytes_per_timer", _bytes_a_timer(weighed), f"bytes ({weighed:,} timers)", goal=400, at_least=False),
+        Metric(
+            "extended_cost_ratio", _extended_ratio(epoch), f"× ({epoch:,} timers, 40 % extended)", 1.5, at_least=False
+        ),
+        Metric("bytes_per_timer", _bytes_a_timer(weighed), f"bytes ({weighed:,} timers)", goal=goal, at_least=False),
     ]
 
 
@@ -109,6 +120,37 @@ def _far_and_near(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
     for number in range(count):
         height = 2_000 + number * 7_919 % 80_000
         yield actor_address(number % 1_000), ScheduleRequest(height, number.to_bytes(PAYLOAD_BYTES, "big"))
+
+
+# --- extended timers ------------------------------------------------------------------------------------------------
+
+
+def _extended_ratio(count: int) -> float:
+    parameters = Parameters(max_timers_per_actor=LOTS)
+    chain = BenchmarkChain(parameters, actors(1_000))
+    first, length = 2 * parameters.epoch_length, parameters.epoch_length
+    try:
+        chain.fill(
+            (actor_address(i % 1_000), ScheduleRequest(first + i % length, i.to_bytes(PAYLOAD_BYTES, "big")))
+            for i in range(count)
+        )
+        heights = range(first + length // 2, first + length // 2 + LOOKED_UP)
+        before = median([_lookup_cost(chain, height) for height in heights])
+        records = (decode_record(key, value) for key, value in chain.store.final.scan(TIMER))
+        extended = [timer for timer in records if timer.trigger_height % length < 2 * length // 5]
+        chain.index.advance(
+            [Change(timer.key, timer, timer._replace(expires_at=timer.expires_at + 1)) for timer in extended]
+        )
+        return median([_lookup_cost(chain, height) for height in heights]) / before
+    finally:
+        chain.close()
+
+
+def _lookup_cost(chain: BenchmarkChain, height: int) -> float:
+    """Seconds to find the timers of a height."""
+    began = time.perf_counter()
+    assert len(chain.index.calendar.rows_at(height))
+    return time.perf_counter() - began
 
 
 # --- weight -----------------------------------------------------------------------------------------------------------

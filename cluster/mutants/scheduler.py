@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -16,8 +17,9 @@ from validator.disk import Disk
 from validator.executor import Executor, StorageConfig
 from validator.genesis import Genesis
 from validator.meter import Meter
+from validator.params import Parameters
 from validator.records import Fires, Timer
-from validator.scheduler.calendar import Bag, Calendar
+from validator.scheduler.calendar import Bucket, Calendar
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.lane import Candidate, TimerPhase
@@ -297,21 +299,21 @@ def _mints_to_a_stranger(counter: RunCounter) -> Parts:
 
 
 def _row_of_another_branch(counter: RunCounter) -> Parts:
-    class ConfusedBag(Bag):
+    class ConfusedBucket(Bucket):
         __slots__ = ()
 
-        def add(self, packed: bytes, trigger: int, sequence: int) -> None:
-            """Takes a removed row with the same sequence number for the same timer."""
-            removed = self._removed.get(sequence)
-            counter.runs += removed is not None and removed != trigger
-            super().add(packed, trigger if removed is None else removed, sequence)
+        def add(self, packed: bytes, sequence: int) -> None:
+            """Brings a removed row with the same sequence number back as it was, whichever timer comes."""
+            if self._removed is not None and sequence in self._removed:
+                counter.ran()
+                self._removed.remove(sequence)
+            else:
+                super().add(packed, sequence)
 
     class ConfusedCalendar(Calendar):
-        def _bag_of(self, timer: Timer) -> Bag:
-            bag = super()._bag_of(timer)
-            if len(bag._data) == 0 and not isinstance(bag, ConfusedBag):
-                bag.__class__ = ConfusedBag
-            return bag
+        def __init__(self, parameters: Parameters) -> None:
+            super().__init__(parameters)
+            self._buckets = defaultdict(ConfusedBucket)
 
     class ConfusedIndex(SchedulerIndex):
         def __init__(self, genesis: Genesis) -> None:

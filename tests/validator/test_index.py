@@ -6,7 +6,7 @@ scheduled near and far, cancelled, extended, fired, left to expire, priced by ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -22,19 +22,21 @@ from cluster.simulation.disk import MemoryDisk
 from tests.validator.chain import ACTORS, ALICE, BOB, PROPOSER, RICH, SMALL, make_genesis, prepare, schedule, script
 from validator.genesis import Genesis, GenesisAgent
 from validator.genesis_block import genesis_batch
+from validator.params import Parameters
 from validator.records import BID_MEMORY, TIMER, BidMemory, Fires, Timer, decode_record
+from validator.scheduler import calendar as calendar_module
 from validator.scheduler import kernels, waiting
-from validator.scheduler.calendar import Bag, Calendar
+from validator.scheduler.calendar import MAX_REMOVED_IN_SMALL, Bucket, Calendar
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.kernels import CHUNK
 from validator.scheduler.overflow import OverflowTree
-from validator.scheduler.rows import ROW, timer_id_of_row
+from validator.scheduler.rows import ROW, Rows, timer_id_of_row
 from validator.scheduler.waiting import WaitingPool
 from validator.state import LogStateStore, View
 from validator.transactions import Call, ExtendTimer, System, Transaction, UpdateTimerConfig
 from validator.transition import BlockContext, NotAdmitted, Transition
-from validator.types import Address, Height
+from validator.types import Address, Height, TimerId
 from validator.world import Change
 
 PARAMETERS: dict[str, Any] = {
@@ -412,21 +414,79 @@ def test_a_broken_index_is_caught(
 
 
 def test_a_number_may_be_another_timers_on_another_branch() -> None:
-    """The same sequence number, in one epoch's bag, for another height: each height gives out its own rows."""
-    bag = Bag()
-    for trigger, sequence in ((35, 7), (36, 8)):
-        bag.add(packed(trigger, sequence), trigger, sequence)
-    bag.remove(35, 7)
-    bag.add(packed(36, 7), 36, 7)
-    assert [int(row["sequence"]) for row in bag.rows_at(35)] == []
-    assert [int(row["sequence"]) for row in bag.rows_at(36)] == [7, 8]
-    bag.remove(36, 7)
-    bag.add(packed(35, 7), 35, 7)
-    assert [int(row["sequence"]) for row in bag.rows_at(35)] == [7]
-    assert len(bag) == 2
+    """The same sequence number and height, another timer: what comes back is what was put in last."""
+    bucket = Bucket()
+    for sequence in (7, 8):
+        bucket.add(packed(sequence, expires_at=50), sequence)
+    bucket.remove(7)
+    assert contents(bucket) == [(8, 50)]
+    bucket.add(packed(7, expires_at=60), 7)
+    assert contents(bucket) == [(7, 60), (8, 50)]
+    assert len(bucket) == 2
 
 
-def packed(trigger: int, sequence: int) -> bytes:
+def test_a_bucket_keeps_what_a_plain_table_keeps() -> None:
+    """Rows come in any order of numbers, are replaced, removed and brought back, before and after rewriting."""
+    random = Random(5)
+    bucket, expected = Bucket(), dict[int, int]()
+    for _ in range(4_000):
+        sequence, expiry = random.randrange(60), random.randrange(1_000)
+        if sequence not in expected:
+            bucket.add(packed(sequence, expiry), sequence)
+            expected[sequence] = expiry
+        elif random.random() < 0.6:
+            bucket.remove(sequence)
+            del expected[sequence]
+        else:
+            bucket.change(packed(sequence, expiry), sequence)
+            expected[sequence] = expiry
+        assert contents(bucket) == sorted(expected.items())
+        assert len(bucket) == len(expected)
+
+
+def test_cancelled_and_extended_timers_cost_blocks_of_other_heights_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block looks up the removed and replaced rows of its own height, and of removed ones few (SPEC §5)."""
+    calendar, looked_up = Calendar(Parameters()), list[int]()
+    timers = {height: [timer_at(height, 1_000 * height + i) for i in range(300)] for height in (5_000, 5_001, 5_002)}
+    for height, some in timers.items():
+        for timer in some:
+            calendar.add(timer, row_of(timer))
+        for timer in some[: {5_000: 0, 5_001: 200, 5_002: 299}[height]]:
+            calendar.change(timer, row_of(timer))
+            calendar.remove(timer)
+    original = calendar_module._positions
+
+    def counting(rows: Rows, sequences: Collection[int]) -> Any:
+        looked_up.append(len(sequences))
+        return original(rows, sequences)
+
+    monkeypatch.setattr(calendar_module, "_positions", counting)
+    assert len(calendar.rows_at(5_000)) == 300
+    assert sum(looked_up) == 0, "nothing was cancelled or extended at that height"
+    assert len(calendar.rows_at(5_001)) == 100
+    assert sum(looked_up) <= 2 * 100
+    looked_up.clear()
+    assert len(calendar.rows_at(5_002)) == 1
+    assert sum(looked_up) <= 2 * MAX_REMOVED_IN_SMALL
+
+
+def timer_at(height: int, sequence: int) -> Timer:
+    owner, timer_id = ACTORS[0], TimerId(sequence.to_bytes(32, "big"))
+    return Timer(
+        timer_id, owner, height, sequence, "tick", b"", owner, None, height + 10, None, None, None, None, scheduled_at=1
+    )
+
+
+def row_of(timer: Timer) -> Rows:
+    return np.frombuffer(packed(timer.sequence, timer.expires_at, timer.trigger_height), ROW)
+
+
+def contents(bucket: Bucket) -> list[tuple[int, int]]:
+    """Sequence numbers and expiries."""
+    return [(int(row["sequence"]), int(row["expires_at"])) for row in bucket.rows()]
+
+
+def packed(sequence: int, expires_at: int, trigger: int = 35) -> bytes:
     row = np.zeros(1, ROW)
-    row["trigger"], row["sequence"] = trigger, sequence
+    row["trigger"], row["sequence"], row["expires_at"] = trigger, sequence, expires_at
     return row.tobytes()

@@ -1,16 +1,19 @@
 """The calendar: timers whose trigger height is still to come, in three tiers (SPEC §5).
 
-- *Ring*: a bag of rows for each height within reach of the block in which they were scheduled.
-- *Epoch queue*: a bag for each epoch within the horizon. When its epoch begins, a bag is sorted once by trigger
-  height, so that each block of the epoch finds its own timers as a slice.
+- *Ring and epoch queue*: a bucket of rows for each trigger height. Both tiers ask for O(1) and are functions of the
+  timers and the height, so one table of buckets by height serves both, and nothing moves when an epoch begins.
 - *Overflow*: a Merkleized search tree ordered by ``(trigger_height, sequence)`` (:mod:`validator.scheduler.overflow`).
 
-Adding and removing is O(1) in ring and epoch: a removed timer's sequence number is noted, and its row dropped when the
-bag is next gone through. A bag has no order of its own; what it gives out is sorted.
+A bucket notes what is removed or replaced, and works it in when its height comes. So a block reads the changes of its
+own height alone, however many timers of other heights were cancelled or extended. A bucket holds at most as many
+removed rows as living ones (and :data:`MAX_REMOVED_IN_SMALL`): the removal that passes this rewrites it, which costs
+each removal O(1), amortised.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -18,94 +21,68 @@ import numpy.typing as npt
 
 from validator.params import Parameters
 from validator.records import Timer
-from validator.scheduler import kernels
 from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.rows import ROW, Rows
 from validator.types import Hash
 
-LEAST_DROPPED: Final = 64
-"""Removed timers in a bag below which rewriting it is not worth it."""
-
+MAX_REMOVED_IN_SMALL: Final = 8
+"""Removed timers in a bucket up to which rewriting it is not worth it."""
 
 NO_ROWS: Final[Rows] = np.zeros(0, ROW)
 
 
-class Bag:
-    """Rows in no order, in one packed buffer; they are counted out by height when they are first asked for by
-    height."""
+class Bucket:
+    """Rows of one trigger height, in one packed buffer, in the order in which they came."""
 
-    __slots__ = ("_by_height", "_changed", "_data", "_first", "_removed", "_sorted_count")
+    __slots__ = ("_changed", "_data", "_removed")
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._removed: dict[int, int] = {}
-        """Trigger heights of removed rows, by sequence number. On another branch the number may be another timer's."""
-        self._changed: dict[int, bytes] = {}
+        self._removed: set[int] | None = None
+        """Sequence numbers of removed rows."""
+        self._changed: dict[int, bytes] | None = None
         """Rows that stand for the ones in the buffer with the same sequence number."""
-        self._by_height: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
-        """Where each height's rows begin among the positions in the order of heights, and those positions."""
-        self._first = 0
-        self._sorted_count = 0
 
     def __len__(self) -> int:
-        return len(self._data) // ROW.itemsize - len(self._removed)
+        return len(self._data) // ROW.itemsize - len(self._removed or ())
 
-    def add(self, packed: bytes, trigger: int, sequence: int) -> None:
-        """Put a row in, or bring one back that was removed."""
-        removed = self._removed.get(sequence)
-        if removed == trigger:
-            del self._removed[sequence]
-            self._changed[sequence] = packed
-            return
-        if removed is not None:
-            self._drop_removed()
-        self._data += packed
-        self._by_height = None
+    def add(self, packed: bytes, sequence: int) -> None:
+        """Put a row in. One that was removed comes back, or, on another branch, another timer with its number comes."""
+        if self._removed is not None and sequence in self._removed:
+            self._removed.remove(sequence)
+            self.change(packed, sequence)
+        else:
+            self._data += packed
 
     def change(self, packed: bytes, sequence: int) -> None:
         """Replace a row that is here."""
+        if self._changed is None:
+            self._changed = {}
         self._changed[sequence] = packed
 
-    def remove(self, trigger: int, sequence: int) -> None:
+    def remove(self, sequence: int) -> None:
         """Take a row out; it must be here."""
-        self._removed[sequence] = trigger
-        if len(self._removed) >= LEAST_DROPPED and len(self._removed) > len(self):
-            self._drop_removed()
-
-    def _drop_removed(self) -> None:
-        rows = self.rows()
-        self._data = bytearray(rows.tobytes())
-        self._removed.clear()
-        self._changed.clear()
-        self._by_height = None
+        if self._removed is None:
+            self._removed = set()
+        self._removed.add(sequence)
+        if len(self._removed) > max(len(self), MAX_REMOVED_IN_SMALL):
+            self._data = bytearray(self.rows().tobytes())
+            self._removed = self._changed = None
 
     def rows(self) -> Rows:
-        """A copy of what is in it, by ``(trigger_height, sequence)``."""
+        """A copy of what is in it, by sequence number."""
         rows = np.frombuffer(bytes(self._data), ROW)
-        return self._living(rows[np.lexsort((rows["sequence"], rows["trigger"]))])
-
-    def rows_at(self, height: int) -> Rows:
-        """A copy of the rows with this trigger height, by sequence number."""
-        if self._by_height is None or self._sorted_count != len(self._data):
-            rows = np.frombuffer(self._data, ROW)
-            self._first, starts, order = kernels.by_height(rows)
-            self._by_height, self._sorted_count = (starts, order), len(self._data)
-        starts, order = self._by_height
-        bucket = height - int(self._first)
-        if not 0 <= bucket < len(starts) - 1:
-            return NO_ROWS
-        chosen = np.frombuffer(self._data, ROW)[order[starts[bucket] : starts[bucket + 1]]]
-        return self._living(chosen[np.argsort(chosen["sequence"], kind="stable")])
-
-    def _living(self, rows: Rows) -> Rows:
-        if self._removed:
-            removed = np.fromiter(self._removed, np.uint64, len(self._removed))
-            rows = rows[~np.isin(rows["sequence"], removed)]
-        rows = rows.copy()
+        rows = rows[np.argsort(rows["sequence"], kind="stable")]
         if self._changed:
-            for position in np.flatnonzero(np.isin(rows["sequence"], list(self._changed))):
-                rows[position : position + 1] = np.frombuffer(self._changed[int(rows["sequence"][position])], ROW)
+            rows[_positions(rows, self._changed)] = np.frombuffer(b"".join(self._changed.values()), ROW)
+        if self._removed:
+            rows = np.delete(rows, _positions(rows, self._removed))
         return rows
+
+
+def _positions(rows: Rows, sequences: Collection[int]) -> npt.NDArray[np.intp]:
+    """Where rows with these sequence numbers stand in rows ordered by them; all must be there."""
+    return np.searchsorted(rows["sequence"], np.fromiter(sequences, np.uint64, len(sequences)))
 
 
 class Calendar:
@@ -113,8 +90,8 @@ class Calendar:
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        self._ring: dict[int, Bag] = {}
-        self._epochs: dict[int, Bag] = {}
+        self._buckets: defaultdict[int, Bucket] = defaultdict(Bucket)
+        """By trigger height; none is empty."""
         self._overflow = OverflowTree()
         self._epoch = 0
 
@@ -122,19 +99,22 @@ class Calendar:
         if self._is_far(timer):
             self._overflow.add(row, self._part_of(timer))
         else:
-            self._bag_of(timer).add(row.tobytes(), timer.trigger_height, timer.sequence)
+            self._buckets[timer.trigger_height].add(row.tobytes(), timer.sequence)
 
     def change(self, timer: Timer, row: Rows) -> None:
         if self._is_far(timer):
             self._overflow.change(row, self._part_of(timer))
         else:
-            self._bag_of(timer).change(row.tobytes(), timer.sequence)
+            self._buckets[timer.trigger_height].change(row.tobytes(), timer.sequence)
 
     def remove(self, timer: Timer) -> None:
         if self._is_far(timer):
             self._overflow.remove(timer.trigger_height, timer.sequence, self._part_of(timer))
-        else:
-            self._bag_of(timer).remove(timer.trigger_height, timer.sequence)
+            return
+        bucket = self._buckets[timer.trigger_height]
+        bucket.remove(timer.sequence)
+        if not len(bucket):
+            del self._buckets[timer.trigger_height]
 
     def is_beyond(self, timer: Timer) -> bool:
         """Whether a timer is in the Merkleized tree: scheduled beyond the horizon, and beyond it still."""
@@ -163,32 +143,26 @@ class Calendar:
 
     def forget_until(self, height: int) -> None:
         """Let go of what was for heights up to this one; nothing of it will be asked for again."""
-        self._ring.pop(height, None)
+        self._buckets.pop(height, None)
         if (height + 1) % self._parameters.epoch_length == 0:
-            epoch = height // self._parameters.epoch_length
-            self._epochs.pop(epoch, None)
-            self._overflow.drop(epoch)
+            self._overflow.drop(height // self._parameters.epoch_length)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def rows_at(self, height: int) -> Rows:
         """A copy of the rows with this trigger height, by sequence number."""
+        bucket = self._buckets.get(height)
+        near = NO_ROWS if bucket is None else bucket.rows()
         epoch = height // self._parameters.epoch_length
-        bags = [bag for bag in (self._ring.get(height), self._epochs.get(epoch)) if bag is not None]
-        parts = [bag.rows_at(height) for bag in bags]
-        if self._overflow.has(epoch):
-            parts.append(self._overflow.rows_at(epoch, height))
-        parts = [part for part in parts if len(part)]
-        if not parts:
-            return NO_ROWS
-        if len(parts) == 1:
-            return parts[0]
-        both: Rows = np.concatenate(parts)
+        if not self._overflow.has(epoch):
+            return near
+        far = self._overflow.rows_at(epoch, height)
+        both: Rows = np.concatenate([near, far])
         return both[np.argsort(both["sequence"], kind="stable")]
 
     def rows(self) -> Rows:
         """A copy of all rows, by ``(trigger_height, sequence)``."""
-        parts = [bag.rows() for bag in (*self._ring.values(), *self._epochs.values())]
+        parts = [bucket.rows() for bucket in self._buckets.values()]
         parts.extend(self._overflow.rows(part) for part in (None, *self._overflow.parts()))
         both: Rows = np.concatenate([np.zeros(0, ROW), *parts])
         return both[np.lexsort((both["sequence"], both["trigger"]))]
@@ -208,9 +182,3 @@ class Calendar:
         """Where such a timer is now: in the part of its epoch, or still in the tree."""
         epoch = timer.trigger_height // self._parameters.epoch_length
         return epoch if epoch <= self._epoch + self._parameters.epoch_horizon else None
-
-    def _bag_of(self, timer: Timer) -> Bag:
-        p = self._parameters
-        if timer.trigger_height < timer.scheduled_at + p.ring_buffer_size:
-            return self._ring.setdefault(timer.trigger_height, Bag())
-        return self._epochs.setdefault(timer.trigger_height // p.epoch_length, Bag())

@@ -144,29 +144,6 @@ def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None
 
 
 @_compiled
-def by_height(rows: Any) -> Any:
-    """``(first height, starts, order)``: positions in the order of trigger heights, and where each height's begin.
-
-    Heights count from the first one there is. A height's positions stay in the order in which they stood.
-    """
-    first, last = ~_U0, _U0
-    for i in range(len(rows)):
-        first, last = min(first, rows[i].trigger), max(last, rows[i].trigger)
-    heights = int(last - first) + 1 if len(rows) else 0
-    starts = np.zeros(heights + 1, np.int64)
-    for i in range(len(rows)):
-        starts[np.int64(rows[i].trigger - first) + 1] += 1
-    for height in range(heights):
-        starts[height + 1] += starts[height]
-    following, order = starts[:-1].copy(), np.empty(len(rows), np.int64)
-    for i in range(len(rows)):
-        bucket = np.int64(rows[i].trigger - first)
-        order[following[bucket]] = i
-        following[bucket] += 1
-    return first, starts, order
-
-
-@_compiled
 def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
     """The position of the first row not before ``(trigger, sequence)``."""
     low, high = 0, count
