@@ -175,9 +175,10 @@ class Operations:
 
     def search_work(self, text: Value, part: Value, times: int = 1) -> None:
         """Charge for looking for a part: the slowest search that any version of Python knows, in its worst case."""
-        places, size = max(0, len(text) - len(part) + 1), len(part)
-        compared = places * (size if places <= SEARCHED_PLACES else min(size, SEARCHED_PART))
-        self.charge(OPERATION + times * (4 * len(text) + compared) // BYTES_A_CYCLE)
+        length, size = len(text), len(part)
+        places = length - size + 1 if size <= length else 0
+        counted = size if places <= SEARCHED_PLACES or size < SEARCHED_PART else SEARCHED_PART
+        self.charge(OPERATION + times * (4 * length + places * counted) // BYTES_A_CYCLE)
 
     def elements(self, count: int, each: int = ELEMENT) -> None:
         """Charge for so many elements, where one value may hold so many."""
@@ -757,8 +758,12 @@ class ValueMethods(Builtins):
 
     def _alike(self, text: Value, *parts: Value) -> None:
         """Texts with texts, bytes with bytes."""
-        if text.__class__ not in _TEXTS or any(part.__class__ is not text.__class__ for part in parts):
+        kind = text.__class__
+        if kind not in _TEXTS:
             fault("TypeError")
+        for part in parts:
+            if part.__class__ is not kind:
+                fault("TypeError")
 
     # --- lists --------------------------------------------------------------------------------------------------------
 
