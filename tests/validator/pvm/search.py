@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tests.validator.pvm.measure import nanoseconds
 from tests.validator.pvm.shapes import Draw, Shape
-from tests.validator.pvm.soak import code_digest, seeds
+from tests.validator.pvm.soak import code_digest, seeds, whole_lines
 from validator.pvm.subset import ProgramError
 
 DRAWN = 40
@@ -116,12 +116,8 @@ class Notes:
     """The climbs that are done, a line each; a line that was cut off counts for nothing."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{code_digest()}.jsonl"
-        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        self.climbs = [self._read(line) for line in lines]
-        self.path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        self.climbs = [self._read(line) for line in whole_lines(self.path)]
 
     @staticmethod
     def _read(line: str) -> Climb:
