@@ -65,7 +65,7 @@ soak-live: install
 	$(BIN)/python -m tests.cluster.live.soak --minutes $(SOAK_MINUTES)
 
 # Other Pythons get an environment each, with just what executing blocks needs, in the versions of the lock.
-SHADOW_PACKAGES := blake3 cffi llvmlite msgspec numba numpy pycparser pycryptodome pynacl
+SHADOW_PACKAGES := blake3 cffi llvmlite msgspec numba numpy pycparser pycryptodome pynacl typing-extensions
 SHADOW ?= $(foreach version,3.11 3.12 3.13,$(shell python$(version) -c '' 2>/dev/null && command -v python$(version)))
 SHADOW_VENVS := .shadow
 RUN ?= runs/latest

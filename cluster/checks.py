@@ -55,7 +55,7 @@ RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync", "upg
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
 """Kinds of faults whose targets lose their disk."""
 
-CUTTING: Final = frozenset({"partition", "one_way_partition", "degrade"})
+CUTTING: Final = frozenset({"partition", "one_way_partition", "cut", "degrade"})
 """Kinds of faults that drop messages."""
 
 SLOWING: Final = frozenset({"degrade", "leader_delay"})

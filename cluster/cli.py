@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO, cast
 
 from cluster.actors.commands import add_commands as add_actor_commands
 from cluster.divergence.commands import add_commands as add_divergence_commands
@@ -26,7 +26,9 @@ from cluster.interrupts import SIGNALS, is_unwanted
 from cluster.live.commands import add_commands as add_live_commands
 from cluster.live.served import Served
 from cluster.mutants.commands import add_commands as add_mutant_commands
+from cluster.near import unknown
 from cluster.options import add_bind_option, add_change_options, parse_port, parse_seed
+from cluster.output import LastingOutput
 from cluster.printable import printable
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
@@ -55,6 +57,11 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Argparse's, with the choice that was probably meant; all choices stand in the help."""
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, unknown("choice", value, map(str, action.choices)))
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{message} (see {self.prog} --help)")
@@ -87,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # signs and names that a terminal's encoding lacks
+        sys.stdout = cast(TextIO, LastingOutput(sys.stdout))
     try:
         return _perform(arguments)
     finally:

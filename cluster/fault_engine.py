@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -43,6 +43,7 @@ from cluster.faults import (
     SlowExecutionFault,
     UpgradeFault,
     WipeFault,
+    in_the_scenarios_words,
 )
 from cluster.forks import check_faults_of_the_past
 from cluster.link_faults import LinkCounts, impaired_by_links, seen_on_links
@@ -243,7 +244,7 @@ class FaultEngine:
         self._scenario = scenario
         self._stage = stage
         self._names = scenario.validators.names
-        self._planned = [_plan(number, plan) for number, plan in enumerate(scenario.planned_faults)]
+        self._planned = list(_plans(scenario))
         self.records = [planned.record for planned in self._planned]
         self._waiting = list(self._planned)
         self._active: list[_Active] = []
@@ -281,10 +282,10 @@ class FaultEngine:
     def adopt(self, scenario: Scenario) -> None:
         """The same, whoever calls having seen to the past."""
         left, self._planned, new = self._planned, [], []
-        for number, plan in enumerate(scenario.planned_faults):
-            planned = next((each for each in left if each.plan == plan), None)
+        for fresh in _plans(scenario):
+            planned = next((each for each in left if each.plan == fresh.plan), None)
             if planned is None:
-                planned = _plan(number, plan)
+                planned = fresh
                 new.append(planned)
             else:
                 left.remove(planned)
@@ -382,8 +383,9 @@ class FaultEngine:
         if isinstance(plan, LinkFault):
             record.impaired = impaired_by_links(plan, self._names)
             if isinstance(plan, PartitionFault):
-                record.is_hard = True
-                record.sides = tuple(tuple(sorted(side)) for side in plan.sides(self._names))
+                record.is_hard = not plan.overlap()
+                if not plan.overlap():
+                    record.sides = tuple(tuple(sorted(side)) for side in plan.sides(self._names))
             self._apply_links(lambda: self._is_in_force(active))
             return
         if isinstance(plan, UpgradeFault):
@@ -685,5 +687,8 @@ def _heights(heights: Sequence[int]) -> str:
     return listed("height", heights) if heights else "no height"
 
 
-def _plan(number: int, plan: AnyFault) -> _Planned:
-    return _Planned(number, plan, FaultRecord(plan.kind, plan.whom, plan.at_height, at_ms=plan.at_ms))
+def _plans(scenario: Scenario) -> Iterator[_Planned]:
+    names = scenario.validators.names
+    for number, (given, plan) in enumerate(zip(scenario.faults, scenario.planned_faults, strict=True)):
+        whom = in_the_scenarios_words(given, plan, names)
+        yield _Planned(number, plan, FaultRecord(plan.kind, whom, plan.at_height, at_ms=plan.at_ms))

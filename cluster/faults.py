@@ -7,14 +7,14 @@ reference of the fields.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from cluster.near import instead
+from cluster.counted import first_few
+from cluster.near import instead, unknown
 from cluster.release import Release
 from cluster.sections import LINK_FIELDS, Height, LinkChanges, Milliseconds, RunMilliseconds, Section
 from consensus.types import fault_bound
@@ -35,13 +35,15 @@ Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 ClockFactor = Annotated[float, Field(ge=0.01, le=100)]
 REGION_PREFIX: Final = "region:"
+NAMED_OF_THE_REST: Final = 3
+"""Validators of a partition's group that the scenario does not name, which words about it name."""
 
 
 def _known_mutant(name: str) -> str:
     from cluster.mutants.registry import MUTANTS
 
     if name not in MUTANTS:
-        raise ValueError(f"unknown mutant {name!r}; known: {', '.join(sorted(MUTANTS))}")
+        raise ValueError(unknown("mutant", name, sorted(MUTANTS)))
     return name
 
 
@@ -136,17 +138,20 @@ class _Targeted(Section):
 
 
 class PartitionFault(_Lasting):
-    """Validators of different groups do not hear each other; those in none are a group of their own."""
+    """Validators that share no group do not hear each other; those in none are a group of their own.
+
+    A validator may be in several groups: one that is in both of two groups is a bridge between them.
+    """
 
     kind: Literal["partition"]
     groups: Annotated[list[Names], Field(min_length=1)]
     """The groups, by validators' names and ``region:NAME``."""
 
     @model_validator(mode="after")
-    def _groups_are_apart(self) -> PartitionFault:
-        names = [name for group in self.groups for name in group]
-        if len(set(names)) < len(names):
-            raise ValueError("groups: a validator is named twice")
+    def _groups_name_nobody_twice(self) -> PartitionFault:
+        for number, group in enumerate(self.groups):
+            if len(set(group)) < len(group):
+                raise ValueError(f"groups[{number}]: a validator is named twice")
         return self
 
     @property
@@ -162,6 +167,15 @@ class PartitionFault(_Lasting):
         groups = [set(group) for group in self.groups]
         rest = set(names).difference(*groups)
         return [*groups, rest] if rest else groups
+
+    def cuts_any(self, names: Sequence[str]) -> bool:
+        """Whether two validators share no group."""
+        heard = [set[str]().union(*(side for side in self.sides(names) if name in side)) for name in names]
+        return any(len(each) < len(names) for each in heard)
+
+    def overlap(self) -> bool:
+        """Whether a validator is in more than one group."""
+        return len({name for group in self.groups for name in group}) < sum(map(len, self.groups))
 
 
 class _Directed(_Lasting):
@@ -187,16 +201,28 @@ class _Directed(_Lasting):
         return senders or everybody - receivers, receivers or everybody - senders
 
 
-class OneWayPartitionFault(_Directed):
+class _Cutting(_Directed):
+    @model_validator(mode="after")
+    def _someone_is_named(self) -> _Cutting:
+        if self.senders is None and self.receivers is None:
+            raise ValueError("from: give from or to, or both")
+        return self
+
+
+class OneWayPartitionFault(_Cutting):
     """What some validators send does not reach others; the other direction works."""
 
     kind: Literal["one_way_partition"]
 
-    @model_validator(mode="after")
-    def _someone_is_named(self) -> OneWayPartitionFault:
-        if self.senders is None and self.receivers is None:
-            raise ValueError("from: give from or to, or both")
-        return self
+
+class CutFault(_Cutting):
+    """The links between two sides carry nothing, either way. All other links work."""
+
+    kind: Literal["cut"]
+
+    @property
+    def whom(self) -> str:
+        return f"{', '.join(self.senders or ['all'])} <> {', '.join(self.receivers or ['all'])}"
 
 
 class DegradeFault(LinkChanges, _Directed):
@@ -347,7 +373,7 @@ class UpgradeFault(_Fault):
 
 DiskLossFault = WipeFault | BitRotFault
 DownFault = KillFault | WipeFault | DiskFullFault | FailedSyncFault | BitRotFault
-LinkFault = PartitionFault | OneWayPartitionFault | DegradeFault | LeaderDelayFault
+LinkFault = PartitionFault | OneWayPartitionFault | CutFault | DegradeFault | LeaderDelayFault
 ImpairingFault = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
 NodeFault = DownFault | ImpairingFault
 AnyFault = LinkFault | NodeFault | UpgradeFault
@@ -364,6 +390,7 @@ KINDS: Final[tuple[type[AnyFault], ...]] = (
     ClockSkewFault,
     PartitionFault,
     OneWayPartitionFault,
+    CutFault,
     DegradeFault,
     LeaderDelayFault,
     UpgradeFault,
@@ -387,7 +414,7 @@ def _is_known(given: Any) -> Any:
         if "kind" not in given:
             raise ValueError(f"kind: is missing; known: {', '.join(KIND_NAMES)}")
         if given["kind"] not in KIND_NAMES:
-            raise ValueError(f"kind: unknown fault {reprlib.repr(given['kind'])}; known: {', '.join(KIND_NAMES)}")
+            raise ValueError(f"kind: {unknown('fault', given['kind'], KIND_NAMES)}")
     return given
 
 
@@ -406,8 +433,6 @@ def with_regions_named(fault: AnyFault, regions: Mapping[str, Sequence[str]]) ->
             changes[field] = _named(named, regions, {"senders": "from", "receivers": "to"}.get(field, field))
     if isinstance(fault, PartitionFault):
         groups = [_named(group, regions, f"groups[{number}]") for number, group in enumerate(fault.groups)]
-        if len({name for group in groups for name in group}) < sum(map(len, groups)):
-            raise ValueError("groups: a validator is named twice")
         if groups != fault.groups:
             changes["groups"] = groups
     return fault.model_copy(update=changes) if changes else fault
@@ -427,6 +452,18 @@ def _named(members: Sequence[str], regions: Mapping[str, Sequence[str]], field: 
     if len(set(found)) < len(found):
         raise ValueError(f"{field}: a validator is named twice")
     return found
+
+
+def in_the_scenarios_words(given: AnyFault, fault: AnyFault, names: Sequence[str]) -> str:
+    """Whom a fault hits: ``given`` as the scenario has it, ``fault`` with regions named.
+
+    The group of a partition that is named nowhere is told, too.
+    """
+    if not isinstance(fault, PartitionFault):
+        return given.whom
+    rest = set(names).difference(*fault.groups)
+    named = first_few([name for name in names if name in rest], NAMED_OF_THE_REST)
+    return f"{given.whom} | the rest ({named})" if rest else given.whom
 
 
 def check_faults_fit(
@@ -455,8 +492,8 @@ def check_faults_fit(
                 f"{where}.target: {len(fault.target)} of {len(names)} validators lose their disks; at most {most} may,"
                 f" since the others must tell them where they may have voted"
             )
-        if isinstance(fault, PartitionFault) and len(fault.sides(names)) < 2:
-            raise ValueError(f"{where}.groups: all validators are in one group")
+        if isinstance(fault, PartitionFault) and not fault.cuts_any(names):
+            raise ValueError(f"{where}.groups: every two validators share a group")
         if getattr(fault, "target", None) == [AS_MANY_AS_WITHSTOOD] and not most:
             raise ValueError(f"{where}.target: f is 0 of {len(names)} validators, so that nobody would be hit")
         if isinstance(fault, _Directed):

@@ -18,8 +18,9 @@ from typing import Any, Final
 from cluster import json_input
 from cluster.errors import BadInput
 from cluster.json_input import Wrong
+from cluster.near import meant_or_known
 from validator.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
-from validator.params import ParameterError, Parameters
+from validator.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter
 from validator.pvm.deployment import refusal
 from validator.types import AMOUNT_LIMIT, PRICE_LIMIT, Address, address_text
 
@@ -98,6 +99,8 @@ def parse_params(given: Any, preset: Any) -> Parameters:
         raise Wrong(f"preset: expected a name or null, got {json_input.kind(preset)}")
     try:
         return Parameters.from_names(given, preset)
+    except UnknownParameter as error:
+        raise Wrong(f"params.{error}; {meant_or_known(error.name, PARAMETER_NAMES)}") from None
     except ParameterError as error:
         raise Wrong(str(error) if str(error).startswith("preset") else f"params.{error}") from None
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from cluster.near import meant_or_known
 from validator.types import HEX_DIGITS, Address, is_reserved, parse_address
 
 MAX_DECIMAL_DIGITS: Final = 40
@@ -155,8 +156,8 @@ def mapping(value: Any, path: str, allowed: Iterable[str], needed: Iterable[str]
         raise Wrong(f"{path}: expected an object, got {kind(value)}")
     unknown = sorted(set(value) - set(allowed))
     if unknown:
-        known = ", ".join(sorted(allowed))
-        raise Wrong(f"{path}: unknown field {unknown[0][:SHOWN_CHARACTERS]!r}; known: {known}")
+        name = unknown[0][:SHOWN_CHARACTERS]
+        raise Wrong(f"{path}: unknown field {name!r}; {meant_or_known(name, sorted(allowed))}")
     missing = sorted(set(needed) - set(value))
     if missing:
         raise Wrong(f"{path}: field {missing[0]!r} is missing")

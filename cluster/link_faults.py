@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from cluster.faults import DegradeFault, LeaderDelayFault, LinkFault, OneWayPartitionFault, PartitionFault
+from cluster.faults import (
+    CutFault,
+    DegradeFault,
+    LeaderDelayFault,
+    LinkFault,
+    OneWayPartitionFault,
+    PartitionFault,
+)
 from cluster.links import Link
 from consensus.types import quorum
 
@@ -52,7 +59,7 @@ class LinkFaultInForce:
         self._delayed = 0
         if isinstance(plan, PartitionFault):
             sides = plan.sides(names)
-            self._side = [next(number for number, members in enumerate(sides) if name in members) for name in names]
+            self._groups = [{number for number, side in enumerate(sides) if name in side} for name in names]
         elif not isinstance(plan, LeaderDelayFault):
             senders, receivers = plan.ends(names)
             self._sends = [name in senders for name in names]
@@ -98,8 +105,11 @@ class LinkFaultInForce:
 
     def _is_hit(self, sender: int, receiver: int) -> bool:
         if isinstance(self.plan, PartitionFault):
-            return self._side[sender] != self._side[receiver]
-        return self._sends[sender] and self._receives[receiver]
+            return self._groups[sender].isdisjoint(self._groups[receiver])
+        is_hit = self._sends[sender] and self._receives[receiver]
+        if isinstance(self.plan, CutFault):
+            return is_hit or (self._sends[receiver] and self._receives[sender])
+        return is_hit
 
 
 def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
@@ -109,7 +119,7 @@ def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
             largest = max(plan.sides(names), key=len)
             whole = largest if len(largest) >= quorum(len(names)) else set()
             return tuple(name for name in names if name not in whole)
-        case OneWayPartitionFault() | DegradeFault():
+        case OneWayPartitionFault() | CutFault() | DegradeFault():
             senders, receivers = plan.ends(names)
             fewer = senders if len(senders) <= len(receivers) else receivers
             return tuple(name for name in names if name in fewer)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 CLOSE: Final = 0.7
 """How like each other two names are, from 0 to 1, where one was probably meant for the other."""
@@ -32,6 +33,18 @@ def instead(name: str, names: Iterable[str]) -> str:
     known = list(names)
     meant = closest(name, known)
     return f"did you mean {meant}?" if meant is not None else f"there are {listing(known)}"
+
+
+def unknown(what: str, name: Any, names: Iterable[str]) -> str:
+    """A name that nobody knows, and what would be right: the one that was probably meant, or those there are."""
+    return f"unknown {what} {reprlib.repr(name)}; {meant_or_known(str(name), names)}"
+
+
+def meant_or_known(name: str, names: Iterable[str]) -> str:
+    """What would be right for a name that nobody knows; all names where none is like it."""
+    known = list(names)
+    meant = closest(name, known)
+    return f"did you mean {meant}?" if meant is not None else f"known: {listing(known)}"
 
 
 def listing(names: Iterable[str]) -> str:

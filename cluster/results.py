@@ -184,9 +184,12 @@ def claim_run_folder(folder: Path) -> Path:
 
 
 def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
-    """Make ``<root>/latest`` a symbolic link to the folder, in one step. Something else of that name is left alone."""
+    """Make ``<root>/latest`` a symbolic link to a folder inside the root, in one step.
+
+    Of a folder elsewhere nothing is done: ``--out`` says where it is. Something else of the link's name is left alone.
+    """
     link = root / LATEST
-    if link.exists() and not link.is_symlink():
+    if root.resolve() not in folder.resolve().parents or (link.exists() and not link.is_symlink()):
         return
     root.mkdir(parents=True, exist_ok=True)
     target = os.path.relpath(folder.resolve(), root.resolve())

@@ -23,6 +23,7 @@ from cluster.errors import BadInput, HarnessError
 from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
 from cluster.live.served import ON_THE_LOOPBACK, Served
+from cluster.output import LastingOutput
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (
     ENDPOINTS_FILE,
@@ -36,7 +37,7 @@ from cluster.results import (
 )
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.settings import Change, options_of
-from cluster.terminal import LastingOutput, Progress, print_kept, print_verdict
+from cluster.terminal import Progress, print_kept, print_verdict
 from validator.genesis_block import GenesisError
 from validator.types import ValidatorError
 

@@ -6,12 +6,11 @@ Rates are those of the last few seconds of the run's own time, wall clock or vir
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -32,38 +31,6 @@ MAX_SAMPLES_KEPT: Final = 1_000
 
 STYLES: Final = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
 SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
-
-
-class LastingOutput:
-    """A text file for a :class:`Console` that may go away, like a closed terminal or pipe: nothing is shown then.
-
-    A run goes on without anybody who looks at it.
-    """
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        try:
-            return self._file.write(text)
-        except OSError:
-            self._give_up()
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._file.flush()
-        except OSError:
-            self._give_up()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def _give_up(self) -> None:
-        """What is written from now on, or still waits in buffers, goes nowhere."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._file.fileno())
-        os.close(nowhere)
 
 
 def can_redraw(console: Console) -> bool:

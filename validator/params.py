@@ -20,6 +20,14 @@ class ParameterError(ValidatorError):
     """A parameter is unknown, of the wrong type or out of range. The message names it and says what would be right."""
 
 
+class UnknownParameter(ParameterError):
+    """No parameter has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name}: unknown parameter")
+        self.name = name
+
+
 class TieBreak(StrEnum):
     """How timers of equal score are ordered (SPEC §8)."""
 
@@ -179,7 +187,7 @@ def integer_range(name: str) -> tuple[int, int] | None:
 def _field_of(name: str) -> str:
     field_name = name.lower()
     if name != name.upper() or field_name not in _FIELD_NAMES:
-        raise ParameterError(f"{name}: unknown parameter")
+        raise UnknownParameter(name)
     return field_name
 
 
@@ -227,4 +235,6 @@ def _check_relations(p: Parameters) -> None:
 
 
 _FIELD_NAMES: Final = frozenset(item.name for item in fields(Parameters))
+PARAMETER_NAMES: Final = tuple(item.name.upper() for item in fields(Parameters))
+"""As files and instructions write them, in the order of the table of ``docs/protocol.md``."""
 DEFAULTS: Final = Parameters()

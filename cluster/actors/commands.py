@@ -186,12 +186,10 @@ def _play(options: Any, vm: Any) -> Any:
 
 
 def _console(stream: TextIO | None = None) -> Any:
-    """Of standard output, or of another stream. Whoever reads may stop reading, as ``head`` does."""
+    """Of standard output, or of another stream."""
     from rich.console import Console
 
-    from cluster.terminal import LastingOutput
-
-    return Console(file=cast(TextIO, LastingOutput(stream or sys.stdout)), highlight=False)
+    return Console(file=stream or sys.stdout, highlight=False)
 
 
 def _write(path: Path | None, page: Any) -> None:

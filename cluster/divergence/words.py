@@ -274,7 +274,7 @@ def _step_lines(page: Page, theirs: str, right: str) -> list[str]:
     if step is None and other is None:
         return []
     before = page["same_steps_before"]
-    place = f"SPEC §3 step {(step or other)['spec_step']}, {steps_before(before)}"
+    place = f"step {(step or other)['spec_step']} of a block, {steps_before(before)}"
     if step is not None and other is not None and step["words"] == other["words"]:
         return [f"  step     {step['words']} ({place})"]
     did, instead = (each["words"] if each is not None else "nothing more" for each in (step, other))

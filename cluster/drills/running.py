@@ -14,11 +14,12 @@ from rich.text import Text
 from cluster.drills.base import Drill
 from cluster.errors import BadInput
 from cluster.interrupts import Interrupts
+from cluster.output import LastingOutput
 from cluster.record import Backend, RunRecord
 from cluster.running import drive, perform_run
 from cluster.scenario import Scenario, change_scenario
 from cluster.settings import Change, options_of
-from cluster.terminal import LastingOutput, Progress
+from cluster.terminal import Progress
 from cluster.verdict import Verdict
 
 

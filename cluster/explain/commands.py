@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final
 
 from cluster.errors import BadInput, ExitCode
 from cluster.options import add_change_options
@@ -42,25 +42,29 @@ def _output(text: str) -> Path:
 
 
 def _validate(options: Any) -> int:
-    results = [_validated(path) for path in options.scenarios]
-    for text, _ in results:
-        print(printable(text))
-    return ExitCode.PASS if all(is_right for _, is_right in results) else ExitCode.BAD_INPUT
+    is_right = True
+    for path in options.scenarios:
+        said, problems = _validated(path)
+        if said:
+            print(printable(said))
+        for problem in problems:
+            print(f"stampede: {printable(problem)}", file=sys.stderr)
+        is_right = is_right and not problems
+    return ExitCode.PASS if is_right else ExitCode.BAD_INPUT
 
 
-def _validated(path: Path) -> tuple[str, bool]:
-    """One line about a file, and whether it is right."""
-    from cluster.scenario import load_scenario
+def _validated(path: Path) -> tuple[str, list[str]]:
+    """Where a right file runs; of a wrong one everything that is wrong."""
+    from cluster.scenario.files import load_scenario, problems_in
 
-    try:
-        scenario = load_scenario(path)
-    except BadInput as error:
-        return str(error), False
+    if problems := problems_in(path):
+        return "", problems
+    scenario = load_scenario(path)
     live, sim = scenario.live_problem, scenario.simulator_problem
     if live and sim:
-        return f"{path}: runs nowhere: live: {live}; sim: {sim}", False
+        return "", [f"{path}: runs nowhere: live: {live}; sim: {sim}"]
     where = f"sim alone: {live}" if live else f"live alone: {sim}" if sim else "live and sim"
-    return f"{path}: fine ({where})", True
+    return f"{path}: fine ({where})", []
 
 
 def _explain(options: Any) -> int:
@@ -98,10 +102,9 @@ def _print(found: Any, apart: Any) -> None:
     from rich.console import Console
 
     from cluster.explain.terminal import print_outline
-    from cluster.terminal import LastingOutput
 
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
-    print_outline(Console(file=cast(TextIO, LastingOutput(sys.stdout)), width=width, highlight=False), found, apart)
+    print_outline(Console(file=sys.stdout, width=width, highlight=False), found, apart)
 
 
 def _schema(_: Any) -> int:

@@ -23,6 +23,7 @@ from cluster.faults import (
     RANDOM,
     REGION_PREFIX,
     AnyFault,
+    CutFault,
     DegradeFault,
     KillFault,
     LeaderDelayFault,
@@ -280,6 +281,9 @@ def whom(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
     names = scenario.validators.names
     if isinstance(fault, PartitionFault):
         return " | ".join(_listed(sorted(side, key=names.index)) for side in fault.sides(names))
+    if isinstance(fault, CutFault):
+        one, other = (_listed(found) if found else "the others" for found in (fault.senders, fault.receivers))
+        return f"{one} and {other}"
     if isinstance(fault, OneWayPartitionFault | DegradeFault):
         senders, receivers = (_listed(found) if found else "the others" for found in (fault.senders, fault.receivers))
         return "all links" if fault.senders is None and fault.receivers is None else f"{senders} to {receivers}"

@@ -47,6 +47,7 @@ from cluster.live.faulty_disk import FaultyDisk, flip_bit
 from cluster.live.http import build_app
 from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
 from cluster.live.links import OutgoingLinks
+from cluster.live.served import LOOPBACK
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import LoopState, Observation, Pace, ValidatorLoop, ValidatorSetup
 from cluster.live.web import HttpServer, serve
@@ -177,7 +178,7 @@ class ValidatorHost:
         log.info(
             "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
         )
-        if is_known_hash_seed(hash_seed):
+        if gives_hash_seed_away(hash_seed, bind):
             log.warning(HASH_SEED_WARNING)
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
@@ -466,9 +467,11 @@ def _crash(error: BaseException) -> None:
     os._exit(CRASH_EXIT_CODE)
 
 
-def is_known_hash_seed(hash_seed: str | None) -> bool:
-    """Whether a ``PYTHONHASHSEED`` says what texts hash to: anything but leaving that to chance does."""
-    return hash_seed not in (None, "", "random")
+def gives_hash_seed_away(hash_seed: str | None, bind: str) -> bool:
+    """Whether others than this machine can learn what texts hash to: a ``PYTHONHASHSEED`` says it unless it leaves that
+    to chance, and the status pages show it to whoever reaches them.
+    """
+    return hash_seed not in (None, "", "random") and bind != LOOPBACK
 
 
 def _log_to(path: Path) -> None:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cluster.errors import TestnetError
+from cluster.errors import BadInput, TestnetError
 from cluster.live import processes
 from cluster.live.host import ValidatorHost
 from cluster.live.processes import Process
@@ -284,19 +284,25 @@ class RaySession:
 def _join(ray: Any, address: str) -> RaySession:
     _probe(address)
     namespace = f"stampede-{uuid.uuid4().hex}"
-    _connect(ray, f"Ray at {address} cannot be joined", address=address, namespace=namespace)
+    try:
+        _connect(ray, f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined", address=address, namespace=namespace)
+    except TestnetError as error:
+        raise BadInput(str(error)) from None
     return RaySession(ray, None)
 
 
 def _probe(address: str) -> None:
-    """Raise :class:`TestnetError` where nobody listens at ``host:port``; Ray would wait for minutes."""
+    """Raise :class:`BadInput` where nobody listens at ``host:port``; Ray would wait for minutes."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or "://" in address:
         return
     try:
         socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
     except (OSError, OverflowError) as error:
-        raise TestnetError(f"Ray at {address} ({ADDRESS_VARIABLE}) does not answer: {one_line(error)}") from None
+        raise BadInput(
+            f"{ADDRESS_VARIABLE}={address}: no Ray answers there: {one_line(error)}; expected the address of a"
+            f" cluster's head, or no {ADDRESS_VARIABLE} for a Ray of this run's own"
+        ) from None
 
 
 def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySession:

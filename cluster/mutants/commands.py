@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import BadInput, ExitCode
+from cluster.near import unknown
 from cluster.sweeps.commands import worker_count
 
 PLAIN_WIDTH: Final = 200
@@ -40,7 +41,7 @@ def _mutants(options: argparse.Namespace) -> int:
     names = list(dict.fromkeys(options.only)) if options.only else list(known)
     for name in names:
         if name not in known:
-            raise BadInput(f"no mutant is named {name!r}; known: {', '.join(known)}")
+            raise BadInput(f"--only: {unknown('mutant', name, known)}")
     check_target(options.json)
     check_target(options.junit)
     return hunt_all(names, options.workers, options.json, _console(), options.junit)

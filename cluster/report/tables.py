@@ -18,6 +18,8 @@ PARTING_ROWS: Final = 40
 """Fields of state keys that are shown of one divergence; ``result.json`` has all."""
 PARTING_TEXT: Final = 120
 """Characters of a value that are shown there."""
+LONG_MS: Final = 10_000
+"""From here on a duration is told in seconds."""
 FINDINGS_SHOWN: Final = 20
 """Of one divergence."""
 
@@ -36,7 +38,14 @@ def tiles(books: Books) -> list[tuple[str, str, str]]:
         ("backlog_max", "largest backlog", "timers"),
         ("longest_stall_ms", "longest stall", "ms"),
     )
-    return [(label, number(found[name]), unit) for name, label, unit in wanted if name in found]
+    return [(label, *_in_unit(found[name], unit)) for name, label, unit in wanted if name in found]
+
+
+def _in_unit(value: float, unit: str) -> tuple[str, str]:
+    """A figure's text and unit; many milliseconds are told in seconds."""
+    if unit == "ms" and value >= LONG_MS:
+        return number(value / 1_000), "s"
+    return number(value), unit
 
 
 def validator_rows(books: Books) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ happened. Nothing is kept: memory is that of a run.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Final, TextIO
 
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.interrupts import Interrupts
+from cluster.near import unknown
+from cluster.output import LastingOutput
 from cluster.rerun.recorded import RecordedRun, read_recorded
 from cluster.rerun.timeline import KINDS, Entry, WatchedSimulation
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
@@ -134,14 +135,12 @@ def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
 
 def _print(entries: Iterator[Entry], output: TextIO) -> None:
     """Write the lines; a reader that has seen enough ends it."""
-    try:
-        for entry in entries:
-            output.write(entry.line() + "\n")
-        output.flush()
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, output.fileno())  # for what still waits in buffers
-        os.close(nowhere)
+    lasting = LastingOutput(output)
+    for entry in entries:
+        lasting.write(entry.line() + "\n")
+        if lasting.is_gone:
+            return
+    lasting.flush()
 
 
 def parse_kinds(text: str) -> list[str]:
@@ -149,7 +148,7 @@ def parse_kinds(text: str) -> list[str]:
     kinds = [kind.strip() for kind in text.split(",")]
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+            raise ValueError(unknown("kind", kind, KINDS))
     return kinds
 
 

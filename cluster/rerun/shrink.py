@@ -23,6 +23,7 @@ from cluster.checks import CHECK_NAMES, Outcome, check_run
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.files import check_target, write_for_user
 from cluster.interrupts import Interrupts
+from cluster.near import unknown
 from cluster.rerun.recorded import read_recorded
 from cluster.rerun.reduce import Fields, reduce_fields
 from cluster.results import checkout_commit
@@ -222,7 +223,7 @@ def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]
     """What is to stay: the check that was asked for, else the first that is known to have failed, else the first."""
     found = failures_of(subject.scenario, subject.seed, checkpoint)
     if check is not None and check not in (*CHECK_NAMES, *(each.name for each in found)):
-        raise BadInput(f"--check {check}: no check is named so; known: {', '.join(CHECK_NAMES)}")
+        raise BadInput(f"--check: {unknown('check', check, CHECK_NAMES)}")
     wanted = check or next(iter(subject.recorded), None)
     failure = next((each for each in found if wanted is None or each.name == wanted), None)
     if failure is None and check is None and found and found[0].is_crash:

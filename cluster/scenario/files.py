@@ -17,7 +17,7 @@ from cluster.errors import BadInput
 from cluster.faults import AnyFault
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
-from cluster.scenario.problems import describe, first_problem, one_line
+from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
 from cluster.settings import Change, SettingError, apply_changes
 from cluster.yaml_input import MOST_CHARACTERS, NoYaml, parse
 
@@ -36,10 +36,27 @@ def load_scenario(path: Path | str) -> Scenario:
     try:
         return Scenario.model_validate(fields)
     except ValidationError as error:
-        problem = first_problem(error, fields, also=[EXTENDS])
-        holder = holder_of(problem.steps, layers)
-        inherits = "" if holder == path else f" (inherited by {path})"
-        raise BadInput(f"{holder}: {problem}{inherits}") from None
+        raise BadInput(_located(path, layers, first_problem(error, fields, also=[EXTENDS]))) from None
+
+
+def problems_in(path: Path) -> list[str]:
+    """Everything that is wrong with a scenario file, as :func:`load_scenario` says the first of it; a line each."""
+    try:
+        layers = _read_layers(path)
+    except BadInput as error:
+        return [str(error)]
+    fields = merge_layers(layers)
+    try:
+        Scenario.model_validate(fields)
+    except ValidationError as error:
+        return [_located(path, layers, problem) for problem in all_problems(error, fields, also=[EXTENDS])]
+    return []
+
+
+def _located(path: Path, layers: Sequence[Layer], problem: Problem) -> str:
+    """A problem with the file that holds it."""
+    holder = holder_of(problem.steps, layers)
+    return f"{holder}: {problem}" + ("" if holder == path else f" (inherited by {path})")
 
 
 def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) -> Scenario:

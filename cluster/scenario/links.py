@@ -6,12 +6,12 @@ to another travels over them by the path of the least latency (:mod:`cluster.sce
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from cluster.near import unknown
 from cluster.scenario.latencies import MATRICES, MatrixName
 from cluster.sections import BandwidthKbps, LinkChanges, LinkMilliseconds, Name, Section, Share
 
@@ -131,9 +131,7 @@ def _is_known(given: Any) -> Any:
         if "kind" not in given:
             raise ValueError(f"kind: is missing; known: {', '.join(TOPOLOGY_NAMES)}")
         if given["kind"] not in TOPOLOGY_NAMES:
-            raise ValueError(
-                f"kind: unknown topology {reprlib.repr(given['kind'])}; known: {', '.join(TOPOLOGY_NAMES)}"
-            )
+            raise ValueError(f"kind: {unknown('topology', given['kind'], TOPOLOGY_NAMES)}")
     return given
 
 

@@ -21,7 +21,7 @@ from cluster.faults import (
     with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.near import instead
+from cluster.near import instead, meant_or_known, unknown
 from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
@@ -31,18 +31,30 @@ from cluster.settings import Change, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.genesis_block import GenesisError
-from validator.params import ParameterError, Parameters
+from validator.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter, parse_value
 
 
 class ChainSection(Section):
-    """The chain's parameters (SPEC §16) and what its genesis holds besides the load's accounts."""
+    """The chain's parameters and what its genesis holds besides the load's accounts."""
 
     policy: Literal["cip1", "fifo"] = "cip1"
-    """The scheduling policy (SPEC §13)."""
+    """The scheduling policy."""
     preset: Literal["hardened"] | None = None
     """A named set of parameters."""
     params: dict[str, Any] = {}
     """Single parameters by name; they override the preset."""
+
+    @field_validator("params")
+    @classmethod
+    def _each_parameter_is_right(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name, value in given.items():
+            try:
+                parse_value(name, value)
+            except UnknownParameter as error:
+                raise ValueError(f"{error}; {meant_or_known(name, PARAMETER_NAMES)}") from None
+            except ParameterError as error:
+                raise ValueError(str(error)) from None
+        return given
 
     @model_validator(mode="after")
     def _parameters_are_right(self) -> ChainSection:
@@ -88,7 +100,7 @@ class NodeSection(Section):
 
         for name in names:
             if name not in BEHAVIOURS:
-                raise ValueError(f"unknown behaviour {name!r}; known: {', '.join(sorted(BEHAVIOURS))}")
+                raise ValueError(unknown("behaviour", name, sorted(BEHAVIOURS)))
         if len(set(names)) < len(names):
             raise ValueError("a behaviour is named twice")
         return names

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from cluster.counted import counted
 from cluster.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
-from cluster.near import closest, listing
+from cluster.near import closest, listing, unknown
 from cluster.scenario.fields import Step, expected_at, fields_at, unit_at
 from cluster.scenario.links import TOPOLOGY_NAMES
 from cluster.sections import NAME_PATTERN
@@ -51,13 +51,23 @@ class Problem:
 def first_problem(error: ValidationError, given: Any, also: Sequence[str] = ()) -> Problem:
     """The first of the problems that pydantic found in what was given; ``also`` are fields that a file has besides."""
     problems = error.errors(include_url=False)
+    return _problem(_most_telling(problems, given), given, also, len(problems) - 1)
+
+
+def all_problems(error: ValidationError, given: Any, also: Sequence[str] = ()) -> list[Problem]:
+    """All of them, the first one first."""
+    problems = error.errors(include_url=False)
     first = _most_telling(problems, given)
-    place = _as_written(tuple(_without_kinds(first["loc"])), given)
+    return [_problem(each, given, also) for each in [first, *(each for each in problems if each is not first)]]
+
+
+def _problem(problem: Mapping[str, Any], given: Any, also: Sequence[str], more: int = 0) -> Problem:
+    place = _as_written(tuple(_without_kinds(problem["loc"])), given)
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    reason = _reason(first, place, given, also)
-    if first["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
+    reason = _reason(problem, place, given, also)
+    if problem["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
         path, reason = f"{path}.{deeper[1]}", deeper[2]
-    return Problem(path.lstrip("."), reason, len(problems) - 1)
+    return Problem(path.lstrip("."), reason, more)
 
 
 def describe(error: ValidationError, given: Any) -> str:
@@ -95,6 +105,8 @@ _WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
 )
 """Places that have short forms, or where an example helps; ``None`` is any item of a list."""
 
+UNKNOWN_NAME: Final = "unknown_name"
+"""Kind of the errors of models that know which names there are."""
 _TYPES: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
@@ -140,6 +152,8 @@ def _reason(error: Mapping[str, Any], place: tuple[Step, ...], given: Any, also:
         return f"is missing; expected {wanted}" if wanted else "is missing"
     if kind == "string_pattern_mismatch":
         return f"expected {_pattern_words(context['pattern'], place, error['input'])}, got {got}"
+    if kind == UNKNOWN_NAME:
+        return unknown(context["what"], context["name"], context["known"].split(", "))
     if kind in _TYPES:
         unit = unit_at(location, given) if kind.partition("_")[0] in _NUMBERS else ""
         wanted = _wanted(place) if _TYPES[kind] in (_LIST, _MAPPING) else None

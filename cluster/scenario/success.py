@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from cluster.figures import METRICS, SAMPLES
+from cluster.near import meant_or_known
 from cluster.sections import Height, Section
 
 Figure = Annotated[float, Field(allow_inf_nan=False)]
@@ -84,5 +85,5 @@ class SuccessSection(Section):
 def _known(given: Any, names: Iterable[str], what: str) -> Any:
     for name in given if isinstance(given, dict) else ():
         if name not in names:
-            raise ValueError(f"{name}: unknown {what}; known: {', '.join(names)}")
+            raise ValueError(f"{name}: unknown {what}; {meant_or_known(name, names)}")
     return given

@@ -90,7 +90,9 @@ def _probe(python: str) -> tuple[str, list[str]]:
         raise BadInput(f"{python}: cannot be run: {getattr(error, 'strerror', None) or error}") from None
     version, space, lacking = done.stdout.strip("\n").partition(" ")
     if done.returncode or not space or not version.replace(".", "").isdecimal():
-        raise BadInput(f"{python}: is no Python: it does not say its version")
+        said = next(iter(done.stderr.splitlines()), "it does not say its version")
+        oldest = ".".join(map(str, OLDEST))
+        raise BadInput(f"{python}: does not run as a Python: {said}; expected the path of a Python {oldest} or newer")
     return version, [name for name in lacking.split(",") if name]
 
 

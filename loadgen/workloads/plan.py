@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 from blake3 import blake3
 from nacl.signing import SigningKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from loadgen.workloads.base import Member, Options
 from loadgen.workloads.phases import Height, Phase, Rhythm, check_order
@@ -54,7 +55,11 @@ class UserGroup(BaseModel):
     @classmethod
     def _workload_is_known(cls, name: str) -> str:
         if name not in WORKLOADS:
-            raise ValueError(f"unknown workload {name!r}; known: {', '.join(sorted(WORKLOADS))}")
+            raise PydanticCustomError(
+                "unknown_name",
+                "unknown {what} {name}; known: {known}",
+                {"what": "workload", "name": name, "known": ", ".join(sorted(WORKLOADS))},
+            )
         return name
 
     @field_validator("options")

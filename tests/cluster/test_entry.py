@@ -15,6 +15,8 @@ from cluster import entry
 from cluster.cli import main
 from cluster.results import checkout_commit
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 class Interrupting:
     """Whoever imports the command line meanwhile presses Ctrl-C."""
@@ -48,8 +50,29 @@ def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, "validate", str(path)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.endswith("\\u2026, validator-29\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("\\u2026, validator-29\n")
+
+
+@pytest.mark.parametrize("arguments", [["schema"], ["explain", "scenarios/smoke.yaml"], ["--help"]])
+def test_a_reader_that_has_seen_enough_ends_nothing(arguments: list[str]) -> None:
+    """As ``stampede … | head`` does: the pipe is closed before anything is written."""
+    code = "import sys; from cluster import entry; sys.exit(entry.main())"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            stdout=closed, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_command_that_is_misspelt_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runn"]) == 2
+    assert capsys.readouterr().err == (
+        "stampede: argument COMMAND: unknown choice 'runn'; did you mean run? (see stampede --help)\n"
+    )
 
 
 @pytest.mark.parametrize("flag", ["-b", "-bb"])

@@ -73,6 +73,7 @@ BITING = {
     "clock_skew": (LASTING | {"target": "validator-1", "factor": 3.0}, "timers at another speed of validator-1"),
     "partition": (LASTING | {"groups": [["validator-1"]]}, "messages dropped"),
     "one_way_partition": (LASTING | {"from": ["validator-1"]}, "messages dropped"),
+    "cut": (LASTING | {"from": ["validator-1"], "to": ["validator-2"]}, "messages dropped"),
     "degrade": (LASTING | {"loss": 0.1, "duplication": 0.1, "reordering": 0.1, "latency_ms": 40.0}, "doubled"),
     "leader_delay": (LASTING | {"delay_ms": 100}, "sends of leaders 100 ms later"),
     "upgrade": ({"heights_between": 2}, "4 of 4 validators run version 2 now"),
@@ -140,6 +141,7 @@ def install_nothing(patch: pytest.MonkeyPatch) -> None:
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "partition": cut_nothing,
     "one_way_partition": cut_nothing,
+    "cut": cut_nothing,
     "degrade": cut_nothing,
     "leader_delay": delay_nothing,
     "pause": impair_nothing,

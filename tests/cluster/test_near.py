@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.near import MOST_LISTED, closest, instead, listing
+from cluster.near import MOST_LISTED, closest, instead, listing, unknown
 
 NAMES = ["for_ms", "from", "at_height", "validator-0", "validator-1"]
 
@@ -26,6 +26,11 @@ NAMES = ["for_ms", "from", "at_height", "validator-0", "validator-1"]
 )
 def test_a_name_that_is_near_is_guessed(name: str, meant: str | None) -> None:
     assert closest(name, NAMES) == meant
+
+
+def test_an_unknown_name_is_said_with_what_would_be_right() -> None:
+    assert unknown("field", "for_s", NAMES) == "unknown field 'for_s'; did you mean for_ms?"
+    assert unknown("field", "colour", ["a", "b"]) == "unknown field 'colour'; known: a, b"
 
 
 def test_otherwise_those_there_are_are_listed_and_very_many_cut() -> None:

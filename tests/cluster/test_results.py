@@ -179,7 +179,7 @@ def test_latest_points_at_the_newest_run(tmp_path: Path) -> None:
         assert (root / "latest").resolve() == folder.resolve()
     assert (root / "latest").readlink() == Path(folder.name)
     point_latest(tmp_path, root)
-    assert (root / "latest").resolve() == tmp_path.resolve()
+    assert (root / "latest").resolve() == folder.resolve(), "a folder elsewhere is not the newest run of this root"
 
 
 def test_something_else_named_latest_is_left_alone(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cluster.checks import check_run
+from cluster.output import LastingOutput
 from cluster.terminal import Progress, print_verdict
 from tests.cluster.records import make_record, make_samples
 
@@ -73,6 +74,12 @@ def test_notices_stay() -> None:
     progress.notice("validator-2 is back")
     assert "killed validator-2" in output.getvalue()
     assert "2.0 s  validator-2 is back" in output.getvalue()
+
+
+def test_a_table_that_goes_to_a_program_has_no_trailing_blanks() -> None:
+    output = io.StringIO()
+    LastingOutput(output).write("name   value  \n  a      1 \t\n\n")
+    assert output.getvalue() == "name   value\n  a      1\n\n"
 
 
 def test_a_terminal_line_is_drawn_in_place_and_fits_its_width() -> None:

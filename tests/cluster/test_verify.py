@@ -9,12 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cluster.archive import BlockRecord, encode_blocks
 from cluster.cli import main
@@ -183,7 +186,8 @@ def test_pythons_that_cannot_execute_are_told_what_to_do(
     )
     assert f"pynacl=={importlib.metadata.version('pynacl')}" in lacks
     assert outdated == f"stampede: {old}: is Python 2.7.18; expected 3.11 or newer"
-    assert no_python == f"stampede: {other}: is no Python: it does not say its version"
+    expected = "it does not say its version; expected the path of a Python 3.11 or newer"
+    assert no_python == f"stampede: {other}: does not run as a Python: {expected}"
     assert nothing == f"stampede: {missing}: cannot be run: No such file or directory"
     assert told.out.startswith("pass: "), "the others go on"
 
@@ -195,7 +199,25 @@ def test_a_shadow_process_needs_no_more_than_is_asked_for() -> None:
     dependencies = {"cffi", "pycparser", "llvmlite", "yaml", "typing_extensions"}  # of numba and PyNaCl; some if there
     assert found - dependencies == set(PACKAGES)
     installed = re.search(r"^SHADOW_PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert installed is not None and set(PACKAGES.values()) <= set(installed[1].split())
+    assert installed is not None and set(installed[1].split()) == closure(PACKAGES.values())
+
+
+def closure(names: Iterable[str]) -> set[str]:
+    """Distributions with all that they need under any of the Pythons, by what their metadata says."""
+    found, left = set[str](), list(names)
+    while left:
+        name = canonicalize_name(left.pop())
+        if name in found:
+            continue
+        found.add(name)
+        needed = [Requirement(text) for text in importlib.metadata.requires(name) or ()]
+        left += [each.name for each in needed if any(is_needed(each, version) for version in ("3.11", "3.12", "3.13"))]
+    return found
+
+
+def is_needed(requirement: Requirement, version: str) -> bool:
+    here = {"python_version": version, "python_full_version": f"{version}.0", "extra": ""}
+    return requirement.marker is None or requirement.marker.evaluate(here)
 
 
 def test_hash_seeds_are_checked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

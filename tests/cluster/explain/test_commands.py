@@ -30,14 +30,15 @@ def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["validate", "right.yaml", "wrong.yaml", "ring.yaml", "forked.yaml", "heir.yaml", "none.yaml"])
     assert code == ExitCode.BAD_INPUT
     said = capsys.readouterr()
-    assert said.err == ""
     assert said.out.splitlines() == [
         "right.yaml: fine (live and sim)",
-        "wrong.yaml: stop.hight: unknown field; did you mean height?",
         "ring.yaml: fine (live and sim)",
         "forked.yaml: fine (sim alone: forks: only the simulator repeats what came before; see --backend sim)",
-        "wrong.yaml: stop.hight: unknown field; did you mean height? (inherited by heir.yaml)",
-        "none.yaml: cannot be read: No such file or directory",
+    ]
+    assert said.err.splitlines() == [
+        "stampede: wrong.yaml: stop.hight: unknown field; did you mean height?",
+        "stampede: wrong.yaml: stop.hight: unknown field; did you mean height? (inherited by heir.yaml)",
+        "stampede: none.yaml: cannot be read: No such file or directory",
     ]
 
 
@@ -45,9 +46,27 @@ def test_a_file_may_run_on_one_backend_alone_and_must_run_on_one(capsys: pytest.
     assert main(["validate", "elsewhere.yaml"]) == ExitCode.PASS
     assert capsys.readouterr().out.startswith("elsewhere.yaml: fine (live alone: faults[0].code: all machines of ")
     assert main(["validate", "nowhere.yaml"]) == ExitCode.BAD_INPUT
-    assert capsys.readouterr().out.startswith("nowhere.yaml: runs nowhere: live: faults[0].code: none is no checkout")
+    assert capsys.readouterr().err.startswith(
+        "stampede: nowhere.yaml: runs nowhere: live: faults[0].code: none is no checkout"
+    )
     assert main(["run", "elsewhere.yaml", "--backend", "sim"]) == ExitCode.BAD_INPUT
     assert "elsewhere.yaml: faults[0].code: all machines" in capsys.readouterr().err
+
+
+def test_everything_that_is_wrong_with_a_file_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("worse.yaml").write_text(
+        "name: worse\nstop: {height: 0}\nchain: {params: {SCAN_LIMITS: 3}, polcy: fifo}\n"
+        "load: {users: [{workload: floood}]}\n"
+    )
+    assert main(["validate", "worse.yaml"]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert sorted(said.err.splitlines()) == [
+        "stampede: worse.yaml: chain.params.SCAN_LIMITS: unknown parameter; did you mean SCAN_LIMIT?",
+        "stampede: worse.yaml: chain.polcy: unknown field; did you mean policy?",
+        "stampede: worse.yaml: load.users[0].workload: unknown workload 'floood'; did you mean flood?",
+        "stampede: worse.yaml: stop.height: expected at least 1, got 0",
+    ]
 
 
 def test_right_files_are_a_success() -> None:
@@ -76,7 +95,7 @@ def test_a_terminal_gets_nothing_that_it_would_obey(capsys: pytest.CaptureFixtur
     assert said.startswith("loud\n\\x1b]0;owned\\x07\\x1b[31mred\nand more\n")
     assert "\\x1b[2J)" in said
     assert main(["validate", "wrong.yaml"]) == ExitCode.BAD_INPUT
-    assert "\\x1b[31mcolour: unknown field; " in (also := capsys.readouterr().out)
+    assert "\\x1b[31mcolour: unknown field; " in (also := capsys.readouterr().err)
     assert "\x1b" not in said + also and "\x07" not in said
 
 
@@ -106,7 +125,7 @@ def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) ->
         (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
         (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
         (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator repeats"),
-        (["explain", "right.yaml", "--backend", "cloud"], "invalid choice: 'cloud'"),
+        (["explain", "right.yaml", "--backend", "cloud"], "unknown choice 'cloud'; known: live, sim"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -673,7 +673,9 @@ def test_a_ray_that_does_not_answer_is_one_line(folder: Path, monkeypatch: pytes
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         monkeypatch.setenv("RAY_ADDRESS", address)
-        with pytest.raises(errors.TestnetError, match=f"^Ray at {address} .RAY_ADDRESS. does not answer: .*refused"):
+        with pytest.raises(
+            errors.BadInput, match=f"^RAY_ADDRESS={address}: no Ray answers there: .*refused.*; expected "
+        ):
             run_live(scenario(), 8, "test", folder)
 
 

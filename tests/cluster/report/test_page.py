@@ -12,9 +12,10 @@ import pytest
 from cluster.books import keep_books
 from cluster.checks import CHECKS, check_run
 from cluster.record import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.report import tables
 from cluster.report.figures import MAX_POINTS, in_bins
 from cluster.report.page import render_report
-from cluster.report.tables import fault_rows, validator_rows
+from cluster.report.tables import fault_rows, tiles, validator_rows
 from cluster.trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill, with_late
 
@@ -181,6 +182,12 @@ def test_faults_are_told_with_whom_they_hit_everywhere() -> None:
     assert ">1 kill leader (validator-2)</text>" in text, "in the charts"
     assert '<span class="number">3</span> slow_disk random (validator-3) <span' in text, "under the timeline"
     assert "kill of leader (validator-2)" in text, "in the description of the chart"
+
+
+def test_a_long_duration_is_told_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for milliseconds, told in ((36_100.0, ("36.1", "s")), (840.0, ("840", "ms"))):
+        monkeypatch.setattr(tables, "metrics", lambda _, value=milliseconds: {"longest_stall_ms": value})
+        assert tiles(keep_books(make_record())) == [("longest stall", *told)]
 
 
 def test_a_single_fault_has_no_number() -> None:

@@ -123,7 +123,7 @@ WRONG = {
         "consensus.block_interval_ms: 2000 is not below leader_timeout_ms (2000)",
     ),
     "timeouts out of order": ("name: a\nconsensus: {leader_timeout_ms: 3001}", "consensus.leader_timeout_ms: 3001"),
-    "unknown parameter": ("name: a\nchain: {params: {LANE: 1}}", "chain.params.LANE: unknown parameter"),
+    "unknown parameter": ("name: a\nchain: {params: {LANE: 1}}", "chain.params.LANE: unknown parameter; known: LANE_"),
     "parameter of the wrong type": ("name: a\nchain: {params: {SCAN_LIMIT: 1.5}}", "chain.params.SCAN_LIMIT: expected"),
     "parameter out of range": ("name: a\nchain: {params: {SCAN_LIMIT: 0}}", "chain.params.SCAN_LIMIT: 0 is out of"),
     "parameters that do not fit": ("name: a\nchain: {params: {EPOCH_LENGTH: 5000}}", "chain.params.RING_BUFFER_SIZE: "),
@@ -202,14 +202,15 @@ WRONG = {
         "name: a\nfaults: [{kind: partition, groups: [[validator-0], [bob]], at_ms: 1, for_ms: 1}]",
         "faults[0].groups[1]: no validator is named 'bob'",
     ),
-    "overlapping groups": (
-        "name: a\nfaults: [{kind: partition, groups: [[validator-0], [validator-0]], at_ms: 1, for_ms: 1}]",
-        "faults[0].groups: a validator is named twice",
+    "a group that names a validator twice": (
+        "name: a\nfaults: [{kind: partition, groups: [[validator-0, validator-0]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups[0]: a validator is named twice",
     ),
+    "a cut of nothing": ("name: a\nfaults: [{kind: cut, at_ms: 1, for_ms: 1}]", "faults[0].from: give from or to, or"),
     "one group of all": (
         "name: a\nvalidators: 2\n"
         "faults: [{kind: partition, groups: [[validator-0, validator-1]], at_ms: 1, for_ms: 1}]",
-        "faults[0].groups: all validators are in one group",
+        "faults[0].groups: every two validators share a group",
     ),
     "partition of nobody": (
         "name: a\nfaults: [{kind: one_way_partition, at_ms: 1, for_ms: 1}]",

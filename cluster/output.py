@@ -1,0 +1,46 @@
+"""Standard output that may go away, and that has no trailing blanks where a program reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Final, TextIO
+
+_TRAILING: Final = re.compile(r"[ \t]+(?=\n)")
+
+
+class LastingOutput:
+    """A text file that may go away, like a closed terminal or the pipe to ``head``: nothing is shown then.
+
+    A command goes on without anybody who looks at it, and ends with its own exit code. Tables are padded to their
+    width; on anything but a terminal the blanks at the ends of lines are left out.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._is_plain = not file.isatty()
+        self.is_gone = False
+        """Whether nobody reads any more."""
+
+    def write(self, text: str) -> int:
+        try:
+            self._file.write(_TRAILING.sub("", text) if self._is_plain else text)
+        except OSError:
+            self._give_up()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError:
+            self._give_up()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def _give_up(self) -> None:
+        """What is written from now on, or still waits in buffers, goes nowhere."""
+        self.is_gone = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._file.fileno())
+        os.close(nowhere)
