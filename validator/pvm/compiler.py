@@ -719,7 +719,9 @@ class _Function:
         if isinstance(node, ast.ListComp):
             made = ast.ListComp(self._expression(node.elt), loop)
         else:
-            made = ast.DictComp(_call("_key", self._expression(node.key)), self._expression(node.value), loop)
+            key = self._expression(node.key)
+            key = key if _is_written_key(key) else _call("_key", key)
+            made = ast.DictComp(key, self._expression(node.value), loop)
         self._inner -= 1
         self._integers, self._renamed, self._known = before, renamed, before_known
         return ast.Subscript(ast.Tuple([found, made], LOAD), _constant(1), LOAD)

@@ -52,6 +52,7 @@ HOSTED: dict[str, tuple[str, int]] = {
     "events": ("self.emit('e', 5)\nself.emit('f', b'abc')\nself.burn(100)", 559),
     "timer": ("self.cancel(self.schedule(self.height + 3, {'n': 2 ** 100}))", 2_040),
     "payment": ("self.transfer(self.deployer, self.balance // 2)", 371),
+    "wide integers": ("self.set('k', [2 ** 255, -(2 ** 200), 2 ** 64 - 1])\nreturn self.get('k')", 1_252),
     "long keys": (
         "x = 'k' * 1_000\nself.set(x, 1)\nself.get(x)\nself.get(chr(300) * 100)\nself.delete('k' * 33)\nself.get('k' * 40)",
         1_579,
