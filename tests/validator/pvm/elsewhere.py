@@ -1,8 +1,7 @@
 """Runs programs under whatever Python starts this file, without third-party packages.
 
 Reads a JSON list of ``[source, cycles]`` from standard input, writes what each did. The host, the codec of values and
-keccak are stand-ins: they need packages that another Python may not have. An argument is the
-recursion limit to run with.
+keccak are stand-ins: they need packages that another Python may not have.
 """
 
 from __future__ import annotations
@@ -95,5 +94,4 @@ def outcome(source: str, cycles: int) -> list[Any]:
 
 
 if __name__ == "__main__":
-    sys.setrecursionlimit(int(sys.argv[1]) if sys.argv[1:] else sys.getrecursionlimit())
     json.dump([outcome(source, cycles) for source, cycles in json.load(sys.stdin)], sys.stdout)

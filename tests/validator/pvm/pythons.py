@@ -41,11 +41,10 @@ def answers(
     given: Any,
     hash_seed: str = "random",
     flags: Sequence[str] = ("-W", "error"),
-    arguments: Sequence[str] = (),
 ) -> Any:
     """What a script of this folder answers under a Python, in JSON both ways; warnings are errors there by default."""
     done = subprocess.run(
-        [executable, *flags, "-s", str(Path(__file__).parent / script), *arguments],
+        [executable, *flags, "-s", str(Path(__file__).parent / script)],
         input=json.dumps(given),
         capture_output=True,
         text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -9,9 +10,9 @@ import pytest
 
 from tests.validator.pvm.attacks import running_program
 from tests.validator.pvm.pythons import ROOT, answers, here
-from tests.validator.pvm.running import program
+from tests.validator.pvm.running import program, run
 from validator.pvm import host_python, programs
-from validator.pvm.host_python import UnfitPython
+from validator.pvm.host_python import FRAMES_NEEDED, UnfitPython
 from validator.pvm.machine import Runtime
 from validator.pvm.programs import compiled
 
@@ -54,27 +55,44 @@ def test_a_flag_changes_nothing(name: str, plain: object) -> None:
     assert answers(here(), "elsewhere.py", TABLE, flags=FLAGS[name]) == plain
 
 
-def test_a_low_recursion_limit_changes_nothing(plain: object) -> None:
-    assert answers(here(), "elsewhere.py", TABLE, flags=(), arguments=["150"]) == plain
+FRAMES_BETWEEN = 20
+"""From a test to where the frames are asked for."""
+ASKED = 'from tests.validator.pvm import running; {}; print(running.value_of(\'return b"a" == "a"\'))'
+
+
+def refused(code: str, *flags: str) -> str:
+    """The last line of what a Python says that runs no program."""
+    done = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1 and done.stdout == ""
+    return done.stderr.splitlines()[-1].removeprefix("validator.pvm.host_python.UnfitPython: ")
 
 
 @pytest.mark.parametrize("flag", ["-b", "-bb"])
 def test_a_python_that_tells_bytes_from_texts_aloud_runs_no_program(flag: str) -> None:
-    code = 'from tests.validator.pvm import running; print(running.value_of(\'return b"a" == "a"\'))'
-    done = subprocess.run([sys.executable, flag, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.splitlines()[-1] == (
-        f"validator.pvm.host_python.UnfitPython: Python was started with {flag}, which makes a comparison of bytes "
-        f"with a text fail or warn: start it without {flag}"
+    assert refused(ASKED.format("pass"), flag) == (
+        "Python was started with -b, which makes a comparison of bytes with a text warn or fail: start it without -b"
     )
+
+
+def test_a_python_with_few_frames_runs_no_program() -> None:
+    assert refused(ASKED.format("import sys; sys.setrecursionlimit(200)")) == (
+        "Python's recursion limit leaves less than 400 frames to programs: leave it at 1,000"
+    )
+
+
+def test_what_is_asked_for_is_enough() -> None:
+    """The deepest program of all runs in the frames that must be left."""
+    before, depth = sys.getrecursionlimit(), len(inspect.stack(0))
+    sys.setrecursionlimit(depth + FRAMES_NEEDED + FRAMES_BETWEEN)
+    try:
+        assert run(program(NOTICED[-2], DEEP)).error == ""
+    finally:
+        sys.setrecursionlimit(before)
 
 
 @pytest.mark.parametrize("start", [Runtime, lambda: compiled(program("pass"))])
 def test_neither_compiling_nor_running_begins_there(start: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Flags:
-        bytes_warning = 1
-
-    monkeypatch.setattr(host_python.sys, "flags", Flags)
+    monkeypatch.setattr(host_python, "_tells_bytes_from_texts", lambda: True)
     programs._kept.clear()
     with pytest.raises(UnfitPython, match="started with -b, "):
         start()  # type: ignore[operator]
