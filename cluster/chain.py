@@ -10,6 +10,7 @@ from typing import Final
 from blake3 import blake3
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.byzantine.base import SisterChain
 from cluster.mutants.base import Mutant, RunCounter
 from cluster.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
@@ -66,6 +67,7 @@ def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Ge
         validators=validators.public_keys,
         policy=Policy(scenario.chain.policy),
         parameters=scenario.chain.parameters(),
+        preset=scenario.chain.preset,
         accounts=scenario.load.genesis_accounts(seed),
         actors=scenario.load.genesis_actors(seed),
         runners=scenario.load.genesis_runners(seed),
@@ -140,6 +142,7 @@ def byzantine_of(
         random=Random(f"{seed}/{index}/{'twin' if twin_of else ''}"),
         score=score,
         gives_up_by=VoteKind.NULLIFY if scenario.consensus.protocol == "simplex" else VoteKind.TIMEOUT,
+        sister=SisterChain(lambda signer: validator_signer(validators.scheme, seed, signer)),
     )
     accountability = None if twin_of is None else twin_of.accountability
     return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)

@@ -3,7 +3,7 @@
 ``{"chain_id", "validators": [hex key], "policy"?, "preset"?, "params": {NAME: value}, "system_deployers": [address],
 "accounts": {address: {"balance": n}}, "actors": {address: {"balance": n, "code", "deployer": address, "gba"?}},
 "runners": [address], "epochs": [{"first_view": n, "members": [index]}]}``.
-Written files name every parameter; ``preset`` is for files written by hand. Integers may be decimal strings. A file
+Written files name every parameter, and the preset besides. Integers may be decimal strings. A file
 that is wrong in any way is refused whole, in one line that names the JSON path and what would be right.
 """
 
@@ -47,7 +47,12 @@ NEEDED_FIELDS: Final = frozenset({"chain_id", "validators"})
 
 
 def to_json(genesis: Genesis) -> str:
-    """The genesis as JSON text, addresses in ascending order."""
+    """The genesis as JSON text."""
+    return json.dumps(genesis_page(genesis), indent=1) + "\n"
+
+
+def genesis_page(genesis: Genesis) -> dict[str, Any]:
+    """What a genesis file says, addresses in ascending order."""
     accounts = {address_text(at): {"balance": balance} for at, balance in sorted(genesis.accounts.items())}
     actors = {
         address_text(at): {
@@ -62,6 +67,7 @@ def to_json(genesis: Genesis) -> str:
         "chain_id": genesis.chain_id,
         "validators": [key.hex() for key in genesis.validators],
         "policy": genesis.policy.value,
+        "preset": genesis.preset,
         "params": genesis.parameters.to_names(),
         "system_deployers": [address_text(address) for address in genesis.system_deployers],
         "accounts": accounts,
@@ -71,7 +77,7 @@ def to_json(genesis: Genesis) -> str:
         whole["runners"] = [address_text(address) for address in genesis.runners]
     if genesis.epochs:
         whole["epochs"] = [asdict(epoch) for epoch in genesis.epochs]
-    return json.dumps(whole, indent=1) + "\n"
+    return whole
 
 
 def from_json(text: str, source: str = "genesis") -> Genesis:
@@ -184,6 +190,7 @@ def _genesis(given: dict[str, Any]) -> Genesis:
         validators=_validators(given["validators"]),
         policy=parse_policy(given.get("policy", Policy.CIP1.value)),
         parameters=parse_params(given.get("params", {}), given.get("preset")),
+        preset=given.get("preset"),
         accounts=accounts,
         actors=parse_actors(given.get("actors", {}), accounts),
         system_deployers=parse_deployers(given.get("system_deployers", [])),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from cluster.record import RunRecord
+from cluster.record import NO_PRESET, RunRecord
 from cluster.verdict import Outcome, Verdict
 
 NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -73,6 +73,8 @@ def run_xml(record: RunRecord, verdict: Verdict, command: str) -> str:
         "backend": record.backend,
         "seed": str(record.seed),
         "commit": record.commit,
+        "policy": record.genesis.policy.value,
+        "preset": record.genesis.preset or NO_PRESET,
         "verdict": verdict.outcome.value,
         "command": command,
     }

@@ -233,6 +233,8 @@ class Ledger:
             self.balances[address] = self.balances.get(address, 0) + actor.balance
         self.minted = sum(self.balances.values())
         self.burned = 0
+        self.burned_cell = self.burned_lane_timer = 0
+        """What of it was burned at the cell's basefee, and at the timer lane's price; the rest was at the cycle's."""
         self.tips = 0
         self.timers: dict[bytes, TimerLife] = {}
         self.pending: dict[bytes, TimerLife] = {}
@@ -488,6 +490,7 @@ class Ledger:
             if isinstance(body.action, System):
                 self._enter_instruction(context, name, receipt, body.action)
         self._pay(receipt.sender, burned, tip)
+        self.burned_cell += receipt.cells * context.basefee_cell
         script = body.action if body is not None and isinstance(body.action, Call) else None
         source = script.payload if script is not None and script.to in self._scripts else None
         self._check_sponsored(context, name, receipt, body)
@@ -717,6 +720,8 @@ class Ledger:
         self._check_sources(context, name, fire.effects.movements, fire.actor)
         self._check_own_payer(context, name, fire.effects)
         self._pay(fire.fee_payer, _amount(fire.burned), _amount(fire.tip))
+        self.burned_cell += fire.cells * context.basefee_cell
+        self.burned_lane_timer += fire.cycles * (self._lane_price(context) or 0)
         script = handler_input(payload) if payload is not None and fire.actor in self._scripts else None
         self._enter_effects(context, fire.effects, fire.actor, script)
         base = self.parameters.fire_base_cycles
@@ -974,6 +979,11 @@ class Ledger:
     def _is_expired(self, key: bytes, height: int) -> bool:
         life = self.pending.get(key)
         return life is not None and life.expires_at < height
+
+    @property
+    def burned_cycle(self) -> int:
+        """What was burned at the cycle's basefee: by transactions, fires and queries."""
+        return self.burned - self.burned_cell - self.burned_lane_timer
 
     # --- amounts ----------------------------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ from cluster.errors import BadInput
 from cluster.files import write_atomically
 from cluster.genesis_file import read_genesis, to_json
 from cluster.junit import run_xml
+from cluster.lag import lag_by_host
 from cluster.machine import machine
 from cluster.measures import metrics, series
 from cluster.options import is_seed
@@ -116,6 +117,8 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "backend": record.backend,
         "seed": record.seed,
         "commit": record.commit,
+        "policy": record.genesis.policy.value,
+        "preset": record.genesis.preset,
         "verdict": verdict.outcome.value,
         "checks": [
             {"name": check.name, "verdict": check.verdict.value, "detail": check.detail, "applies": check.applies}
@@ -126,6 +129,10 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "classes": class_figures(use_by_class(use_by_actor(books))),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "machine": machine(),
+        "lag": {
+            "driver" if host is None else f"host-{host}": {"lag_ms": round(lag_ms, 3)}
+            for host, lag_ms in lag_by_host(record).items()
+        },
         "divergences": books.bisections,
     }
     if record.drill is not None:

@@ -16,7 +16,7 @@ from cluster.errors import BadInput, ExitCode
 from cluster.live.disk import LOCK_NAME, DirectoryDisk
 from validator.disk import Disk, DiskError
 from validator.state import HistoryError, LogStateStore
-from validator.state.hashing import TWIG_ENTRIES, decode_entry, twigs_for, upper_depth
+from validator.state.hashing import KEY_BYTES_LIMIT, TWIG_ENTRIES, decode_entry, twigs_for, upper_depth
 from validator.state.proof import ProofError, verify
 from validator.types import HASH_BYTES, Hash, Height
 
@@ -105,14 +105,14 @@ def add_commands(commands: Any) -> None:
     """Add ``prove``, ``verify`` and ``state`` to the command's parsers."""
     prove = commands.add_parser("prove", help="write a proof of what the state holds under a key")
     prove.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
-    prove.add_argument("key", type=_hex, metavar="KEY", help="the key in hex")
+    prove.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
     prove.add_argument("--height", type=int, metavar="H", help="a retained height (default: the final one)")
     prove.add_argument("--out", type=Path, metavar="FILE", help="write the proof here instead of printing it in hex")
     prove.set_defaults(command=_prove)
 
     check = commands.add_parser("verify", help="check a proof against the state root of a header")
     check.add_argument("root", type=_root, metavar="ROOT", help="the header's state_root in hex")
-    check.add_argument("key", type=_hex, metavar="KEY", help="the key in hex")
+    check.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
     check.add_argument("proof", metavar="PROOF", help="the proof: a file, or hex")
     check.set_defaults(command=_verify)
 
@@ -129,7 +129,7 @@ def add_commands(commands: Any) -> None:
         tool.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
         tool.set_defaults(command=command)
         if name == "get":
-            tool.add_argument("key", type=_hex, metavar="KEY", help="the key in hex")
+            tool.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
         elif name == "scan":
             tool.add_argument("prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex")
             tool.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="show at most N keys")
@@ -168,14 +168,17 @@ def _verify(options: Any) -> int:
 
 
 def _read_proof(text: str) -> bytes:
+    """The proof in hex or in a file; never an empty one, which is what a variable that is not set gives."""
     try:
-        return bytes.fromhex(text)
+        proof = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
-        pass
-    try:
-        return Path(text).read_bytes()
-    except OSError:
-        raise BadInput(f"{text!r} is neither a file nor hex") from None
+        try:
+            proof = Path(text).read_bytes()
+        except OSError:
+            raise BadInput(f"{text!r} is neither a file nor hex") from None
+    if not proof:
+        raise BadInput(f"the proof {text!r} is empty: expected a file, or hex")
+    return proof
 
 
 def _stats(options: Any) -> int:
@@ -313,6 +316,14 @@ def _hex(text: str) -> bytes:
         return bytes.fromhex(digits)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not hex") from None
+
+
+def _key(text: str) -> bytes:
+    """A key of the state. An empty one is refused: no state holds it, so that it would always be proved absent."""
+    key = _hex(text)
+    if not 1 <= len(key) <= KEY_BYTES_LIMIT:
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is no key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex")
+    return key
 
 
 def _root(text: str) -> Hash:

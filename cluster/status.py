@@ -11,7 +11,16 @@ from cluster.byzantine.base import Score
 from cluster.mutants.base import RunCounter
 from cluster.release import FIRST_VERSION
 from validator.assembly import Validator
-from validator.events import BlockFinal, Diverged, Dropped, EvidenceFound, PeerFault
+from validator.events import (
+    BlockFinal,
+    Diverged,
+    Dropped,
+    EvidenceFound,
+    PeerFault,
+    TransactionDropped,
+    TransactionRefused,
+)
+from validator.receipts import NOTHING_BURNED, Burned
 
 MAX_EVIDENCE_OF_A_KIND: Final = 4
 """Proofs of one kind against one validator that a status page shows; later ones are only counted."""
@@ -19,7 +28,7 @@ MAX_EVIDENCE: Final = 1_024
 """Proofs that it shows in all."""
 
 
-Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged
+Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | TransactionRefused | TransactionDropped
 """Effects that are counted."""
 
 
@@ -32,6 +41,8 @@ class Tally:
     """Of the code that it runs."""
     executed_transactions: int = 0
     fires: int = 0
+    burned: Burned = NOTHING_BURNED
+    """In the blocks that became final here since the start."""
     pending_timers: int = 0
     backlog: int = 0
     newest: BlockFinal | None = None
@@ -43,6 +54,10 @@ class Tally:
     """What was dropped of what honest peers send too, by reason."""
     dropped_by_peer: Counter[int] = field(default_factory=Counter)
     """The same, by sender: a flood of messages that are harmless one by one shows here."""
+    transactions_refused: Counter[str] = field(default_factory=Counter)
+    """Transactions from clients and peers that the mempool did not take, by reason."""
+    transactions_dropped: Counter[str] = field(default_factory=Counter)
+    """Transactions that the mempool had taken and that left it without becoming final, by reason."""
     chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of the snapshot with which it joined, by the peer that sent them."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
@@ -71,11 +86,16 @@ class Tally:
                 self.note_evidence(effect)
             case Diverged():
                 self.note_divergence(effect)
+            case TransactionRefused():
+                self.transactions_refused[effect.reason] += 1
+            case TransactionDropped():
+                self.transactions_dropped[effect.reason] += 1
 
     def note_final(self, block: BlockFinal) -> None:
         self.newest = block
         self.executed_transactions += block.transactions
         self.fires += block.fires
+        self.burned = self.burned.plus(block.burned)
         self.pending_timers, self.backlog = block.pending_timers, block.backlog
 
     def note_fault(self, fault: PeerFault) -> None:
@@ -128,11 +148,15 @@ def status_page(
         "version": tally.version,
         "executed_transactions": tally.executed_transactions,
         "fires": tally.fires,
+        "burned": tally.burned._asdict(),
+        "burned_since_genesis": executor.pages.burned(),
         "diverged": None if tally.diverged is None else _divergence_page(tally.diverged),
         "faults": dict(sorted(tally.faults.items())),
         "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},
         "dropped": dict(sorted(tally.dropped.items())),
         "dropped_by_peer": {str(peer): count for peer, count in sorted(tally.dropped_by_peer.items())},
+        "transactions_refused": dict(sorted(tally.transactions_refused.items())),
+        "transactions_dropped": dict(sorted(tally.transactions_dropped.items())),
         "mutant_runs": tally.mutant_runs.runs,
         "byzantine": None if tally.byzantine is None else _byzantine_page(tally.byzantine),
         "evidence": [{"kind": found.kind, "data": found.data.hex()} for found in tally.evidence],

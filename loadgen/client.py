@@ -52,10 +52,13 @@ class NotFound(Refused):
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """What became of a posted transaction: ``error`` is ``None`` where the mempool took it."""
+    """What became of a posted transaction: ``error`` and ``reason`` are ``None`` where the mempool took it."""
 
     transaction_hash: bytes
     error: str | None
+    """One line for people."""
+    reason: str | None = None
+    """A stable word (``docs/http.md``); validators of earlier versions give none."""
 
 
 class ValidatorClient:
@@ -83,7 +86,9 @@ class ValidatorClient:
         body = msgspec.msgpack.encode(transactions)
         page = self._json("POST", "/transactions", body=body, headers={"Content-Type": MESSAGEPACK})
         try:
-            results = [PostResult(bytes.fromhex(item["hash"]), item["error"]) for item in page["results"]]
+            results = [
+                PostResult(bytes.fromhex(item["hash"]), item["error"], item.get("reason")) for item in page["results"]
+            ]
         except (KeyError, TypeError, ValueError):
             raise BadAnswer(f"{self.endpoint}/transactions: no list of results") from None
         if len(results) != len(transactions):
@@ -118,7 +123,7 @@ class ValidatorClient:
         return self._json("GET", f"/accounts/{address_text(address)}")
 
     def timer(self, timer_id: bytes) -> Page:
-        """A pending timer. Raises :class:`NotFound` where it is not pending."""
+        """A timer that is pending or ended not long ago. Raises :class:`NotFound` of any other."""
         return self._json("GET", f"/timers/{timer_id.hex()}")
 
     def supply(self) -> Page:

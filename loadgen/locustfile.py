@@ -49,6 +49,8 @@ ORPHAN_GRACE_S: Final = 10
 """How long an orphaned process may take to end in good order."""
 FINAL_STATUSES: Final = frozenset({400, 413})
 """Answers to a batch that sending it again would not change."""
+UNTOLD: Final = "untold"
+"""Why a validator of a version without reasons refused a transaction."""
 MAX_TOLD_APART: Final = 1_000
 """Different rejections that are kept while running."""
 
@@ -218,11 +220,11 @@ class ChainUser(FastHttpUser):
             self.load_user.undelivered(wires)
             self._move_on()
 
-    def _note_results(self, wires: list[bytes], errors: list[str | None]) -> None:
+    def _note_results(self, wires: list[bytes], reasons: list[str | None]) -> None:
         self.share.transactions_sent += len(wires)
-        for wire, error in zip(wires, errors, strict=True):
-            if error is not None:
-                self.share.count_rejection(error)
+        for wire, reason in zip(wires, reasons, strict=True):
+            if reason is not None:
+                self.share.count_rejection(reason)
                 self.load_user.rejected(wire)
 
     # --- requests ---
@@ -256,9 +258,9 @@ def _page_of(response: Any) -> dict[str, Any] | None:
 
 
 def _results_of(response: Any, count: int) -> list[str | None] | None:
-    """Each transaction's error, from a good answer to a batch."""
+    """Why each transaction was refused, from a good answer to a batch; ``None`` of those that were taken."""
     page = _page_of(response)
     results = page.get("results") if page is not None else None
     if not isinstance(results, list) or len(results) != count:
         return None
-    return [result["error"] for result in results]
+    return [None if result["error"] is None else result.get("reason", UNTOLD) for result in results]

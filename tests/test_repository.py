@@ -189,7 +189,12 @@ def libraries_stay_in_their_place(path: str, source: str) -> Iterator[Finding]:
                 yield line, f"imports {module}, which belongs under {' or '.join(folders)}"
 
 
-WITH_ANOTHER = {"gevent": "locust", "geventhttpclient": "locust", "markupsafe": "jinja2"}
+WITH_ANOTHER = {
+    "gevent": "locust",
+    "geventhttpclient": "locust",
+    "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
+}
 """Packages that come with another, of which they are a part in all but name."""
 
 

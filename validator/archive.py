@@ -1,7 +1,7 @@
 """Final blocks on disk: block, receipts, finalization certificate and own state root, by height.
 
-Append-only, durable before the state that follows from a block is. Offsets and the hashes of transactions are kept in
-memory and rebuilt on open.
+Append-only, durable before the state that follows from a block is. Offsets, the hashes of transactions and the ids
+of the timers that ended last are kept in memory and rebuilt on open.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from validator.block import Block, BlockReceipts
 from validator.codec import decode, encode
 from validator.disk import Disk
 from validator.frames import frame, read_frame, recover
-from validator.types import Hash, Height
+from validator.receipts import ended_timers
+from validator.types import Hash, Height, TimerId
 
 ARCHIVE_FILE: Final = "blocks/archive"
 START_FILE: Final = "blocks/start"
 """The block with which an archive begins whose validator joined by a snapshot: its height and the block itself."""
+
+
+MAX_ENDED_TIMERS: Final = 65_536
+"""The timers that ended last: so many are known by their ids, some 10 MB."""
 
 
 class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -63,6 +68,8 @@ class BlockArchive:
         """Height below the first block in the file."""
         self._offsets: list[int] = []
         self._places: dict[Hash, TransactionPlace] = {}
+        self._ended: dict[TimerId, Height] = {}
+        """Where the timers ended that ended last, in that order."""
         for record in recover(disk, ARCHIVE_FILE):
             archived = decode(record.payload, ArchivedBlock)
             self._index(record.offset, decode(archived.receipts, BlockReceipts))
@@ -104,7 +111,15 @@ class BlockArchive:
     def place_of(self, transaction_hash: Hash) -> TransactionPlace | None:
         return self._places.get(transaction_hash)
 
+    def end_of(self, timer_id: TimerId) -> Height | None:
+        """The height at which a timer ended; ``None`` if it is not among the last :data:`MAX_ENDED_TIMERS` that did."""
+        return self._ended.get(timer_id)
+
     def _index(self, offset: int, receipts: BlockReceipts) -> None:
         self._offsets.append(offset)
         for position, receipt in enumerate(receipts.transactions):
             self._places[Hash(receipt.transaction_hash)] = TransactionPlace(Height(receipts.height), position)
+        for timer_id, _ in ended_timers(receipts):
+            self._ended[timer_id] = Height(receipts.height)
+        while len(self._ended) > MAX_ENDED_TIMERS:
+            del self._ended[next(iter(self._ended))]

@@ -69,7 +69,7 @@ def open_validator(
             f"{JOURNAL_FILE}: is missing beside {header.height:,} final blocks, and with it what was voted for;"
             " without the whole folder the validator joins anew"
         )
-    identity = NodeIdentity(index, signer, validators, genesis.chain_id)
+    identity = NodeIdentity(index, signer, validators, genesis)
     try:
         node = parts.node(config, identity, start, open_journal(disk))
     except JournalError as error:

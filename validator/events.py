@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from consensus.messages import AnyCertificate
+from validator.receipts import NOTHING_BURNED, Burned
 from validator.types import Hash, Height
 
 if TYPE_CHECKING:
@@ -116,15 +117,35 @@ class ReplaceJournal(msgspec.Struct, frozen=True):
 
 
 class SubmitResult(msgspec.Struct, frozen=True):
-    """What became of one submitted transaction: ``error`` is ``None`` where the mempool took it."""
+    """What became of one submitted transaction: ``error`` and ``reason`` are ``None`` where the mempool took it."""
 
     transaction_hash: Hash
     error: str | None
+    """One line for people."""
+    reason: str | None = None
+    """One of the stable words of :class:`validator.mempool.Refusal`."""
 
 
 class Reply(msgspec.Struct, frozen=True):
     request: int
     results: tuple[SubmitResult, ...]
+
+
+class TransactionRefused(msgspec.Struct, frozen=True):
+    """For observers: the mempool did not take a transaction, for a :class:`validator.mempool.Refusal`."""
+
+    transaction_hash: Hash
+    reason: str
+    peer: int | None
+    """Who gossiped it; ``None`` of a client's."""
+
+
+class TransactionDropped(msgspec.Struct, frozen=True):
+    """For observers: a transaction that the mempool had taken, from a client or a peer, left it without becoming final,
+    for a :class:`validator.mempool.Departure`."""
+
+    transaction_hash: Hash
+    reason: str
 
 
 class Certified(msgspec.Struct, frozen=True):
@@ -151,6 +172,7 @@ class BlockFinal(msgspec.Struct, frozen=True):
     lane_cycles: int
     reorg_depth: int = 0
     """Executed blocks of another branch that were given up for this one."""
+    burned: Burned = NOTHING_BURNED
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -205,6 +227,8 @@ Effect = (
     | Append
     | ReplaceJournal
     | Reply
+    | TransactionRefused
+    | TransactionDropped
     | Certified
     | BlockFinal
     | Diverged

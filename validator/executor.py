@@ -28,7 +28,8 @@ from validator.messages import ChunkRequest, ChunkResponse, SnapshotOffer, Snaps
 from validator.pages import StatePages
 from validator.pvm.machine import PythonVm
 from validator.receipt_bound import require_receipts_fit
-from validator.records import GLOBALS, Globals, decode_record
+from validator.receipts import NOTHING_BURNED, Burned, burned
+from validator.records import ACCOUNT, GLOBALS, Account, Globals, decode_record
 from validator.scheduler.index import SchedulerIndex
 from validator.snapshot_service import read_snapshot
 from validator.state import LogStateStore, View
@@ -39,7 +40,7 @@ from validator.trace import BlockTrace, StepRecorder, traced, writes_of
 from validator.transactions import TransactionError, address_of, parse, transaction_hash
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 from validator.types import Address, Hash, Height, ValidatorError
-from validator.world import Change
+from validator.world import Change, World
 
 GENESIS_FILE: Final = "genesis"
 NO_ROOT: Final = Hash(b"")
@@ -110,12 +111,13 @@ class Finalized:
     digest: Hash
     header: Header
     transactions: tuple[Hash, ...]
-    nonces: Mapping[Address, int]
-    """The nonces that the transactions' senders have now."""
+    accounts: Mapping[Address, Account]
+    """The accounts that the block changed, as they are now, addresses ascending."""
     fires: int
     destroyed: int
     pending_timers: int
     backlog: int
+    burned: Burned = NOTHING_BURNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,22 @@ class SnapshotRead:
     response: SnapshotOffer | ChunkResponse | None
 
 
-Job = Build | Execute | Finalize | ReadBlocks | ReadSnapshot
-JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead | SnapshotRead
+@dataclass(frozen=True, slots=True)
+class ReadAccounts:
+    """Read accounts in the last final state, for the mempool."""
+
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsRead:
+    header: Header
+    """Of the last final block."""
+    accounts: Mapping[Address, Account]
+
+
+Job = Build | Execute | Finalize | ReadBlocks | ReadSnapshot | ReadAccounts
+JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead | SnapshotRead | AccountsRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +290,10 @@ class Executor:
         """The encoded proof of what the state of a retained height says of a key (:meth:`LogStateStore.prove`)."""
         return self._store.prove(key, Height(height))
 
+    def root_at(self, height: int) -> Hash:
+        """The state root of a retained height (:meth:`LogStateStore.root_at`)."""
+        return self._store.root_at(Height(height))
+
     @property
     def pending_timers(self) -> int:
         """Live timers of the last final state."""
@@ -300,6 +320,9 @@ class Executor:
                 return self._read_blocks(job)
             case ReadSnapshot():
                 return SnapshotRead(job.peer, read_snapshot(self._store, self._archive, job.request))
+            case ReadAccounts(addresses):
+                world = World(self._store.final)
+                return AccountsRead(self._final_header, {address: world.account(address) for address in addresses})
 
     def _build(self, job: Build) -> Built:
         parent = self._header_of(job.parent)
@@ -376,11 +399,12 @@ class Executor:
             digest=job.digest,
             header=executed.block.header,
             transactions=tuple(Hash(receipt.transaction_hash) for receipt in outcome.receipts.transactions),
-            nonces=self._nonces(outcome),
+            accounts=_changed_accounts(outcome.changes),
             fires=len(outcome.receipts.fires),
             destroyed=len(outcome.receipts.destroyed),
             pending_timers=outcome.live_timers,
             backlog=outcome.backlog,
+            burned=burned(self._final_header, outcome.receipts),
         )
 
     def _diverged(self, digest: Hash, invalid: _InvalidBlock) -> FinalizedInvalid:
@@ -407,10 +431,6 @@ class Executor:
         finally:
             self._index.abandon()
         return recorder.trace(height, digest, outcome)
-
-    def _nonces(self, outcome: Outcome) -> dict[Address, int]:
-        senders = sorted({Address(receipt.sender) for receipt in outcome.receipts.transactions})
-        return {sender: self.pages.account(sender)["nonce"] for sender in senders}
 
     def _read_blocks(self, job: ReadBlocks) -> BlocksRead:
         """As many blocks as asked for, there are and fit into a message, and what proves them final."""
@@ -600,6 +620,15 @@ def _within(candidates: tuple[PreparedTransaction, ...], most_bytes: int) -> lis
             break
         fitting.append(candidate)
     return fitting
+
+
+def _changed_accounts(changes: Sequence[Change]) -> dict[Address, Account]:
+    """The accounts among a block's changes, as they are after it. An account that once was stays."""
+    return {
+        Address(change.key[1:]): change.after
+        for change in changes
+        if change.key[:1] == ACCOUNT and change.after is not None
+    }
 
 
 def execution_error(executor: Executor, block: Block) -> str | None:

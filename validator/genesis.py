@@ -65,6 +65,8 @@ class Genesis:
     """Who may answer jobs from the start (SPEC §14)."""
     epochs: tuple[GenesisEpoch, ...] = ()
     """Changes of the committee, views ascending; before the first one, and without any, all validators are in it."""
+    preset: str | None = None
+    """What the parameters were made from, for people to know: the parameters hold all of it."""
 
     def runs_auction(self, height: int) -> bool:
         """Whether a block runs SPEC's auction; before activation, or under ``fifo``, it runs first in, first out."""

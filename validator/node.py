@@ -9,6 +9,8 @@ executor's results say. How the parts meet:
 - The engine's ``Finalized`` makes a line of blocks final: executed where they are not yet, then committed one by one.
   Blocks of the line that are not here are fetched first: by digest when the line is short, as a range of final blocks,
   each range proved by a finalization certificate, when this node is far behind.
+- Transactions come by ``Submit`` and by gossip into the mempool (:mod:`validator.admission`), which judges by the final
+  state: accounts that the executor reads for it, and those that each final block changed.
 - A final block that does not execute to its header means that this validator computes another state than a quorum does:
   it says so (``Diverged``) and stops taking part. Continuing would only spread the damage.
 """
@@ -16,7 +18,6 @@ executor's results say. How the parts meet:
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -33,6 +34,7 @@ from consensus.protocols import EngineType, VotingEngine
 from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import HARMLESS_REASONS
+from validator.admission import Admission
 from validator.block import Block, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
 from validator.codec import CodecError, encode
@@ -61,6 +63,7 @@ from validator.events import (
     TimerName,
 )
 from validator.executor import (
+    AccountsRead,
     BlocksRead,
     Build,
     Built,
@@ -76,12 +79,12 @@ from validator.executor import (
     decode_block,
 )
 from validator.finality import MAX_LINKS, is_proved
+from validator.genesis import Genesis
 from validator.journal import JournalContent, encode_batch, encode_journal
-from validator.mempool import Mempool, Refused
+from validator.mempool import Mempool, Refusal
 from validator.messages import (
     MAX_BLOCKS_ASKED,
     MAX_GOSSIPED_TRANSACTIONS,
-    MAX_MESSAGE_BYTES,
     MAX_NONCE_BYTES,
     BlockRequest,
     BlockResponse,
@@ -110,8 +113,6 @@ MAX_PROVEN_AHEAD: Final = 2 * MAX_BLOCKS_ASKED
 """Blocks that are proved final and wait for execution, beyond which no more are asked for."""
 MAX_GIVEN_BYTES: Final = 16 * 1024 * 1024
 """Of blocks given to one peer by digest between two ticks of consensus, after which it is given no more."""
-MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
-"""Transaction bytes in one message to peers."""
 JOURNAL_REPLACED_EVERY: Final = 64
 """Final blocks between two replacements of the journal."""
 
@@ -144,7 +145,11 @@ class NodeIdentity:
     index: int
     signer: Signer
     validators: ValidatorSet
-    chain_id: str
+    genesis: Genesis
+
+    @property
+    def chain_id(self) -> str:
+        return self.genesis.chain_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +188,8 @@ class Node:
             block = decode_block(body)
             if block is not None:
                 self._tree.add(block, body)
-        self.mempool = Mempool(identity.chain_id)
+        self.mempool = Mempool(identity.genesis)
+        self._admission = Admission(self.mempool)
         self.diverged: Diverged | None = None
         self._effects: list[Effect] = []
         self._engine_events: deque[engine_border.Event] = deque()
@@ -250,8 +256,8 @@ class Node:
         if self.diverged is None:
             self._dispatch(event)
         elif isinstance(event, Submit):
-            refusal = f"the validator diverged at height {self.diverged.height}"
-            results = tuple(SubmitResult(transaction_hash(wire), refusal) for wire in event.transactions)
+            line, reason = _diverged_line(self.diverged), Refusal.DIVERGED.value
+            results = tuple(SubmitResult(transaction_hash(wire), line, reason) for wire in event.transactions)
             self._effects.append(Reply(event.request, results))
         effects, self._effects = self._effects, []
         return effects
@@ -267,7 +273,7 @@ class Node:
             case Timeout(timer):
                 self._on_timeout(timer)
             case Submit(request, transactions):
-                self._on_submit(request, transactions)
+                self._effects += self._admission.submit(request, transactions)
             case Started():
                 self._consensus(engine_border.Start())
 
@@ -327,26 +333,10 @@ class Node:
         if len(transactions) > MAX_GOSSIPED_TRANSACTIONS:
             self._fault(sender, "oversized")
             return
-        for wire in transactions:
-            try:
-                self.mempool.add(wire)
-            except Refused:
-                continue
-
-    def _on_submit(self, request: int, transactions: tuple[bytes, ...]) -> None:
-        results: list[SubmitResult] = []
-        taken: list[bytes] = []
-        for wire in transactions:
-            try:
-                self.mempool.add(wire)
-            except Refused as refusal:
-                results.append(SubmitResult(transaction_hash(wire), str(refusal)))
-            else:
-                taken.append(wire)
-                results.append(SubmitResult(transaction_hash(wire), None))
-        for batch in _batches(taken):
-            self._send(None, TransactionsMessage(batch))
-        self._effects.append(Reply(request, tuple(results)))
+        effects, is_honest = self._admission.gossip(sender, transactions)
+        self._effects += effects
+        if not is_honest:
+            self._fault(sender, "bad_transactions")
 
     # --- consensus ----------------------------------------------------------------------------------------------------
 
@@ -505,6 +495,8 @@ class Node:
                 self._reading_for.discard(peer)
                 if response is not None:
                     self._send(peer, response)
+            case AccountsRead():
+                self._effects += self._admission.accounts_read(result)
 
     def _on_executed(self, result: Executed) -> None:
         held = self._tree.get(result.digest)
@@ -607,7 +599,7 @@ class Node:
         header = final.header
         self._committed = Height(header.height)
         del self._uncommitted[final.digest]
-        self.mempool.settle(final.transactions, final.nonces, header.height)
+        self._effects += self._admission.settle(final)
         self._effects.append(
             BlockFinal(
                 height=Height(header.height),
@@ -622,6 +614,7 @@ class Node:
                 basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
                 basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
                 lane_cycles=header.lane_cycles,
+                burned=final.burned,
                 reorg_depth=self._reorgs.pop(final.digest, 0),
             )
         )
@@ -645,6 +638,7 @@ class Node:
             trace=encode(result.trace),
         )
         self._effects.append(self.diverged)
+        self._effects += self._admission.close(Refusal.DIVERGED, _diverged_line(self.diverged))
 
     # --- catching up --------------------------------------------------------------------------------------------------
 
@@ -770,15 +764,5 @@ def _root_records(start: FinalPoint) -> tuple[bytes, ...]:
     return (encode_record(certificate),)
 
 
-def _batches(transactions: list[bytes]) -> Iterator[tuple[bytes, ...]]:
-    """Transactions in messages that peers take: bounded in number and in bytes."""
-    batch: list[bytes] = []
-    size = 0
-    for wire in transactions:
-        if batch and (len(batch) == MAX_GOSSIPED_TRANSACTIONS or size + len(wire) > MAX_GOSSIPED_BYTES):
-            yield tuple(batch)
-            batch, size = [], 0
-        batch.append(wire)
-        size += len(wire)
-    if batch:
-        yield tuple(batch)
+def _diverged_line(diverged: Diverged) -> str:
+    return f"the validator diverged at height {diverged.height}"

@@ -38,8 +38,16 @@ BUILTIN: Final = "builtin:"
 SCRIPT_CODE: Final = "builtin:script"
 
 
+PRICE_BUMP_PERCENT: Final = 10
+"""How much more a transaction must pay to take the place of another that waits with its nonce."""
+
+
 class TransactionError(ValidatorError):
-    """A transaction is malformed or badly signed. One line."""
+    """A transaction is malformed or badly signed. One line; ``reason`` is the mempool's word for it."""
+
+    def __init__(self, line: str, reason: str = "malformed") -> None:
+        super().__init__(line)
+        self.reason = reason
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
@@ -183,12 +191,12 @@ def parse(wire: bytes, chain_id: str) -> Transaction:
     except CodecError as error:
         raise TransactionError(f"malformed transaction: {error}") from None
     if body.chain_id != chain_id:
-        raise TransactionError(f"transaction is for chain {body.chain_id!r}, expected {chain_id!r}")
+        raise TransactionError(f"transaction is for chain {body.chain_id!r}, expected {chain_id!r}", "wrong_chain")
     check_shape(transaction)
     try:
         VerifyKey(signed.public_key).verify(SIGNING_DOMAIN + signed.body, signed.signature)
     except (BadSignatureError, ValueError, TypeError):
-        raise TransactionError("bad signature") from None
+        raise TransactionError("bad signature", "bad_signature") from None
     return transaction
 
 
@@ -239,6 +247,11 @@ def code_problem(code: str) -> str | None:
     if not 1 <= len(code) <= MAX_SOURCE_BYTES or not code.isascii():
         return f"a program of {len(code):,} characters; expected 1 to {MAX_SOURCE_BYTES:,}, ASCII alone"
     return None
+
+
+def least_replacement_fee(fee: int) -> int:
+    """The least fee per cycle that takes the place of ``fee`` in a mempool; always a higher one."""
+    return fee + max(1, -(-fee * PRICE_BUMP_PERCENT // 100))
 
 
 def deployed_address(sender: bytes, nonce: int) -> Address:

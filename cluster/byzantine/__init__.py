@@ -10,11 +10,15 @@ from __future__ import annotations
 from cluster.byzantine.base import Behaviour, Position, Score
 from cluster.byzantine.conflicting_voter import ConflictingVoter
 from cluster.byzantine.equivocating_leader import EquivocatingLeader
+from cluster.byzantine.false_certificates import DoubleSigner, Outsider, ShortCertificate
 from cluster.byzantine.false_snapshots import FalseSnapshots
+from cluster.byzantine.false_timeouts import FalseHighCertificate, TimeoutForger, UnderstatedTimeouts
 from cluster.byzantine.forgetful_leader import ForgetfulLeader
 from cluster.byzantine.garbage import Garbage
 from cluster.byzantine.invalid_block import BadHeader, BadRoot, BadTransaction, Oversized
+from cluster.byzantine.lock_breaker import LockBreaker
 from cluster.byzantine.nullify_and_finalize import NullifyAndFinalize
+from cluster.byzantine.replayed_signatures import KindReplayer, SisterCertificates
 from cluster.byzantine.selective_sender import SelectiveSender
 from cluster.byzantine.signature_forger import SignatureForger
 from cluster.byzantine.silent_leader import SilentLeader
@@ -44,6 +48,15 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         Twins,
         Garbage,
         FalseSnapshots,
+        ShortCertificate,
+        DoubleSigner,
+        Outsider,
+        KindReplayer,
+        SisterCertificates,
+        TimeoutForger,
+        FalseHighCertificate,
+        UnderstatedTimeouts,
+        LockBreaker,
     )
 }
 """Every behaviour, by the name that scenarios use."""

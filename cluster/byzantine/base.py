@@ -11,7 +11,7 @@ field ``vote`` (a proposal, say) is taken for what it is worth without knowing i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Final, cast
@@ -35,6 +35,8 @@ from validator.messages import ConsensusMessage, PeerMessage, encode_message, re
 
 VIEWS_REMEMBERED: Final = 32
 """Views of which a behaviour keeps anything."""
+SISTER_CHAIN: Final = b"stampede-sister"
+"""Name of another chain, which no scenario's chain has."""
 
 
 @dataclass(slots=True)
@@ -45,6 +47,18 @@ class Score:
     """How often each behaviour did what it is named for."""
     evidence_owed: int = 0
     """Views in which it gave others all that proves its guilt (:mod:`cluster.byzantine.accountability`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SisterChain:
+    """Another chain of the same validators, with the same keys: what they sign there, anybody may bring here."""
+
+    signer: Callable[[int], Signer]
+    """Of a validator, by its index; signs for that chain alone."""
+
+    def signature(self, signer: int, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Signature:
+        """What a validator signed on that chain."""
+        return self.signer(signer).sign(vote_signing_bytes(SISTER_CHAIN, kind, view, parent_view, digest))
 
 
 @dataclass(slots=True)
@@ -59,6 +73,8 @@ class Position:
     score: Score
     gives_up_by: VoteKind = VoteKind.NULLIFY
     """The kind of vote by which the chain's protocol gives up a view."""
+    sister: SisterChain | None = None
+    """Another chain of these validators, where they have one."""
 
     @property
     def namespace(self) -> bytes:
@@ -101,6 +117,8 @@ class Behaviour:
     description: ClassVar[str]
     simulator_only: ClassVar[str] = ""
     """Why it cannot be had on the live testnet."""
+    protocol: ClassVar[str] = ""
+    """The only protocol in whose messages it can be said; none where all have such."""
 
     def __init__(self, position: Position) -> None:
         self.position = position
@@ -163,6 +181,11 @@ def tell(recipient: int | None, message: Message) -> Send:
 def hand(recipient: int | None, message: PeerMessage) -> Send:
     """Send any message to one peer, or to all."""
     return Send(recipient, encode_message(message))
+
+
+def tell_unchecked(recipient: int | None, message: Message) -> Send:
+    """Send a consensus message whose fields do not fit together, as they are."""
+    return hand(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
 
 
 def recipient_of(send: Effect) -> int | None:

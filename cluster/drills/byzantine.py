@@ -43,6 +43,9 @@ class Byzantine(Drill):
         bound = fault_bound(self.validators)
         if self.liars > bound:
             return f"--liars: {self.liars} of {self.validators} validators; at most {bound} are withstood"
+        only = BEHAVIOURS[self.behaviour].protocol if self.behaviour != MIXED else ""
+        if only and only != self.protocol:
+            return f"--behaviour: {self.behaviour} lies in messages of {only} only; see --protocol {only}"
         return super().problem(backend)
 
     def scenario(self) -> Scenario:

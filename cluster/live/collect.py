@@ -15,6 +15,7 @@ from cluster.archive import BlockRecord
 from cluster.books import Questions, longest_chain, questions
 from cluster.record import RunRecord, Supply, ValidatorRecord
 from loadgen.client import ClientError, NotFound, ValidatorClient
+from validator.pages import PENDING
 from validator.types import parse_address
 
 BLOCKS_A_REQUEST: Final = 64
@@ -131,7 +132,6 @@ def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: Questi
 
 def _is_pending(client: ValidatorClient, timer: str) -> bool:
     try:
-        client.timer(bytes.fromhex(timer))
+        return client.timer(bytes.fromhex(timer)).get("state") == PENDING
     except NotFound:
         return False
-    return True

@@ -29,6 +29,7 @@ from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase, nothing
 from cluster.live.injection import LastWords
+from cluster.live.lag import LagMeter
 from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
 from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
@@ -36,6 +37,7 @@ from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.live.stage import LiveStage, located
 from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
+from cluster.machine import Busyness
 from cluster.record import JoinRecord, RunRecord, Sample
 from cluster.recovery import height_when_healed
 from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
@@ -148,6 +150,7 @@ class _LiveRun:
         self._served = served
         self._load_failed = False
         self._sampled_ms = float("-inf")
+        self._lag, self._busyness = LagMeter(), Busyness()
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 
@@ -313,11 +316,12 @@ class _LiveRun:
         while not self._is_over(self._hosts):
             if time.monotonic() > self._deadline:
                 after_s = self._now_ms / MILLISECONDS_A_SECOND
-                self.record.problems.append(f"the time was up after {after_s:.0f} s: {self._standings(self._hosts)}")
+                self.record.time_up = f"the time was up after {after_s:.0f} s: {self._standings(self._hosts)}"
                 return
             self._wait()
             self._session.check()
             self._hosts.look(self._watch.height)
+            self._note_lags(self._hosts)
             self._obey()
             self._note_joins(self._hosts)
             self._show(self._hosts)
@@ -327,13 +331,24 @@ class _LiveRun:
 
     def _wait(self) -> None:
         """Until the next look. The first signal ends a run that has no other end."""
+        planned_s = self._tick_s()
+        self._lag.begin()
         try:
-            self._interrupts.wait(self._tick_s())
+            self._interrupts.wait(planned_s)
         except KeyboardInterrupt:
             if self._end is not None:
                 raise
             self._interrupts.accept()
             self._end_here()
+        else:
+            self._lag.end(planned_s)
+
+    def _note_lags(self, hosts: Hosts) -> None:
+        """How long the machine kept hosts and driver from running since the last look."""
+        for number, span in hosts.take_lags():
+            self._watch.take_lag(number, span)
+        for span in self._lag.drain():
+            self._watch.take_lag(None, span)
 
     def _tick_s(self) -> float:
         """Less where a fault begins or ends sooner."""
@@ -406,6 +421,7 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
+            self._busyness.look()
             self.on_sample(self._watch.sample(now_ms, hosts.heights(), hosts.views(), hosts.state_words()))
 
     def _watch_load(self) -> None:
@@ -530,6 +546,7 @@ class _LiveRun:
             hosts.look(self._watch.height, starts=False)
         self.record.duration_ms = self._now_ms
         self._watch.trace.close(self.record.duration_ms)
+        self._note_lags(hosts)
         self._note_totals(hosts)
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
@@ -549,6 +566,7 @@ class _LiveRun:
         self.record.metrics["messages_dropped"] = totals.lost
         self.record.metrics["bytes_sent"] = totals.size
         self.record.metrics["core_seconds"] = totals.core_seconds
+        self.record.metrics.update(self._busyness.metrics())
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND

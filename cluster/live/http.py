@@ -19,27 +19,33 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from cluster.live.connections import JSON
+from cluster.live.event_stream import EventStream, Subscription
 from cluster.live.prometheus import PROMETHEUS, render_metric
 from cluster.live.web import (
-    JSON,
     MESSAGEPACK,
     Endpoint,
     Page,
     Rate,
     build_application,
-    found,
     json_response,
     messagepack_response,
     one_line,
+    page_response,
     read_body,
 )
 from validator.events import SubmitResult
-from validator.types import HEIGHT_LIMIT, Address, Hash, Height, TimerId
+from validator.pages import Cursor, EventFilter, FinalityPage
+from validator.state import HistoryError
+from validator.state.hashing import KEY_BYTES_LIMIT
+from validator.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash, Height, TimerId
 
 MAX_BATCH_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_A_REQUEST: Final = 256
 CLIENT_RATE: Final = Rate(5_000, 10_000)
 """Of requests; a client that has more to submit batches."""
+
+EVENT_STREAM: Final = "text/event-stream"
 
 BlockTriple = tuple[bytes, bytes, bytes]
 """``Block``, ``BlockReceipts`` (canonical encodings) and the state root that this validator computed itself."""
@@ -64,6 +70,22 @@ class ValidatorPages(Protocol):
 
     async def timer(self, timer_id: TimerId) -> Page | None: ...
 
+    async def events(self, start: Cursor | None, wanted: EventFilter) -> Page | None: ...
+
+    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
+        """A subscription to events from a place on, by default of the blocks to come; ``None``: there are too many."""
+
+    async def finality(self, height: Height) -> FinalityPage | None: ...
+
+    async def proof(self, key: bytes, height: Height | None) -> Page:
+        """Raises :class:`~validator.state.HistoryError` if the height is not retained."""
+
+    async def genesis(self) -> Page: ...
+
+    async def parameters(self) -> Page: ...
+
+    async def validators(self) -> Page: ...
+
     async def supply(self) -> Page:
         """What all accounts hold and what was burned, of a validator at rest: it looks at every account."""
 
@@ -82,9 +104,15 @@ def build_app(pages: ValidatorPages) -> ASGIApp:
         ("GET", "/status", endpoints.status),
         ("GET", "/blocks", endpoints.blocks),
         ("GET", "/blocks/{height}", endpoints.block),
+        ("GET", "/blocks/{height}/finality", endpoints.finality),
         ("GET", "/receipts/{hash}", endpoints.receipt),
         ("GET", "/accounts/{address}", endpoints.account),
         ("GET", "/timers/{id}", endpoints.timer),
+        ("GET", "/events", endpoints.events),
+        ("GET", "/proofs/{key}", endpoints.proof),
+        ("GET", "/genesis", endpoints.genesis),
+        ("GET", "/parameters", endpoints.parameters),
+        ("GET", "/validators", endpoints.validators),
         ("GET", "/supply", endpoints.supply),
         ("GET", "/divergence", endpoints.divergence),
         ("GET", "/metrics", endpoints.metrics),
@@ -112,11 +140,16 @@ class _Endpoints:
             )
         results = await self._pages.submit(transactions)
         return json_response(
-            {"results": [{"hash": result.transaction_hash.hex(), "error": result.error} for result in results]}
+            {
+                "results": [
+                    {"hash": result.transaction_hash.hex(), "error": result.error, "reason": result.reason}
+                    for result in results
+                ]
+            }
         )
 
     async def status(self, request: Request) -> Response:
-        return json_response(await self._pages.status())
+        return page_response(request, await self._pages.status())
 
     async def blocks(self, request: Request) -> Response:
         first = _parse_integer("from", request.query_params.get("from", ""), HEIGHT_LIMIT - 1)
@@ -131,21 +164,66 @@ class _Endpoints:
             if not triples:
                 raise HTTPException(404, f"no final block at height {height}")
             return messagepack_response(list(triples[0]))
-        return found(await self._pages.block(height), f"no final block at height {height}")
+        return page_response(request, await self._pages.block(height), f"no final block at height {height}")
+
+    async def finality(self, request: Request) -> Response:
+        height = Height(_parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1))
+        proof = await self._pages.finality(height)
+        if proof is not None and MESSAGEPACK in request.headers.get("accept", ""):
+            return messagepack_response(list(proof))
+        return page_response(request, proof and proof.page, f"no final block at height {height}, or no proof of it yet")
 
     async def receipt(self, request: Request) -> Response:
         name = _parse_hash("transaction hash", request.path_params["hash"])
-        return found(await self._pages.receipt(Hash(name)), f"no final transaction {name.hex()}")
+        return page_response(request, await self._pages.receipt(Hash(name)), f"no final transaction {name.hex()}")
 
     async def account(self, request: Request) -> Response:
-        return json_response(await self._pages.account(_parse_address(request.path_params["address"])))
+        address = _parse_address("address", request.path_params["address"])
+        return page_response(request, await self._pages.account(address))
 
     async def timer(self, request: Request) -> Response:
         name = _parse_hash("timer id", request.path_params["id"])
-        return found(await self._pages.timer(TimerId(name)), f"no pending timer {name.hex()}")
+        page = await self._pages.timer(TimerId(name))
+        return page_response(request, page, f"no timer {name.hex()} is pending or among the last that ended")
+
+    async def events(self, request: Request) -> Response:
+        """A page of events, or a stream of them."""
+        query = request.query_params
+        actor, name = query.get("actor"), query.get("name")
+        if name is not None and len(name.encode()) > MAX_NAME_BYTES:
+            raise HTTPException(400, f"name: expected at most {MAX_NAME_BYTES} bytes, got {len(name.encode())}")
+        wanted = EventFilter(None if actor is None else _parse_address("actor", actor), name)
+        is_stream = EVENT_STREAM in request.headers.get("accept", "")
+        start = request.headers.get("last-event-id") if is_stream else None
+        start = query.get("from") if start is None else start
+        place = None if start is None else _parse_cursor("from", start)
+        if not is_stream:
+            page = await self._pages.events(place, wanted)
+            return page_response(request, page, f"from: this validator has no blocks as far down as {start}")
+        subscription = self._pages.subscribe(place, wanted)
+        if subscription is None:
+            raise HTTPException(429, "too many streams of events")
+        return EventStream(subscription)
+
+    async def proof(self, request: Request) -> Response:
+        key, height = _parse_key(request.path_params["key"]), request.query_params.get("height")
+        at = None if height is None else Height(_parse_integer("height", height, HEIGHT_LIMIT - 1))
+        try:
+            return page_response(request, await self._pages.proof(key, at))
+        except HistoryError as error:
+            raise HTTPException(404, str(error)) from None
+
+    async def genesis(self, request: Request) -> Response:
+        return page_response(request, await self._pages.genesis())
+
+    async def parameters(self, request: Request) -> Response:
+        return page_response(request, await self._pages.parameters())
+
+    async def validators(self, request: Request) -> Response:
+        return page_response(request, await self._pages.validators())
 
     async def supply(self, request: Request) -> Response:
-        return json_response(await self._pages.supply())
+        return page_response(request, await self._pages.supply())
 
     async def divergence(self, request: Request) -> Response:
         trace = await self._pages.divergence()
@@ -201,6 +279,8 @@ def _decode_json(body: bytes) -> list[bytes]:
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,19}")
 _HASH: Final = re.compile(r"[0-9a-fA-F]{64}")
+_KEY: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_CURSOR: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?")
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
@@ -216,7 +296,19 @@ def _parse_hash(name: str, text: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def _parse_address(text: str) -> Address:
+def _parse_key(text: str) -> bytes:
+    if not _KEY.fullmatch(text) or not 2 <= len(text) <= 2 * KEY_BYTES_LIMIT:
+        raise HTTPException(400, f"key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex, got {text[:80]!r}")
+    return bytes.fromhex(text)
+
+
+def _parse_cursor(name: str, text: str) -> Cursor:
+    if not _CURSOR.fullmatch(text) or (cursor := Cursor.parse(text)).height >= HEIGHT_LIMIT:
+        raise HTTPException(400, f"{name}: expected a height, or a height and a number as in 12.3, got {text[:64]!r}")
+    return cursor
+
+
+def _parse_address(name: str, text: str) -> Address:
     if not _ADDRESS.fullmatch(text):
-        raise HTTPException(400, f"address: expected 0x and 40 hex digits, got {text[:80]!r}")
+        raise HTTPException(400, f"{name}: expected 0x and 40 hex digits, got {text[:80]!r}")
     return Address(bytes.fromhex(text[2:]))

@@ -28,6 +28,8 @@ from zlib import crc32
 
 from cluster.byzantine import ByzantineValidator
 from cluster.byzantine.base import consensus_content, vote_of
+from cluster.genesis_file import genesis_page
+from cluster.live.event_stream import EventHub, Subscription
 from cluster.live.handshake import Identity
 from cluster.live.http import BlockTriple
 from cluster.live.journal import JournalWriter
@@ -48,14 +50,10 @@ from validator.events import (
     CancelTimer,
     Certified,
     Completed,
-    Diverged,
-    Dropped,
     Effect,
     Event,
-    EvidenceFound,
     Joined,
     Message,
-    PeerFault,
     ReplaceJournal,
     Reply,
     Run,
@@ -85,12 +83,15 @@ from validator.genesis import Genesis
 from validator.joining import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
 from validator.messages import may_answer_join
 from validator.node import NodeConfig
+from validator.pages import Cursor, EventFilter, FinalityPage, PlacedEvent, StatePages
 from validator.types import Address, Hash, Height, TimerId
 
 MAX_OBSERVATIONS: Final = 100_000
 """Observations kept for whoever watches; the oldest go first."""
 MAX_READS_WAITING: Final = 64
 """Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
+MAX_PROOFS_WAITING: Final = 4
+"""Proofs of state that clients wait for."""
 MAX_JOIN_MESSAGES: Final = 4
 """Messages of one peer that wait for a join under way; it asks each for its view and one other thing at a time."""
 MARKED_BYTES: Final = 256
@@ -232,6 +233,7 @@ class ValidatorLoop:
         self._requests = 0
         self._jobs_running = 0
         self._reads_waiting = 0
+        self._proofs_waiting = 0
         self._frozen = False
         self._join_events: asyncio.Queue[Event] | None = None
         """What a join has not taken yet; ``None`` when there is none under way."""
@@ -246,6 +248,7 @@ class ValidatorLoop:
         """The view that watchers were told of last."""
         self._build_began_ms: dict[int, float] = {}
         self._highest_seen = 0
+        self._events = EventHub(self._read_events, self.events)
         self._file_sizes: deque[dict[str, int]] = deque(maxlen=FINALS_SINCE_ROT + 1)
         """After each of the last final blocks, where that is watched."""
 
@@ -278,6 +281,7 @@ class ValidatorLoop:
             )
         )
         self._highest_seen = validator.node.height
+        self._events.note_final(validator.node.height)
         self.tally.pending_timers = validator.executor.pending_timers
         self.tally.backlog = validator.executor.index.pool.live
         if not is_joining:
@@ -348,6 +352,7 @@ class ValidatorLoop:
         await self.transport.close()
         self._note_rest()
         await self._at_rest.wait()
+        await self._events.close()
 
     async def close(self) -> None:
         """Freeze, and give up the threads and the executor's files. The disk is its owner's to close."""
@@ -428,7 +433,9 @@ class ValidatorLoop:
                 reply = self._replies.pop(request, None)
                 if reply is not None and not reply.done():
                     reply.set_result(results)
-            case BlockFinal() | PeerFault() | Dropped() | EvidenceFound() | Diverged() | Certified() | Joined():
+            case Certified() | Joined():
+                pass  # the status page tells of snapshots; nobody asks about notarizations
+            case _:
                 self._observe(effect)
 
     def _send(self, recipient: int | None, payload: bytes) -> None:
@@ -445,11 +452,10 @@ class ValidatorLoop:
     def _leads(self) -> bool:
         return self._validator is not None and self._validator.node.leader == self.setup.index
 
-    def _observe(self, effect: Counted | Certified | Joined) -> None:
-        if isinstance(effect, Certified | Joined):
-            return  # the status page tells of snapshots; nobody asks about notarizations
+    def _observe(self, effect: Counted) -> None:
         self.tally.note(effect)
         if isinstance(effect, BlockFinal):
+            self._events.note_final(effect.height)
             self._observations.append(FinalSeen(_epoch_ms(), effect))
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
@@ -603,32 +609,64 @@ class ValidatorLoop:
             lambda: status_page(setup.name, setup.index, validator, self.tally, peers, process)
         )
 
-    async def block(self, height: Height) -> Page | None:
+    async def _page(self, read: Callable[[StatePages], T]) -> T:
+        """Read something of the state, between the executor's jobs."""
         pages = self._ready().executor.pages
-        return await self._on_executor_thread(lambda: pages.block(height))
+        return await self._on_executor_thread(lambda: read(pages))
+
+    async def block(self, height: Height) -> Page | None:
+        return await self._page(lambda pages: pages.block(height))
 
     async def blocks_raw(self, first: Height, count: int) -> Sequence[BlockTriple]:
-        pages = self._ready().executor.pages
-        return await self._on_executor_thread(lambda: pages.blocks(first, count))
+        return await self._page(lambda pages: pages.blocks(first, count))
 
     async def receipt(self, transaction_hash: Hash) -> Page | None:
-        pages = self._ready().executor.pages
-        return await self._on_executor_thread(lambda: pages.receipt(transaction_hash))
+        return await self._page(lambda pages: pages.receipt(transaction_hash))
 
     async def account(self, address: Address) -> Page:
-        pages = self._ready().executor.pages
-        return await self._on_executor_thread(lambda: pages.account(address))
+        return await self._page(lambda pages: pages.account(address))
 
     async def timer(self, timer_id: TimerId) -> Page | None:
-        pages = self._ready().executor.pages
-        return await self._on_executor_thread(lambda: pages.timer(timer_id))
+        return await self._page(lambda pages: pages.timer(timer_id))
+
+    async def events(self, start: Cursor | None, wanted: EventFilter) -> Page | None:
+        return await self._page(lambda pages: pages.events(start, wanted))
+
+    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
+        self._ready()
+        return self._events.subscribe(start, wanted)
+
+    async def _read_events(self, height: int) -> Sequence[PlacedEvent]:
+        return await self._page(lambda pages: pages.events_at(height))
+
+    async def finality(self, height: Height) -> FinalityPage | None:
+        return await self._page(lambda pages: pages.finality(height))
+
+    async def proof(self, key: bytes, height: Height | None) -> Page:
+        """One of an older height costs as much as the blocks above it changed, so that few are made at a time."""
+        if self._proofs_waiting >= MAX_PROOFS_WAITING:
+            raise NotReady("too many proofs are being made: ask again")
+        self._proofs_waiting += 1
+        try:
+            return await self._page(lambda pages: pages.proof(key, height))
+        finally:
+            self._proofs_waiting -= 1
+
+    async def genesis(self) -> Page:
+        return genesis_page(self.setup.genesis)
+
+    async def parameters(self) -> Page:
+        return await self._page(StatePages.parameters)
+
+    async def validators(self) -> Page:
+        return await self._page(StatePages.validators)
 
     async def supply(self) -> Page:
         """Of a validator at rest: a running one would be kept from its blocks."""
-        pages = self._ready().executor.pages
+        self._ready()
         if not self._frozen:
             raise NotReady("the supply is told at the end of a run only, when the validators are at rest")
-        return await self._on_executor_thread(pages.supply)
+        return await self._page(StatePages.supply)
 
     async def divergence(self) -> bytes | None:
         diverged = self.tally.diverged
@@ -636,10 +674,10 @@ class ValidatorLoop:
 
     async def metrics(self) -> str:
         """Prometheus text (``docs/http.md``)."""
-        return render_metrics(self._ready(), self.tally, self.transport)
+        return render_metrics(self._ready(), self.tally, self.transport, self._events.streams)
 
 
-def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> str:
+def render_metrics(validator: Validator, tally: Tally, transport: Transport, streams: int) -> str:
     """A validator's metrics in Prometheus' text format."""
     node, newest, counters = validator.node, tally.newest, transport.counters
     gauges: list[tuple[str, str, int]] = [
@@ -649,6 +687,7 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
         ("stampede_backlog", "Live timers whose trigger height has passed.", tally.backlog),
         ("stampede_mempool_transactions", "Transactions that wait for a block.", len(node.mempool)),
         ("stampede_peers", "Peers connected in both directions.", len(transport.connected)),
+        ("stampede_event_streams", "Clients that events are streamed to.", streams),
     ]
     if newest is not None:
         gauges.append(("stampede_basefee_cycle", "Price of a cycle.", newest.basefee_cycle))
@@ -664,12 +703,16 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport) -> 
     links: list[tuple[Mapping[str, str], int]] = [({"was": name}, count) for name, count in asdict(on_links).items()]
     lines = [render_metric(name, "gauge", text, value) for name, text, value in gauges]
     lines += [render_metric(name, "counter", text, value) for name, text, value in totals]
+    burned = [({"lane": lane}, amount) for lane, amount in tally.burned._asdict().items()]
+    lines.append(render_metric("stampede_burned_total", "counter", "Burned since the start, in CBY units.", burned))
     lines.append(
         render_metric("stampede_link_messages_total", "counter", "Messages that something was done to on links.", links)
     )
     for name, text, counts in (
         ("stampede_peer_faults_total", "What no honest peer sends, by reason.", tally.faults),
         ("stampede_peer_drops_total", "What was dropped of what honest peers send too.", tally.dropped),
+        ("stampede_transactions_refused_total", "Transactions that the mempool refused.", tally.transactions_refused),
+        ("stampede_transactions_dropped_total", "Transactions that left the mempool.", tally.transactions_dropped),
     ):
         by_reason: list[tuple[Mapping[str, str], int]] = [
             ({"reason": reason}, count) for reason, count in sorted(counts.items())

@@ -1,7 +1,8 @@
 """What every HTTP server of a testnet has in common: bounded requests, one-line errors, a server without surprises.
 
 Whatever a client sends, the answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500
-without its traceback, which goes to the log. Bodies and requests in flight are bounded.
+without its traceback, which goes to the log. Bodies and requests in flight are bounded; so are connections
+(:mod:`cluster.live.connections`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cluster.live.connections import JSON, Connection
+from validator.pages import AMOUNT_FIELDS
+
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
-MAX_DRAINED_BYTES: Final = 4 * MAX_BODY_BYTES
-"""So much of a body that is too large is read and dropped, so that its sender gets to read the answer."""
 MAX_REQUESTS_IN_FLIGHT: Final = 128
 MAX_BODY_SECONDS: Final = 20.0
 """A client that takes longer to send its body is turned away."""
@@ -40,11 +42,12 @@ MAX_CLIENTS: Final = 1_024
 """Clients whose rates are remembered."""
 
 MESSAGEPACK: Final = "application/msgpack"
-JSON: Final = "application/json"
 CLOSE_CONNECTION: Final = {"connection": "close"}
 """Header of an answer to a body that was not read to its end."""
 
 Page = dict[str, Any]
+AMOUNTS: Final = ("number", "text")
+"""How a page shows amounts: as JSON numbers of any size, or as decimal texts."""
 
 
 class Rate(NamedTuple):
@@ -97,7 +100,7 @@ def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
         except ClientDisconnect:
             raise HTTPException(400, "the connection ended in the middle of the body") from None
         except Exception:
-            log.exception("%s %s failed", request.method, request.url.path)
+            log.exception("%s %s failed", request.method, request.scope["path"])
             return json_response({"error": "internal error"}, 500)
 
     return answer
@@ -107,20 +110,25 @@ def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body, or an error with status 413 (too large) or 400 (too slow)."""
+    """The whole body, or an error with status 413 (too large) or 408 (too slow).
+
+    One whose length is stated is refused before anything of it is read, any other as soon as it is too long.
+    """
+    stated = request.headers.get("content-length", "")
     chunks: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(MAX_BODY_SECONDS):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size <= MAX_BODY_BYTES:
+    size = int(stated) if stated else 0  # the server refuses what is no number
+    if size <= MAX_BODY_BYTES:
+        size = 0
+        try:
+            async with asyncio.timeout(MAX_BODY_SECONDS):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > MAX_BODY_BYTES:
+                        break
                     chunks.append(chunk)
-                elif size > MAX_DRAINED_BYTES:
-                    break
-    except TimeoutError:
-        reason = f"the body took longer than {MAX_BODY_SECONDS:g} seconds"
-        raise HTTPException(400, reason, CLOSE_CONNECTION) from None
+        except TimeoutError:
+            reason = f"the body took longer than {MAX_BODY_SECONDS:g} seconds"
+            raise HTTPException(408, reason, CLOSE_CONNECTION) from None
     if size > MAX_BODY_BYTES:
         raise HTTPException(413, f"body is too large, expected at most {MAX_BODY_BYTES} bytes", CLOSE_CONNECTION)
     return b"".join(chunks)
@@ -138,10 +146,27 @@ def messagepack_response(value: object) -> Response:
     return Response(msgspec.msgpack.encode(value), media_type=MESSAGEPACK)
 
 
-def found(page: Page | None, reason: str) -> Response:
+def page_response(request: Request, page: Page | None, reason: str = "") -> Response:
+    """A page as JSON, its amounts as the query's ``amounts`` asks; 404 for ``reason`` if there is none."""
+    amounts = request.query_params.get("amounts", AMOUNTS[0])
+    if amounts not in AMOUNTS:
+        raise HTTPException(400, f"amounts: expected {' or '.join(AMOUNTS)}, got {amounts[:64]!r}")
     if page is None:
         raise HTTPException(404, reason)
-    return json_response(page)
+    return json_response(_amounts_as_text(page) if amounts == "text" else page)
+
+
+def _amounts_as_text(value: Any, is_amount: bool = False) -> Any:
+    """The same page with decimal texts for the numbers under the names of amounts."""
+    match value:
+        case dict():
+            return {name: _amounts_as_text(item, is_amount or name in AMOUNT_FIELDS) for name, item in value.items()}
+        case list():
+            return [_amounts_as_text(item, is_amount) for item in value]
+        case int() if is_amount and not isinstance(value, bool):
+            return str(value)
+        case _:
+            return value
 
 
 def one_line(error: object) -> str:
@@ -253,7 +278,7 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
 
     No signal handlers, no access log. Raises :class:`OSError` where the address cannot be had.
     """
-    # The protocol is named because asyncio turns Nagle's algorithm off only where it is; 40 ms an answer otherwise.
+    # The socket's protocol is named because asyncio turns Nagle's algorithm off only if it is; else 40 ms an answer.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -264,11 +289,11 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
         raise
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # what clients do wrong is not news
         access_log=False,
         server_header=False,
         backlog=LISTEN_BACKLOG,

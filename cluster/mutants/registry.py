@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from cluster.mutants import consensus, scheduler, state, storage
+from cluster.mutants import certificates, consensus, scheduler, state, storage
 from cluster.mutants.base import Mutant
 from cluster.mutants.double_fire import DOUBLE_FIRE
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
-    for mutant in (*consensus.MUTANTS, DOUBLE_FIRE, *scheduler.MUTANTS, *state.MUTANTS, *storage.MUTANTS)
+    for mutant in (
+        *consensus.MUTANTS,
+        *certificates.MUTANTS,
+        DOUBLE_FIRE,
+        *scheduler.MUTANTS,
+        *state.MUTANTS,
+        *storage.MUTANTS,
+    )
 }
 """Every mutant of validators, by the name that scenarios use."""

@@ -79,6 +79,16 @@ _CROWD: Final[Fields] = {
     ]
 }
 
+_LIES: Final[Mapping[str, str]] = {
+    "short-certificate": "A validator says certificates that are one signature short.",
+    "double-signer": "A validator says certificates that name it twice.",
+    "kind-replayer": "A validator says votes that notarized a block again, as votes that finalize it.",
+    "sister-chain": "A validator says certificates of another chain.",
+    "timeout-forger": "A validator forges certificates that views were given up.",
+    "false-high-certificate": "A validator says timeouts with a forged certificate inside.",
+}
+"""By behaviour, the scenes in which one validator lies in one way and nothing else is wrong."""
+
 SCENES: Final[Mapping[str, Fields]] = {
     "calm": _scene("Nothing breaks."),
     "crowd": _scene(
@@ -131,6 +141,23 @@ SCENES: Final[Mapping[str, Fields]] = {
         faults=[{"kind": "degrade", "loss": 0.0, "from": ["validator-0"], "at_height": 8, "for_ms": 1_000}],
     ),
     "forger": _scene("A validator forges certificates.", byzantine={3: ["signature-forger"]}),
+    **{behaviour: _scene(description, byzantine={3: [behaviour]}) for behaviour, description in _LIES.items()},
+    "outsider": _scene(
+        "Messages are late and lost; a validator that has left the committee votes all the same.",
+        validators={"epochs": [{"from_view": 4, "members": ["validator-0", "validator-1", "validator-2"]}]},
+        faults=[_bad_links(4, 28)],
+        byzantine={3: ["outsider"]},
+    ),
+    "understated-timeouts": _scene(
+        "Messages are late and lost; a validator hides in timeout certificates which block is the highest certified.",
+        faults=[_bad_links(4, 28)],
+        byzantine={3: ["understated-timeouts"]},
+    ),
+    "lock-breaker": _scene(
+        "A leader, at times twice in a row, builds below the certified block that HotStuff's timeouts name.",
+        consensus=_QUICK | {"leader_election": "random", "rebroadcast_ms": 1_000},
+        byzantine={3: ["lock-breaker"]},
+    ),
     "pruning": _scene(
         "Much is written, little is kept, and commits of the state fail.",
         load={
@@ -180,6 +207,7 @@ class Hunt:
             if mutant is not None and index not in byzantine:
                 nodes[index]["mutant"] = mutant
         sections["name"] = f"hunt-{self.scene}"
-        sections["validators"] = {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
+        section: Fields = sections.get("validators", {})
+        sections["validators"] = section | {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
         sections["consensus"] = sections["consensus"] | {"protocol": self.protocol}
         return Scenario.model_validate(sections)

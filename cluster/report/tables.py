@@ -8,8 +8,9 @@ from typing import Any, Final
 from cluster.actor_classes import ClassUse
 from cluster.books import Books
 from cluster.divergence.words import Page, steps_after, steps_before
+from cluster.ledger import Ledger
 from cluster.measures import metrics
-from cluster.record import Backend, FaultRecord
+from cluster.record import NO_PRESET, Backend, FaultRecord
 from cluster.report.charts import number
 from cluster.report.faults import named_faults
 
@@ -195,6 +196,12 @@ def _shortened(text: str) -> str:
     return text if len(text) <= PARTING_TEXT else f"{text[:PARTING_TEXT]}…"
 
 
+def _burned(ledger: Ledger) -> str:
+    """What each price burned, in words."""
+    amounts = {"cycle": ledger.burned_cycle, "cell": ledger.burned_cell, "lane timer": ledger.burned_lane_timer}
+    return ", ".join(f"{name} {amount:,}" for name, amount in amounts.items())
+
+
 def facts(books: Books) -> list[tuple[str, str]]:
     """What the run was."""
     record = books.record
@@ -206,6 +213,9 @@ def facts(books: Books) -> list[tuple[str, str]]:
         ("Duration", f"{record.duration_ms / 1_000:.1f} s" + (" (virtual)" if record.backend == "sim" else "")),
         ("Validators", f"{record.scenario.validators.count} on {record.scenario.validators.host_count} hosts"),
         ("Chain", record.genesis.chain_id),
+        ("Policy", record.genesis.policy.value),
+        ("Preset", record.genesis.preset or NO_PRESET),
+        ("Burned", _burned(books.ledger)),
     ]
     if record.digest is not None:
         found.append(("Digest", record.digest))

@@ -59,6 +59,8 @@ from validator.events import (
     Submit,
     Synced,
     Timeout,
+    TransactionDropped,
+    TransactionRefused,
 )
 from validator.messages import (
     BlockRequest,
@@ -191,6 +193,11 @@ class WatchedMachine(Machine):
                 self.say("evidence", f"proves {kind} of validator {culprit}")
             case PeerFault(peer, reason):
                 self.say("drop", f"drops what validator {peer} sent: {reason}")
+            case TransactionRefused(digest, reason, peer):
+                whose = "a user" if peer is None else f"validator {peer}"
+                self.say("load", f"refuses transaction {head(digest)} of {whose}: {reason}")
+            case TransactionDropped(digest, reason):
+                self.say("load", f"drops transaction {head(digest)} from its mempool: {reason}")
             case _:
                 pass
         Machine._perform(self, effect)
@@ -352,6 +359,8 @@ def describe_job(job: executor.Job) -> str:
             return f"read blocks from height {first} on, at most {most}, for validator {peer}"
         case executor.ReadSnapshot(peer):
             return f"read of a snapshot for validator {peer}"
+        case executor.ReadAccounts(addresses):
+            return f"read {_count(len(addresses), 'account')} for the mempool"
 
 
 def describe_result(result: executor.JobResult) -> str:
@@ -369,6 +378,8 @@ def describe_result(result: executor.JobResult) -> str:
             return f"read {_count(len(bodies), 'block')} for validator {peer}"
         case executor.SnapshotRead(peer):
             return f"read of a snapshot for validator {peer}"
+        case executor.AccountsRead(accounts=accounts):
+            return f"read {_count(len(accounts), 'account')} for the mempool"
 
 
 def _name(index: int, names: Sequence[str]) -> str:

@@ -323,6 +323,7 @@ class Scenario(Section):
     def _fits_together(self) -> Scenario:
         names = self.validators.names
         self._check_network()
+        self._check_behaviours()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
         check_faults_fit(self.planned_faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
         self.load.check_heights(self.stop.height)
@@ -332,6 +333,18 @@ class Scenario(Section):
                     f"validators.nodes[{index}].joins_at_height: {height} is not below stop.height ({self.stop.height})"
                 )
         return self
+
+    def _check_behaviours(self) -> None:
+        from cluster.byzantine import BEHAVIOURS
+
+        for index, node in enumerate(self.validators.nodes):
+            for name in node.byzantine:
+                protocol = BEHAVIOURS[name].protocol
+                if protocol and protocol != self.consensus.protocol:
+                    raise ValueError(
+                        f"validators.nodes[{index}].byzantine: {name} lies in messages of {protocol} only;"
+                        f" consensus.protocol is {self.consensus.protocol}"
+                    )
 
     def _check_network(self) -> None:
         names, placed = self.validators.names, {}
@@ -410,13 +423,17 @@ class Scenario(Section):
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
     def ended_at(self, height: int) -> Scenario:
-        """The scenario of a run that ended at a height: it stops there, or behind the last thing it plans."""
+        """The scenario of a run that ended at a height: it stops there, or behind the last thing it plans.
+
+        Where that is sooner than it was to, as large a part of what it asks for is needed.
+        """
         begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts]
         begins += self.validators.late.values()
         last = max(1, min(height, MOST_HEIGHTS), *(1 + begin for begin in begins if begin is not None))
         last_s = max((1 + fault.at_ms // 1_000 for fault in self.faults if fault.at_ms is not None), default=0)
         stop = {"height": last, "timeout_s": max(self.stop.timeout_s, last_s)}
-        return self.model_copy(update={"stop": self.stop.model_copy(update=stop)})
+        success = self.success.of_part(min(height, self.stop.height), self.stop.height)
+        return self.model_copy(update={"stop": self.stop.model_copy(update=stop), "success": success})
 
     @property
     def planned_faults(self) -> list[AnyFault]:

@@ -567,7 +567,7 @@ class Simulation:
             pages = machine.validator.executor.pages
             found.balances = {text: pages.account(parse_address(text))["balance"] for text in asked.accounts}
             found.supply = Supply.of(pages.supply())
-            found.pending_timers = {text: pages.timer(bytes.fromhex(text)) is not None for text in asked.timers}
+            found.pending_timers = {text: pages.is_pending(bytes.fromhex(text)) for text in asked.timers}
 
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:

@@ -47,6 +47,8 @@ from validator.events import (
     Synced,
     Timeout,
     TimerName,
+    TransactionDropped,
+    TransactionRefused,
 )
 from validator.executor import Build, Execute, Job, JobResult
 from validator.joining import SnapshotJoin, has_joined
@@ -299,7 +301,7 @@ class Machine:
                 self._replace_journal(data)
             case PeerFault() | Dropped() | EvidenceFound():
                 self.tally.note(effect)
-            case BlockFinal() | Diverged():
+            case BlockFinal() | Diverged() | TransactionRefused() | TransactionDropped():
                 self.tally.note(effect)
                 self.observe(self.index, effect)
             case Reply() | Certified() | Joined():

@@ -7,7 +7,8 @@ came first. It raises nothing: what is wrong is written down with its time.
 =================  ===================================================================================================
 rule               what must hold
 =================  ===================================================================================================
-certificates       each is signed by a quorum of distinct validators
+certificates       each is signed by a quorum of distinct members of its view's committee, for this chain, view, kind
+                   and block (:mod:`cluster.simulation.certificate_audit`)
 one_block_a_view   a view has one notarized block, and finalizes no other
 notarized_first    who finalises a view knows the notarization of its block, or somebody did
 skips              Simplex: a finalised view has no nullification. HotStuff: a quorum that times out in a finalised
@@ -37,7 +38,7 @@ from blake3 import blake3
 from cluster.archive import BlockRecord
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord
-from consensus.certificates import verify_signed
+from cluster.simulation.certificate_audit import highest_named, is_certified
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
 from consensus.types import GENESIS_VIEW, Digest, View
@@ -177,7 +178,7 @@ class SafetyMonitor:
             self._on_finalization(name, certificate, view)
 
     def _is_signed(self, certificate: AnyCertificate) -> bool:
-        return verify_signed(certificate, self.validators, self.namespace)
+        return is_certified(certificate, self.validators, self.namespace, self._newest_finalized)
 
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)
@@ -213,7 +214,7 @@ class SafetyMonitor:
                 self._look(CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
 
     def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
-        high = certificate.high_view
+        high = highest_named(certificate)
         self._timeouts[certificate.view] = min(high, self._timeouts.get(certificate.view, high))
         newest = self._newest_finalized
         if newest > certificate.view:

@@ -41,6 +41,24 @@ STRAINED: Final = 0.1
 """Share of the seeds in which chain, disks or load come to their limits, too."""
 MOST_STRAINS: Final = 4
 """At a time, of those that any network bears."""
+LIES: Final = (
+    "short-certificate",
+    "double-signer",
+    "outsider",
+    "kind-replayer",
+    "sister-chain",
+    "timeout-forger",
+    "false-high-certificate",
+    "understated-timeouts",
+    "lock-breaker",
+)
+"""Byzantine behaviours that are drawn from a source of their own, so that all else is drawn as it is without them."""
+LIARS: Final = 0.25
+"""Share of the seeds in which one says such a lie, if one more can be spared or is byzantine anyway."""
+OUTSIDERS: Final = 0.7
+"""Share of those in which it does so outside the committee, where committees change and leave one out."""
+SURELY_REACHED: Final = 30
+"""A view that no run ends before."""
 
 Fields = dict[str, Any]
 
@@ -96,6 +114,9 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/strain")  # of its own: the other seeds are drawn as without this
         if random.random() < STRAINED:
             self.strain(random, fields)
+        random = Random(f"{self.seed}/{self.protocol}/lies")
+        if random.random() < LIARS:
+            self.lie(random, fields["validators"], fields["consensus"])
         return fields
 
     # --- what runs --------------------------------------------------------------------------------------------------
@@ -121,8 +142,9 @@ class _Drawing:
             nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
             fields["nodes"] = nodes
         elif self.byzantine:
+            others = sorted(set(BEHAVIOURS) - set(LIES))
             for index in self.random.sample(range(self.count), self.byzantine):
-                nodes[index] = {"byzantine": self.random.sample(sorted(BEHAVIOURS), self.random.choice([1, 1, 2]))}
+                nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
             random = Random(f"{self.seed}/{self.protocol}/epochs")  # of its own: all else is drawn as without epochs
             if self.count > SMALLEST and self.byzantine <= fault_bound(SMALLEST) and random.random() < EPOCHS:
@@ -238,6 +260,33 @@ class _Drawing:
         height = random.randrange(SNAPSHOT_HEIGHT, LAST_FAULT_HEIGHT)
         target = self.names[victim]
         fields["faults"].append({"kind": "wipe", "target": target, "at_height": height, "down_ms": self.view_change_ms})
+
+    # --- what is said ------------------------------------------------------------------------------------------------
+
+    def lie(self, random: Random, validators: Fields, consensus: Fields) -> None:
+        """Have a validator say what is well-formed and false: one that is byzantine anyway, or one more."""
+        nodes: list[Fields] = validators.get("nodes") or [{} for _ in range(self.count)]
+        liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
+        if not liars:
+            if self.not_counted_on >= fault_bound(self.smallest_committee):
+                return
+            liars = list(range(len(self.targets)))
+        epochs = validators.get("epochs", [])
+        soon = [set(epoch["members"]) for epoch in epochs if epoch["from_view"] <= SURELY_REACHED]
+        outside = [index for index in liars if any(self.names[index] not in members for members in soon)]
+        if outside and random.random() < OUTSIDERS:
+            liar, said = random.choice(outside), "outsider"
+        else:
+            liar, said = random.choice(liars), random.choice(self.lies_of_members(bool(epochs), consensus))
+        nodes[liar].setdefault("byzantine", []).append(said)
+        validators["nodes"] = nodes
+
+    def lies_of_members(self, changing: bool, consensus: Fields) -> list[str]:
+        """Lies in messages of the protocol; those of one protocol take the lead, and so a place in the committee."""
+        spoken = [name for name in LIES if BEHAVIOURS[name].protocol in ("", self.protocol) and name != "outsider"]
+        if consensus["leader_election"] != "random" or consensus["rebroadcast_ms"] <= self.advance_timeout_ms:
+            spoken = [name for name in spoken if name != "lock-breaker"]  # it would never come to it
+        return [name for name in spoken if not (changing and BEHAVIOURS[name].protocol)]
 
     # --- what breaks ------------------------------------------------------------------------------------------------
 

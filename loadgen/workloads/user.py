@@ -6,7 +6,8 @@ transaction was rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:
 
 Nonces. What was sent and is not final yet is remembered. What may not have arrived is sent again, byte for byte, before
 anything new; so is all of it when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a validator died
-with it). Where basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce and higher fees.
+with it). Where basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and with fees so
+much higher that it takes the place of the former one wherever that waits.
 A rejected transaction gives its nonce back, and the next turn fills the gap; the workload hears what came to nothing.
 """
 
@@ -19,7 +20,7 @@ from nacl.signing import SigningKey
 
 from loadgen.workloads.base import Intent, Observation, Workload
 from loadgen.workloads.phases import Rhythm
-from validator.transactions import Transaction, sign
+from validator.transactions import Transaction, least_replacement_fee, sign
 from validator.types import PRICE_LIMIT, Address
 
 FEE_HEADROOM: Final = 4
@@ -42,6 +43,7 @@ class _Sent:
     intent: Intent
     wire: bytes
     max_fee_per_cycle: int
+    max_priority_fee_per_cycle: int
     max_fee_per_cell: int
     delivered: bool = True
     resent: bool = False
@@ -143,27 +145,40 @@ class LoadUser:
                 sent.max_fee_per_cycle < observation.basefee_cycle or sent.max_fee_per_cell < observation.basefee_cell
             )
             if outgrown:
-                self._sign(sent, observation)
+                self._sign_again(sent, observation)
             wires.append(sent.wire)
         return wires
 
     def _send(self, intent: Intent, observation: Observation) -> bytes:
-        sent = _Sent(self._next_nonce, intent, b"", 0, 0)
-        self._sign(sent, observation)
+        sent = _Sent(self._next_nonce, intent, b"", 0, self._tip, 0)
+        self._bid(sent, observation)
+        self._sign(sent)
         self._sent[sent.nonce] = sent
         self._next_nonce += 1
         return sent.wire
 
-    def _sign(self, sent: _Sent, observation: Observation) -> None:
-        sent.max_fee_per_cycle = min(FEE_HEADROOM * observation.basefee_cycle + self._tip, PRICE_LIMIT - 1)
+    def _sign_again(self, sent: _Sent, observation: Observation) -> None:
+        """Bid anew, and no less than what replaces the transaction in a mempool where it waits."""
+        cycle, cell = least_replacement_fee(sent.max_fee_per_cycle), sent.max_fee_per_cell
+        sent.max_priority_fee_per_cycle = least_replacement_fee(sent.max_priority_fee_per_cycle)
+        self._bid(sent, observation)
+        sent.max_fee_per_cycle = min(max(sent.max_fee_per_cycle, cycle), PRICE_LIMIT - 1)
+        sent.max_fee_per_cell = max(sent.max_fee_per_cell, cell)
+        self._sign(sent)
+
+    def _bid(self, sent: _Sent, observation: Observation) -> None:
+        tip = sent.max_priority_fee_per_cycle
+        sent.max_fee_per_cycle = min(FEE_HEADROOM * observation.basefee_cycle + tip, PRICE_LIMIT - 1)
         sent.max_fee_per_cell = min(FEE_HEADROOM * observation.basefee_cell, PRICE_LIMIT - 1)
+
+    def _sign(self, sent: _Sent) -> None:
         transaction = Transaction(
             sender=self.address,
             nonce=sent.nonce,
             gas_limit=sent.intent.gas_limit,
             cells_limit=sent.intent.cells_limit,
             max_fee_per_cycle=sent.max_fee_per_cycle,
-            max_priority_fee_per_cycle=self._tip,
+            max_priority_fee_per_cycle=sent.max_priority_fee_per_cycle,
             max_fee_per_cell=sent.max_fee_per_cell,
             action=sent.intent.action,
             value=sent.intent.value,

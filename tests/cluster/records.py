@@ -382,6 +382,15 @@ def answer(record: RunRecord) -> None:
         }
 
 
+def stalled(record: RunRecord, after: int = 5, by_ms: float = 7_000.0) -> RunRecord:
+    """Everything above a height became final so much later."""
+    record.finalizations = [
+        replace(seen, at_ms=seen.at_ms + by_ms * (seen.height > after)) for seen in record.finalizations
+    ]
+    record.duration_ms += by_ms
+    return record
+
+
 def with_kill(record: RunRecord, target: int = 2, height: int = 6, down_ms: float = 800.0) -> RunRecord:
     """The record of a run in which one validator was killed and came back."""
     name = f"validator-{target}"

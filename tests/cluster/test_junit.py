@@ -29,6 +29,7 @@ def test_a_run_has_a_test_case_for_each_check(tmp_path: Path) -> None:
     assert suite.get("skipped") == str(len(idle))
     properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
     assert properties["verdict"] == "pass"
+    assert (properties["policy"], properties["preset"]) == ("cip1", "none")
     assert str(properties["command"]).startswith("stampede run")
 
 

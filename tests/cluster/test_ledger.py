@@ -72,6 +72,7 @@ def test_proposers_get_the_tips_and_the_rest_is_burned() -> None:
     ledger = books_of(maker)
     assert ledger.balances[address_of(maker.genesis.validators[1])] == ledger.tips == 7 * 5_000
     assert ledger.burned == 5_200 * PRICE
+    assert (ledger.burned_cycle, ledger.burned_cell, ledger.burned_lane_timer) == (5_000 * PRICE, 200 * PRICE, 0)
     assert ledger.balances[USER_ADDRESS] == maker.genesis.accounts[USER_ADDRESS] - 5 - 5_200 * PRICE - 35_000
 
 

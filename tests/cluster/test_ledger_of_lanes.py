@@ -18,8 +18,10 @@ from tests.validator.executors import Author, wire
 from tests.validator.fixed_chain import ACTIVATION, AGENTS, POOR, alices_script, messages
 from validator.block import Cancelled, Effects, Event, Extended, Movement
 from validator.codec import pack_uint
+from validator.executor import Finalized
 from validator.genesis import Policy
 from validator.governance import parameters_in_force
+from validator.receipts import NOTHING_BURNED
 from validator.records import ACCOUNT, TIMER, decode_record
 from validator.state import View
 from validator.transactions import Call, CancelTimer, ExtendTimer, System, UpdateTimerConfig
@@ -66,16 +68,19 @@ def wires_of(author: Author, height: int) -> list[bytes]:
 
 def walk(author: Author, heights: int) -> Ledger:
     """Build blocks, and enter each into the books; after each they agree with the state."""
-    ledger = Ledger(author.genesis)
+    ledger, burned = Ledger(author.genesis), NOTHING_BURNED
     for height in range(1, heights + 1):
         built = author.build(None, *wires_of(author, height))
         assert len(built.block.transactions) == 5
-        author.finalize(built.digest)
+        final = author.finalize(built.digest)
+        assert isinstance(final, Finalized)
+        burned = burned.plus(final.burned)
         archived = author.executor.archive.get(height)
         assert archived is not None
         ledger.apply(archived.block, archived.receipts)
         assert ledger.violations == []
         require_agreement(ledger, author.executor.final_view)
+        assert burned == (ledger.burned_cycle, ledger.burned_cell, ledger.burned_lane_timer)
     return ledger
 
 
@@ -86,6 +91,7 @@ def require_agreement(ledger: Ledger, view: View) -> None:
     assert {key: life.expires_at for key, life in ledger.pending.items()} == timers
     world = World(view)
     assert ledger.burned == world.globals.burned
+    assert ledger.burned_lane_timer == world.globals.burned_timer_lane
     assert ledger.minted == ledger.held() + ledger.burned
     governed = ledger._governed.changed_by("{}")
     assert governed == parameters_in_force(world, ledger.genesis.parameters)

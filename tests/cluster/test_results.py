@@ -8,8 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgpack
 import pytest
 import yaml
+from blake3 import blake3
 
 from cluster import measures
 from cluster.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
@@ -28,7 +30,7 @@ from cluster.results import (
     reproduce_command,
 )
 from cluster.scenario import load_scenario
-from tests.cluster.records import make_chain, make_genesis, make_record, make_scenario, with_kill
+from tests.cluster.records import PRICE, make_chain, make_genesis, make_record, make_scenario, with_kill
 from validator.codec import tagged_hash
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -53,6 +55,8 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "backend",
         "seed",
         "commit",
+        "policy",
+        "preset",
         "verdict",
         "checks",
         "evaluations",
@@ -60,12 +64,13 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "classes",
         "validators",
         "machine",
+        "lag",
         "divergences",
         "digest",
         "checkpoints",
     ]
     assert list(result) == keys
-    assert result["verdict"] == "pass"
+    assert (result["verdict"], result["policy"], result["preset"]) == ("pass", "cip1", None)
     assert result["evaluations"]["chain links"] == {"times": 12, "needed": 10}
     assert result["classes"]["others"] | {"weight_mean": 0} == {
         "actors": 1,
@@ -77,6 +82,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "lateness_p99_blocks": 0,
     }
     assert set(result["machine"]) == {"system", "processor", "processors", "memory_gib", "python"}
+    assert result["lag"] == {"driver": {"lag_ms": 0}}
     assert [set(check) for check in result["checks"]] == [{"name", "verdict", "detail", "applies"}] * len(
         verdict.checks
     )
@@ -219,6 +225,15 @@ def test_an_archive_reads_back_and_every_damage_is_found() -> None:
             decode_blocks(damaged)
 
 
+def test_the_archive_is_what_the_page_says() -> None:
+    """``docs/protocol.md``, by MessagePack and hashes alone."""
+    body = b"stampede/blocks/v1\n"
+    for record in make_chain(3).blocks:
+        item = msgpack.packb([record.block, record.receipts, record.computed_root], use_bin_type=True)
+        body += len(item).to_bytes(4, "big") + item
+    assert encode_blocks(make_chain(3).blocks) == body + blake3(b"\x0eblocks archive" + body).digest()
+
+
 def test_an_archive_whose_items_are_no_blocks_is_refused() -> None:
     body = ARCHIVE_MAGIC + (3).to_bytes(4, "big") + b"abc"
     with pytest.raises(BadInput, match="the block at height 1 cannot be read"):
@@ -258,6 +273,9 @@ def test_the_figures_of_a_run() -> None:
     assert figures["lateness_max_blocks"] == 0
     assert figures["startup_seconds"] == 1.5
     assert figures["fairness_jain_index"] == 1
+    assert figures["burned_cycle"] + figures["burned_cell"] + figures["burned_lane_timer"] == figures["burned"]
+    assert figures["burned_lane_timer"] == 17 * 2_000 * PRICE
+    assert figures["burned_cell"] == (17 * 10 + 36 * 200) * PRICE
     assert "memory_max_mb" not in figures
 
 

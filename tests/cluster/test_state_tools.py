@@ -124,6 +124,14 @@ def test_diff_reads_only_twigs_that_differ(tmp_path: Path, monkeypatch: pytest.M
         (("prove", "{}", "00", "--height", "77"), "height 77 is not retained: 1 to 3 are"),
         (("verify", "00", "00", "00"), "'00' is no state root"),
         (("verify", "00" * 32, "00", "no such file"), "neither a file nor hex"),
+        (("verify", "", "00", "00"), "'' is no state root"),
+        (("verify", "00" * 32, "", "00"), "argument KEY: '' is no key: expected 1 to 512 bytes in hex"),
+        (("verify", "00" * 32, "0x", "00"), "'0x' is no key"),
+        (("verify", "00" * 32, "00" * 513, "00"), "is no key"),
+        (("verify", "00" * 32, "00", ""), "the proof '' is empty: expected a file, or hex"),
+        (("verify", "00" * 32, "00", "/dev/null"), "the proof '/dev/null' is empty"),
+        (("prove", "nowhere", ""), "'' is no key"),
+        (("state", "get", "nowhere", ""), "'' is no key"),
     ],
 )
 def test_wrong_use_is_one_line(

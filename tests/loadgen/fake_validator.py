@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
+from cluster.live.event_stream import EventHub, Subscription
 from cluster.live.http import BlockTriple, build_app
 from cluster.live.web import HttpServer, NotReady, serve
 from validator.events import SubmitResult
+from validator.pages import Cursor, EventFilter, FinalityPage, PlacedEvent
+from validator.state import HistoryError
 from validator.transactions import Transaction, TransactionError, parse, transaction_hash
 from validator.types import Address, Hash, Height, TimerId, address_text
 
 CHAIN_ID = "fake"
 START_SECONDS = 20.0
 BASEFEE = 1_000_000
+
+T = TypeVar("T")
 
 
 class FakeChain:
@@ -36,10 +42,10 @@ class FakeChain:
                 transaction = parse(wire, CHAIN_ID)
                 expected = self.nonces.get(transaction.sender, 0)
                 if transaction.nonce != expected:
-                    raise TransactionError(f"nonce: {transaction.nonce}, expected {expected}")
+                    raise TransactionError(f"nonce: {transaction.nonce}, expected {expected}", "stale_nonce")
             except TransactionError as error:
                 self.refused.append(str(error))
-                return SubmitResult(transaction_hash(wire), str(error))
+                return SubmitResult(transaction_hash(wire), str(error), error.reason)
             self.nonces[transaction.sender] = transaction.nonce + 1
             self.taken.append((endpoint, transaction))
             self.changed.notify_all()
@@ -61,6 +67,12 @@ class FakePages:
         self._chain = chain
         self._endpoint = endpoint
         self.ready = True
+        self.blocks: dict[int, list[PlacedEvent]] = {}
+        """Events by height, of what streams are fed with."""
+        self.hub = EventHub(self._block_events, self.events)
+
+    async def _block_events(self, height: int) -> list[PlacedEvent]:
+        return self.blocks.get(height, [])
 
     def start_anew(self) -> None:
         """Forget everything, as a new chain would."""
@@ -109,6 +121,29 @@ class FakePages:
     async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
 
+    async def events(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:
+        return {"events": [], "next": str(start or Cursor(1)), "wanted": [str(each) for each in wanted]}
+
+    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
+        return self.hub.subscribe(start, wanted)
+
+    async def finality(self, height: Height) -> FinalityPage | None:
+        return None
+
+    async def proof(self, key: bytes, height: Height | None) -> dict[str, Any]:
+        if height == 0:
+            raise HistoryError("height 0 is not retained: 1 to 3 are")
+        return {"height": height, "key": key.hex()}
+
+    async def genesis(self) -> dict[str, Any]:
+        return {"chain_id": CHAIN_ID, "accounts": {"0x" + "11" * 20: {"balance": 2**100}}}
+
+    async def parameters(self) -> dict[str, Any]:
+        return {"policy": "cip1", "preset": None, "parameters": {"MAX_BASEFEE": 2**80, "MAX_TTL": 9}}
+
+    async def validators(self) -> dict[str, Any]:
+        return {"chain_id": CHAIN_ID, "validators": []}
+
     async def divergence(self) -> bytes | None:
         return None
 
@@ -144,6 +179,12 @@ class ServerThread:
     @property
     def port(self) -> int:
         return self.server.port
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Do something on the loop."""
+        done: Future[T] = Future()
+        self._loop.call_soon_threadsafe(lambda: done.set_result(work()))
+        return done.result(START_SECONDS)
 
     def close(self) -> None:
         """Close the endpoint and every connection to it."""

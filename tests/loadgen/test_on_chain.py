@@ -11,11 +11,11 @@ from cluster.simulation.disk import MemoryDisk
 from loadgen.workloads import LoadPlan, LoadUser, Observation
 from validator.block import BlockReceipts, FireReceipt, TransactionReceipt
 from validator.codec import decode
-from validator.executor import Build, Executor, Finalize
+from validator.executor import Build, Executor, Finalize, ReadAccounts
 from validator.genesis import Genesis
 from validator.mempool import Mempool
 from validator.transactions import Transaction, parse
-from validator.types import Height
+from validator.types import Hash
 
 CHAIN_ID = "chain"
 SEED = 5
@@ -35,7 +35,7 @@ class Chain:
             actors=plan.genesis_actors(SEED),
         )
         self.executor = Executor(MemoryDisk(), genesis)
-        self.mempool = Mempool(CHAIN_ID)
+        self.mempool = Mempool(genesis)
 
     def observation(self, user: LoadUser) -> Observation:
         header = self.executor.final_header
@@ -47,11 +47,18 @@ class Chain:
             live_timers=self.executor.pages.account(user.actor)["live_timers"],
         )
 
+    def offer(self, wire: bytes) -> Hash:
+        """The mempool must take it."""
+        prepared = self.mempool.check(wire)
+        read = self.executor.run(ReadAccounts((prepared.transaction.sender,)))
+        self.mempool.add(prepared, read.accounts[prepared.transaction.sender])
+        return prepared.hash
+
     def make_block(self) -> BlockReceipts:
         view = self.executor.final_header.view + 1
         built = self.executor.run(Build(view, self.executor.final_digest, 0, self.mempool.candidates(2_048)))
         final = self.executor.run(Finalize(built.digest, b""))
-        self.mempool.settle(final.transactions, final.nonces, Height(final.header.height))
+        self.mempool.settle(final.header, final.transactions, final.accounts)
         archived = self.executor.archive.get(final.header.height)
         assert archived is not None
         return decode(archived.receipts, BlockReceipts)
@@ -83,7 +90,7 @@ class Played:
     def _take_turn(self, user: LoadUser, chain: Chain) -> None:
         for wire in user.next_transactions(chain.observation(user)):
             transaction = parse(wire, CHAIN_ID)
-            self.sent[chain.mempool.add(wire).hash] = transaction
+            self.sent[chain.offer(wire)] = transaction
 
     def receipts(self) -> Iterator[tuple[Transaction, TransactionReceipt]]:
         for receipt in self.transactions:

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.workloads import LoadPlan, LoadUser, Observation
+from loadgen.workloads import FUNDING, LoadPlan, LoadUser, Observation
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
+from validator.genesis import Genesis
+from validator.mempool import NEAR_NONCES, Mempool
+from validator.records import Account
 from validator.transactions import Transaction, parse
 
 CHAIN_ID = "chain"
@@ -40,6 +43,10 @@ def test_nonces_run_on_while_nothing_is_confirmed_up_to_a_bound(user: LoadUser) 
     assert user.unconfirmed == MAX_UNCONFIRMED
     assert nonces(turn(user, replace(START, confirmed_nonce=3))) == [MAX_UNCONFIRMED]
     assert user.unconfirmed == MAX_UNCONFIRMED - 2
+
+
+def test_what_a_user_has_under_way_fits_into_the_places_that_a_full_mempool_keeps_for_it() -> None:
+    assert MAX_UNCONFIRMED <= NEAR_NONCES
 
 
 def test_a_user_that_starts_late_takes_up_the_accounts_nonce(user: LoadUser) -> None:
@@ -87,14 +94,19 @@ def test_a_stalled_account_gets_everything_again(user: LoadUser) -> None:
     assert nonces(turn(user, replace(stalled, height=2 * STALL_BLOCKS + 1, confirmed_nonce=1))) == [5]
 
 
-def test_what_basefees_have_outgrown_is_signed_anew(user: LoadUser) -> None:
+@pytest.mark.parametrize("fee", ["basefee_cycle", "basefee_cell"])
+def test_what_basefees_have_outgrown_is_signed_anew_and_takes_the_former_ones_place(user: LoadUser, fee: str) -> None:
     (wire,) = turn(user, START)
     user.undelivered([wire])
-    risen = replace(START, basefee_cycle=10 * START.basefee_cycle)
+    fees = {"basefee_cycle": START.basefee_cycle // 2, fee: 10 * START.basefee_cycle}
+    risen = replace(START, **fees)
     (again,) = turn(user, risen)
     old, new = parse(wire, CHAIN_ID), parse(again, CHAIN_ID)
     assert (new.nonce, new.action, new.value) == (old.nonce, old.action, old.value)
-    assert new.max_fee_per_cycle > risen.basefee_cycle > old.max_fee_per_cycle
+    assert new.max_fee_per_cycle > risen.basefee_cycle and new.max_fee_per_cell > risen.basefee_cell
+    pool = Mempool(Genesis(CHAIN_ID, ()))
+    assert pool.add(pool.check(wire), Account(FUNDING)) == []
+    assert [departed.reason for departed in pool.add(pool.check(again), Account(FUNDING))] == ["replaced"]
 
 
 class RoughMempool:

@@ -70,6 +70,7 @@ def make_genesis(
             for address, balance in actors.items()
         },
         policy=policy,
+        preset=preset,
         system_deployers=system_deployers,
     )
 

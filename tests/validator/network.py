@@ -17,7 +17,7 @@ from tests.validator.chain import make_genesis
 from validator.assembly import Parts, Validator, open_validator
 from validator.block import MAX_BLOCK_BYTES
 from validator.codec import CodecError
-from validator.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit
+from validator.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit, SubmitResult
 from validator.messages import ConsensusMessage, PeerMessage, decode_message
 from validator.node import NodeConfig
 from validator.transition import Transition
@@ -112,12 +112,23 @@ class Network:
         self.run_until(lambda: self.clock.now_us >= end)
 
     def submit(self, index: int, *wires: bytes) -> list[str | None]:
-        """What the validator answers for each transaction."""
+        """What the validator answers for each transaction, once it has read what it must."""
+        return [result.error for result in self.offer(index, *wires)]
+
+    def offer(self, index: int, *wires: bytes) -> tuple[SubmitResult, ...]:
+        """The same, in full."""
         self._request += 1
-        self.machines[index].deliver(Submit(self._request, wires))
-        reply = next(effect for _, effect in reversed(self.effects) if isinstance(effect, Reply))
-        assert reply.request == self._request
-        return [result.error for result in reply.results]
+        request, told = self._request, len(self.effects)
+        self.machines[index].deliver(Submit(request, wires))
+
+        def reply() -> Reply | None:
+            told_since = (effect for _, effect in self.effects[told:] if isinstance(effect, Reply))
+            return next((effect for effect in told_since if effect.request == request), None)
+
+        self.run_until(lambda: reply() is not None)
+        found = reply()
+        assert found is not None
+        return found.results
 
     def crash(self, index: int) -> None:
         self.machines[index].crash(self.random)

@@ -12,28 +12,31 @@ import msgspec
 import pytest
 
 from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
-from tests.validator.chain import ACTOR, ALICE, BOB, USERS, make_genesis, schedule
+from tests.validator.chain import ACTOR, ALICE, BOB, RICH, USERS, make_genesis, schedule
 from tests.validator.executors import Author, chain_of, wire, with_transactions
 from tests.validator.test_block import changed
 from validator.block import Block, Header, header_hash
 from validator.codec import decode, encode
 from validator.disk import DiskError
 from validator.executor import (
+    AccountsRead,
     BlocksRead,
     Executor,
     Finalize,
     Finalized,
     FinalizedInvalid,
+    ReadAccounts,
     ReadBlocks,
     RecoveryError,
     decode_block,
     execution_error,
 )
 from validator.genesis import Genesis, GenesisAgent, Policy
+from validator.records import Account
 from validator.scheduler.index import SchedulerIndex
 from validator.transactions import Transfer
 from validator.transition import PreparedTransaction, Transition
-from validator.types import Hash
+from validator.types import Address, Hash
 
 BUSY = (wire(0, schedule(1), schedule(2), ["set", "k", "v"]), wire(0, ["emit", "n", ""], user=1))
 
@@ -254,13 +257,30 @@ def test_figures_of_a_final_block() -> None:
     built = author.build(None, wire(0, schedule(1), schedule(9)), wire(0, user=1))
     final = author.finalize(built.digest)
     assert isinstance(final, Finalized)
-    assert (final.nonces, final.pending_timers, final.fires) == ({ALICE: 1, BOB: 1}, 2, 0)
+    nonces = {address: account.nonce for address, account in final.accounts.items() if account.nonce}
+    assert (nonces, final.pending_timers, final.fires) == ({ALICE: 1, BOB: 1}, 2, 0)
     final = author.finalize(author.build(None).digest)
     assert isinstance(final, Finalized)
     assert (final.pending_timers, final.fires, final.destroyed, final.backlog) == (1, 1, 0, 0)
 
 
 # --- ranges for peers -----------------------------------------------------------------------------------------------
+
+
+def test_accounts_come_with_the_blocks_that_change_them_and_can_be_read() -> None:
+    author = Author()
+    stranger = Address(b"\x77" * 20)
+    read = author.executor.run(ReadAccounts((ALICE, stranger)))
+    assert isinstance(read, AccountsRead)
+    assert (read.header, read.accounts) == (author.executor.final_header, {ALICE: Account(RICH), stranger: Account()})
+    built = author.build(None, wire(0, action=Transfer(stranger), value=5))
+    final = author.finalize(built.digest)
+    assert isinstance(final, Finalized)
+    again = author.executor.run(ReadAccounts(tuple(final.accounts)))
+    assert isinstance(again, AccountsRead)
+    assert again.header == final.header and again.accounts == final.accounts
+    assert list(final.accounts) == sorted(final.accounts) and final.accounts[stranger] == Account(5, 0)
+    assert BOB not in final.accounts, "the block did not touch it"
 
 
 def read(executor: Executor, first: int, most: int) -> tuple[list[int], list[int], bytes]:

@@ -14,7 +14,7 @@ from Crypto.PublicKey import ECC
 from Crypto.Signature import eddsa
 
 from tests.validator import vectors
-from validator import codec
+from validator import codec, records
 from validator.block import Block, BlockReceipts, Header
 from validator.codec import decode
 from validator.frames import split
@@ -126,6 +126,28 @@ def test_receipts_header_and_block_from_the_page_alone() -> None:
     assert packed(header) == pinned("header")
     assert tagged("header", packed(header)) == pinned("header_hash")
     assert packed([header, [pinned("transaction")]]) == pinned("block")
+
+
+def test_the_genesis_receipts_from_the_page_alone() -> None:
+    assert root("receipts", [packed([0, bytes(20), 0, b"", 0, 0, 0, 0, 0])]) == pinned("genesis_receipts_root")
+
+
+@pytest.mark.parametrize(
+    ("key", "record", "value"),
+    [
+        (records.supply_key(7), 1_000_000, bytes.fromhex("0f4240")),
+        (records.storage_key(b"\1" * 20, "k"), b"text", b"text"),
+        (records.timer_payload_key(b"\2" * 32), b"payload", b"payload"),
+        (records.job_payload_key(b"\3" * 32), b"payload", b"payload"),
+        (records.job_result_key(b"\3" * 32, b"\4" * 20), b"result", b"result"),
+        (records.code_key(b"\5" * 32), "pass", b"pass"),
+        (records.OVERFLOW, b"\6" * 32, b"\6" * 32),
+        (records.account_key(b"\7" * 20), records.Account(5, 6), packed([uint(5), 6])),
+    ],
+)
+def test_which_values_of_the_state_are_bare_bytes(key: bytes, record: Any, value: bytes) -> None:
+    assert records.encode_record(key, record) == value
+    assert records.decode_record(key, value) == record
 
 
 def test_merkle_roots_from_the_page_alone() -> None:

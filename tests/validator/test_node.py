@@ -19,6 +19,7 @@ from consensus.types import Digest, ValidatorIndex, View
 from tests.validator.chain import ACTOR, ALICE, schedule
 from tests.validator.executors import wire
 from tests.validator.network import Network, WatchedMachine, consensus_message, ed25519, peer_message
+from validator import admission
 from validator import node as node_module
 from validator.block import Block, Header, header_hash
 from validator.codec import decode, encode
@@ -32,7 +33,11 @@ from validator.events import (
     Message,
     PeerFault,
     ReplaceJournal,
+    Reply,
+    Run,
     Send,
+    Submit,
+    SubmitResult,
     Timeout,
     TimerName,
 )
@@ -50,6 +55,7 @@ from validator.messages import (
 )
 from validator.misconduct import base_digest, contradicts_its_vote, decode_misconduct, verify_misconduct
 from validator.node import SYNC_TIMER
+from validator.transactions import transaction_hash
 from validator.transition import PreparedTransaction, Transition
 from validator.types import Hash
 
@@ -84,7 +90,7 @@ def test_four_nodes_make_one_chain() -> None:
     assert network.submit(2, wire(0, schedule(2, ["emit", "n", "x"])), wire(1), wire(1, ["burn", 5]), b"junk") == [
         None,
         None,
-        "another transaction with nonce 1 of this sender waits",
+        "max_fee_per_cycle: 1000000000, expected at least 1100000000 to replace what waits with nonce 1",
         "malformed transaction: no SignedTransaction: Expected `array`, got `int`",
     ]
     network.run_to(8)
@@ -104,16 +110,16 @@ def test_a_single_node_is_a_network() -> None:
 
 
 def test_many_transactions_reach_peers_in_messages_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_module, "MAX_GOSSIPED_TRANSACTIONS", 3)
+    monkeypatch.setattr(admission, "MAX_GOSSIPED_TRANSACTIONS", 3)
     network = Network().start()
     assert network.submit(0, *[wire(nonce) for nonce in range(8)]) == [None] * 8
     network.run_for(8)
     assert [len(network.validator(index).node.mempool) for index in range(4)] == [8] * 4
     sizes = [len(item) for item in (b"a", b"bb", b"ccc", b"d")]
-    monkeypatch.setattr(node_module, "MAX_GOSSIPED_BYTES", 3)
-    batches = list(node_module._batches([b"x" * size for size in sizes]))
+    monkeypatch.setattr(admission, "MAX_GOSSIPED_BYTES", 3)
+    batches = list(admission.batches([b"x" * size for size in sizes]))
     assert batches == [(b"x", b"xx"), (b"xxx",), (b"x",)]
-    assert list(node_module._batches([])) == []
+    assert list(admission.batches([])) == []
 
 
 # --- catching up ----------------------------------------------------------------------------------------------------
@@ -182,6 +188,19 @@ def test_a_bad_block_from_the_leader_is_rejected_and_its_maker_diverges() -> Non
         blocks = [archive.block(height) for height in range(3, 15)]
         assert all(block is not None and not (block.header.proposer == 1 and block.transactions) for block in blocks)
     require_diverged(network, 1)
+
+
+def test_who_waits_for_admission_is_answered_when_the_validator_diverges() -> None:
+    network = Network(transitions={1: WrongBalance}).start()
+    waits = wire(0, user=2)
+    (read,) = network.validator(1).node.handle(Submit(77, (waits,)))
+    assert isinstance(read, Run), "which nobody answers here"
+    keep_busy(network, (0, 2, 3))
+    network.run_until(lambda: network.validator(1).node.diverged is not None)
+    (diverged,) = network.effects_of(Diverged, 1)
+    line = f"the validator diverged at height {diverged.height}"
+    replies = network.effects_of(Reply, 1)
+    assert replies[-1] == Reply(77, (SubmitResult(transaction_hash(waits), line, "diverged"),))
 
 
 def require_diverged(network: Network, index: int) -> Diverged:
@@ -314,7 +333,7 @@ def test_what_peers_send_wrongly_is_dropped() -> None:
     assert faults(network, 0, b"\xc1") == ["undecodable"]
     assert faults(network, 0, encode_message(ConsensusMessage(b"junk"))) == ["undecodable"]
     assert faults(network, 0, encode_message(oversized)) == ["oversized"]
-    assert faults(network, 0, encode_message(TransactionsMessage((b"junk",)))) == []
+    assert faults(network, 0, encode_message(TransactionsMessage((b"junk", b"more")))) == ["bad_transactions"]
     assert faults(network, 0, encode_message(BlockResponse(b"junk"))) == ["bad_block"]
     assert faults(network, 0, encode_message(BlockResponse(block.block))) == [], "late is not wrong"
     assert faults(network, 0, encode_message(FinalBlocksResponse((block.block,), (), block.certificate))) == []

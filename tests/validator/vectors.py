@@ -15,6 +15,8 @@ from nacl.signing import SigningKey
 from validator.block import Block, BlockReceipts, Effects, Header, TransactionReceipt, header_hash, receipts_root
 from validator.codec import encode, merkle_root, tagged_hash
 from validator.frames import frame
+from validator.genesis import Genesis
+from validator.genesis_block import genesis_header
 from validator.messages import BlockRequest, encode_message
 from validator.scheduler.scheduling import timer_id_of
 from validator.transactions import Call, Transaction, address_of, deployed_address, sign, transaction_hash
@@ -87,6 +89,7 @@ def vectors() -> dict[str, Any]:
         "header": encode(top),
         "header_hash": header_hash(top),
         "block": encode(Block(top, (wire,))),
+        "genesis_receipts_root": genesis_header(Genesis(CHAIN, ()), b"").receipts_root,
         "transactions_root_of_none": merkle_root(b"transactions", []),
         "transactions_root_of_three": merkle_root(b"transactions", list(LEAVES)),
         "block_request": encode_message(BlockRequest(header_hash(top))),

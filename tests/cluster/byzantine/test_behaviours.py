@@ -34,13 +34,29 @@ COUNTED: dict[str, set[str]] = {
     "stale-replayer": {"not_the_signer"},
     "selective-sender": set(),
     "twins": {"conflict", "evidence_ConflictingNotarize"},
-    "garbage": {"undecodable", "oversized", "bad_block"},
+    "garbage": {"undecodable", "oversized", "bad_block", "bad_transactions"},
     "false-snapshots": {"bad_chunk"},
+    "short-certificate": {"bad_certificate"},
+    "double-signer": {"undecodable"},
+    "outsider": {"not_a_member"},
+    "kind-replayer": {"bad_certificate"},
+    "sister-chain": {"bad_certificate"},
+    "timeout-forger": {"bad_certificate"},
+    "false-high-certificate": {"bad_certificate"},
+    "understated-timeouts": {"bad_certificate", "undecodable"},
+    "lock-breaker": set(),
 }
 """What honest validators must count of each behaviour, at least; nothing at all where nothing wrong is said."""
 
 
 HOTSTUFF_PROVES_OTHERWISE = ("nullify-and-finalize",)
+RUNS = [
+    (name, protocol)
+    for name in sorted(BEHAVIOURS)
+    for protocol in PROTOCOLS
+    if BEHAVIOURS[name].protocol in ("", protocol)
+]
+"""Each behaviour with each protocol that has the messages for it."""
 PROVABLE = ("equivocating-leader", "conflicting-voter", "nullify-and-finalize", "twins")
 """Those that contradict themselves."""
 
@@ -52,8 +68,7 @@ def test_a_behaviour_alone_ships(name: str) -> None:
     assert [plan.validators.node(index).byzantine for index in range(plan.validators.count)] == [[], [], [], [name]]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("name", sorted(BEHAVIOURS))
+@pytest.mark.parametrize(("name", "protocol"), RUNS)
 def test_a_behaviour_alone_bites_and_is_withstood(name: str, protocol: str) -> None:
     record = run_with(name, protocol=protocol)
     verdict = check_run(record)
@@ -65,8 +80,7 @@ def test_a_behaviour_alone_bites_and_is_withstood(name: str, protocol: str) -> N
         assert "not of validator-3, byzantine)" in detail
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("name", sorted(BEHAVIOURS))
+@pytest.mark.parametrize(("name", "protocol"), RUNS)
 def test_what_is_wrong_is_counted_against_its_sender_and_nobody_else(name: str, protocol: str) -> None:
     record = run_with(name, protocol=protocol)
     counted = faults_of(record)
@@ -88,8 +102,7 @@ def test_votes_for_views_far_ahead_are_counted_by_their_sender(protocol: str) ->
         assert page["dropped_by_peer"][str(BYZANTINE)] > page["dropped"]["future"] / 2
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("name", sorted(BEHAVIOURS))
+@pytest.mark.parametrize(("name", "protocol"), RUNS)
 def test_what_is_owed_is_proved(name: str, protocol: str) -> None:
     record = run_with(name, protocol=protocol)
     found = proofs(record)
@@ -118,6 +131,7 @@ def test_another_seed_gives_another_run_and_the_same_seed_the_same() -> None:
         ("nullify-and-finalize", "selective-sender"),
         ("invalid-block-bad-root", "stale-replayer"),
         ("signature-forger", "wrong-epoch"),
+        ("short-certificate", "kind-replayer"),
     ],
 )
 def test_as_many_as_may_be_are_withstood_together(one: str, other: str) -> None:
@@ -137,6 +151,10 @@ def test_one_more_than_may_be_breaks_agreement_and_the_check_says_so() -> None:
     assert "different blocks at height" in verdict.check("agreement").detail
     assert verdict.check("evidence").verdict is Outcome.PASS
     assert {proof.culprit for proof in proofs(record)} == {2, 3}, "both can be held to account for it"
+
+
+def test_an_outsider_is_not_heard_in_certificates_either() -> None:
+    assert faults_of(run_with("outsider"))["bad_certificate"] > 10
 
 
 def test_the_drill_that_ships_breaks_agreement_and_says_so() -> None:

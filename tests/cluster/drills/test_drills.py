@@ -514,6 +514,7 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
         (["byzantine", "--backend", "sim", "--liars", "3"], "--liars: 3 of 7 validators; at most 2 are withstood"),
         (["divergence", "--backend", "sim", "--culprit", "4"], "--culprit: there is no validator 4, the last is 3"),
         (["byzantine", "--behaviour", "twins"], "twins runs in the simulator only"),
+        (["byzantine", "--behaviour", "lock-breaker"], "--behaviour: lock-breaker lies in messages of hotstuff only;"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,27 +9,30 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import urllib3
-import uvicorn.config
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 from starlette.exceptions import HTTPException
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cluster.live import http, web
+from cluster.live import connections, event_stream, http, validator_loop, web
+from cluster.live.collect import _is_pending
+from cluster.live.connections import Connection
 from cluster.live.http import build_app
 from cluster.live.prometheus import render_metric
 from cluster.live.web import serve
 from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
+from validator.archive import MAX_ENDED_TIMERS
 from validator.events import SubmitResult
+from validator.pages import AMOUNT_FIELDS, MAX_EVENT_BLOCKS, MAX_EVENTS, MAX_EVENTS_BYTES
 from validator.transactions import Transaction, Transfer, address_of, sign, transaction_hash
-from validator.types import Address, Height
+from validator.types import Address, Height, TimerId
 
 WAIT_SECONDS = 20.0
 MESSAGEPACK = {"Content-Type": "application/msgpack"}
@@ -105,7 +108,7 @@ def test_blocks_in_messagepack(client: ValidatorClient) -> None:
 
 @pytest.mark.parametrize("name", ["block", "receipt", "timer", "block_triple"])
 def test_what_there_is_not(client: ValidatorClient, name: str) -> None:
-    with pytest.raises(NotFound, match=r"no (final|pending)") as caught:
+    with pytest.raises(NotFound, match=r"no (final|timer)") as caught:
         getattr(client, name)(77 if name.startswith("block") else bytes(32))
     assert caught.value.status == 404
     assert "\n" not in caught.value.reason
@@ -120,15 +123,15 @@ def test_posting(validator: ServerThread, kind: str, batch: bool) -> None:
     status, page, _ = request(validator, "POST", "/transactions", encode(values if batch else values[0]), headers)
     assert (status, page) == (
         200,
-        {"results": [{"hash": transaction_hash(wire).hex(), "error": None} for wire in wires]},
+        {"results": [{"hash": transaction_hash(wire).hex(), "error": None, "reason": None} for wire in wires]},
     )
 
 
 def test_rejections_are_told_one_by_one(client: ValidatorClient) -> None:
     results = client.post_transactions([transfer(0), transfer(5), b"garbage"])
-    assert results[0].error is None
-    assert results[1].error == "nonce: 5, expected 1"
-    assert results[2].error is not None and "malformed" in results[2].error
+    assert (results[0].error, results[0].reason) == (None, None)
+    assert (results[1].error, results[1].reason) == ("nonce: 5, expected 1", "stale_nonce")
+    assert results[2].error is not None and "malformed" in results[2].error and results[2].reason == "malformed"
     assert client.post_transactions([]) == []
 
 
@@ -148,6 +151,67 @@ def test_metric_text() -> None:
     text = render_metric("a_total", "counter", "Things.", [({"reason": 'x"\\\n'}, 3), ({}, 4)])
     assert text == '# HELP a_total Things.\n# TYPE a_total counter\na_total{reason="x\\"\\\\\\n"} 3\na_total 4\n'
     assert render_metric("b", "gauge", "One.", 2**70).endswith(f"\nb {2**70}\n")
+
+
+def test_events_are_asked_for_by_place_actor_and_name(validator: ServerThread) -> None:
+    status, page, _ = request(validator, "GET", "/events?from=12.3&actor=0x" + "Ab" * 20 + "&name=a%20b")
+    assert (status, page["next"], page["wanted"]) == (200, "12.3", [str(b"\xab" * 20), "a b"])
+    assert request(validator, "GET", "/events")[1]["wanted"] == ["None", "None"]
+
+
+def test_proofs_are_asked_for_by_key_and_height(validator: ServerThread) -> None:
+    assert request(validator, "GET", "/proofs/61FF")[1] == {"height": None, "key": "61ff"}
+    assert request(validator, "GET", "/proofs/61FF?height=7")[1] == {"height": 7, "key": "61ff"}
+
+
+@pytest.mark.parametrize(
+    ("path", "as_number", "as_text"),
+    [
+        ("/accounts/0x" + "1" * 40, f'"balance":{2**100},"nonce":0', f'"balance":"{2**100}","nonce":0'),
+        ("/supply", f'"accounts":1,"balances":{2**100},"burned":7', f'"accounts":1,"balances":"{2**100}","burned":"7"'),
+        ("/genesis", f'"balance":{2**100}', f'"balance":"{2**100}"'),
+        ("/parameters", f'"MAX_BASEFEE":{2**80},"MAX_TTL":9', f'"MAX_BASEFEE":"{2**80}","MAX_TTL":9'),
+        ("/blocks/1", '"height":1,"basefee_cycle":1000000', '"height":1,"basefee_cycle":"1000000"'),
+    ],
+)
+def test_amounts_as_text_where_asked(validator: ServerThread, path: str, as_number: str, as_text: str) -> None:
+    request(validator, "GET", "/status")
+    for query, expected in (("", as_number), ("?amounts=number", as_number), ("?amounts=text", as_text)):
+        assert expected in request(validator, "GET", path + query)[2].data.decode()
+
+
+class TimerPages(FakePages):
+    """A validator of one pending timer and one that ended."""
+
+    async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
+        return {"01" * 32: {"state": "pending"}, "02" * 32: {"state": "fired"}}.get(timer_id.hex())
+
+
+def test_a_timer_that_ended_does_not_count_as_pending() -> None:
+    with ServerThread(TimerPages(FakeChain(), 0)) as server, ValidatorClient(server.url) as client:
+        assert [_is_pending(client, f"0{number}" * 32) for number in (1, 2, 3)] == [True, False, False]
+
+
+def test_the_page_names_every_amount_and_every_limit() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+    assert [name for name in AMOUNT_FIELDS if f"`{name}`" not in page] == []
+    limits = [
+        f"| connections of one server | {connections.MAX_CONNECTIONS} |",
+        f"complete within {connections.MAX_HEADER_SECONDS:g} s of the connection",
+        f"| body | {web.MAX_BODY_BYTES >> 20} MiB, complete within {web.MAX_BODY_SECONDS:g} s |",
+        f"| requests being answered | {web.MAX_REQUESTS_IN_FLIGHT} |",
+        f"| a client that takes nothing of its answer | {connections.MAX_WRITE_SECONDS:g} s |",
+        f"dropped, for {connections.MAX_LINGER_SECONDS:g} s and up to {connections.MAX_DROPPED_BYTES >> 20} MiB",
+        f"has {connections.MAX_UNREAD_BODY_SECONDS:g} s to arrive",
+        f"at most {MAX_EVENTS:,} events and {MAX_EVENTS_BYTES >> 20} MiB",
+        f"at most {MAX_EVENT_BLOCKS} blocks",
+        f"The ends of the last {MAX_ENDED_TIMERS:,} timers",
+        f"after every {event_stream.HEARTBEAT_SECONDS:g} s without news",
+        f"more than {event_stream.MAX_WAITING_BYTES >> 20} MiB of events waited",
+        f"At most {event_stream.MAX_STREAMS} streams",
+        f"At most {validator_loop.MAX_PROOFS_WAITING} proofs",
+    ]
+    assert [limit for limit in limits if limit not in page] == []
 
 
 # --- what a client may get wrong --------------------------------------------------------------------------------------
@@ -185,6 +249,20 @@ def assert_error(status: int, page: Any, expected_status: int, words: str) -> No
         ("GET", "/accounts/" + "1" * 40, 400, "address: expected 0x and 40 hex digits"),
         ("GET", "/accounts/0x" + "1" * 38 + "%20%20", 400, "address: expected 0x and 40 hex digits"),
         ("GET", "/accounts/0x" + "1" * 40 + "%0A", 400, "address: expected 0x and 40 hex digits"),
+        ("GET", "/blocks/x/finality", 400, "height: expected an integer"),
+        ("GET", "/blocks/1/finality", 404, "no final block at height 1, or no proof of it yet"),
+        ("GET", "/proofs/", 404, "no such page"),
+        ("GET", "/proofs/0", 400, "key: expected 1 to 512 bytes in hex"),
+        ("GET", "/proofs/" + "00" * 513, 400, "key: expected 1 to 512 bytes in hex"),
+        ("GET", "/proofs/61?height=-1", 400, "height: expected an integer"),
+        ("GET", "/proofs/61?height=0", 404, "height 0 is not retained: 1 to 3 are"),
+        ("GET", "/events?from=", 400, "from: expected a height, or a height and a number as in 12.3"),
+        ("GET", "/events?from=1.", 400, "from: expected a height"),
+        ("GET", "/events?from=1.2.3", 400, "from: expected a height"),
+        ("GET", f"/events?from={2**63}", 400, "from: expected a height"),
+        ("GET", "/events?actor=", 400, "actor: expected 0x and 40 hex digits"),
+        ("GET", "/events?name=" + "x" * 257, 400, "name: expected at most 256 bytes, got 257"),
+        ("GET", "/status?amounts=words", 400, "amounts: expected number or text, got 'words'"),
     ],
 )
 def test_bad_paths(validator: ServerThread, method: str, path: str, status: int, words: str) -> None:
@@ -266,7 +344,7 @@ def test_a_body_that_does_not_end(validator: ServerThread, monkeypatch: pytest.M
         answer = b""
         while chunk := connection.recv(65_536):
             answer += chunk
-    assert answer.startswith(b"HTTP/1.1 400") and b"the body took longer" in answer
+    assert answer.startswith(b"HTTP/1.1 408") and b"the body took longer" in answer
 
 
 def test_a_client_that_goes_away(validator: ServerThread, caplog: pytest.LogCaptureFixture) -> None:
@@ -281,8 +359,7 @@ def test_a_client_that_goes_away(validator: ServerThread, caplog: pytest.LogCapt
 )
 def test_what_is_no_http(validator: ServerThread, data: bytes) -> None:
     answer = raw_request(validator.port, data)
-    assert b"Traceback" not in answer
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
+    assert answer.startswith(b"HTTP/1.1 400") and b'{"error":"' in answer
     assert request(validator, "GET", "/status")[0] == 200
 
 
@@ -368,13 +445,13 @@ def test_answers_are_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection has Nagle's algorithm turned off; without, an answer waits 40 ms for an acknowledgement."""
     accepted: list[int] = []
 
-    class Protocol(H11Protocol):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    class Protocol(Connection):
+        def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             connection = transport.get_extra_info("socket")
             accepted.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-    monkeypatch.setitem(uvicorn.config.HTTP_PROTOCOLS, "h11", Protocol)
+    monkeypatch.setattr(web, "Connection", Protocol)
     with ServerThread(FakePages(FakeChain(), 0)) as server:
         assert request(server, "GET", "/status")[0] == 200
     assert accepted == [1]

@@ -13,12 +13,16 @@ from random import Random
 from typing import Any
 
 import pytest
+import urllib3
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.chain import build_genesis, node_config, validator_set, validator_signer
 from cluster.faults import LeaderDelayFault, PartitionFault
+from cluster.genesis_file import to_json
 from cluster.live import validator_loop
 from cluster.live.disk import DirectoryDisk
+from cluster.live.event_stream import Subscription
+from cluster.live.http import build_app
 from cluster.live.links import OutgoingLinks
 from cluster.live.transport import PeerAddress
 from cluster.live.validator_loop import (
@@ -31,15 +35,19 @@ from cluster.live.validator_loop import (
     ViewSeen,
     VoteSent,
 )
-from cluster.live.web import NotReady
+from cluster.live.web import NotReady, serve
 from cluster.mutants.base import RunCounter
 from cluster.scenario import LinksSection, Scenario
 from cluster.scenario.network import Network
 from cluster.status import Tally
 from cluster.trace import RING_MESSAGES, peek
-from consensus.keys import Ed25519Scheme
+from consensus.certificates import verify_finalization
+from consensus.keys import Ed25519Scheme, ValidatorSet
 from consensus.messages import VoteKind
+from consensus.types import Digest, PublicKey
 from loadgen.workloads import LoadUser, Observation
+from validator.block import Header
+from validator.codec import decode
 from validator.events import BlockFinal, Effect, Event, Message, TimerName
 from validator.joining import SnapshotJoin
 from validator.messages import (
@@ -50,6 +58,10 @@ from validator.messages import (
     ViewReport,
     encode_message,
 )
+from validator.pages import EventFilter
+from validator.records import GLOBALS
+from validator.state.proof import verify
+from validator.transactions import Call, Transaction, sign
 from validator.types import Address, Hash, Height
 
 WAIT_S = 60.0
@@ -251,6 +263,81 @@ def test_at_rest_the_final_state_stands_still(tmp_path: Path) -> None:
             assert len(await member.roots(1_000)) == before["height"]
             with pytest.raises(NotReady):
                 await member.loop.submit([b""])
+
+    run(test)
+
+
+def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path) -> None:
+    """Events by stream while the chain runs; then pages whose hashes, certificates and proofs hold together."""
+
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            member = members[0]
+            subscription = member.loop.subscribe(None, EventFilter())
+            assert subscription is not None
+            streamed = asyncio.create_task(read_all(subscription))
+            user = users()[0]
+            ring = Call(
+                user.actor, "run", b'[["emit","ring","x"],["schedule",{"in":1,"payload":[["emit","late","y"]]}]]'
+            )
+            body = Transaction(user.address, 0, 100_000, 1_000, 10**9, 1, 10**9, ring)
+            assert (await member.loop.submit([sign(user._key, GENESIS.chain_id, body)]))[0].error is None
+            while member.tally.fires == 0 or member.loop.state().height < 6:
+                await member.reaches(member.loop.state().height + 1)
+            await member.loop.freeze()
+            *events, end = await streamed
+            assert b"event: end" in end and b"the validator is at rest" in end
+            server = await serve(build_app(member.loop))
+            status, parameters, validators, genesis = await asyncio.gather(
+                *(
+                    asyncio.to_thread(get, server.url + path)
+                    for path in ("/status", "/parameters", "/validators", "/genesis")
+                )
+            )
+            page = await asyncio.to_thread(get, server.url + "/events?from=1")
+            told = [json.loads(event.split(b"data: ")[1]) for event in events if b"data: " in event]
+            assert told == page["events"]
+            assert [each["event"]["name"] for each in told] == ["ring", "late"]
+            assert (
+                parameters["policy"] == genesis["policy"] == "cip1"
+                and parameters["preset"] is genesis["preset"] is None
+            )
+            assert genesis == json.loads(to_json(GENESIS))
+            assert sum(status["burned"].values()) == sum(status["burned_since_genesis"].values()) > 0
+            height = status["height"] - 2
+            proof = await asyncio.to_thread(get, f"{server.url}/blocks/{height}/finality")
+            digest, keys = Digest(bytes.fromhex(proof["certified_hash"])), validators["validators"]
+            known = ValidatorSet(tuple(PublicKey(bytes.fromhex(each["public_key"])) for each in keys), SCHEME)
+            namespace = validators["chain_id"].encode()
+            assert verify_finalization(bytes.fromhex(proof["certificate"]), digest, known, namespace)
+            header = decode(bytes.fromhex(proof["header"]), Header)
+            told = await asyncio.to_thread(get, f"{server.url}/proofs/{GLOBALS.hex()}?height={height}")
+            value = verify(Hash(header.state_root), GLOBALS, bytes.fromhex(told["proof"]))
+            assert value is not None and value.hex() == told["value"]
+            await server.close()
+
+    run(test)
+
+
+async def read_all(subscription: Subscription) -> list[bytes]:
+    return [message async for message in subscription.messages()]
+
+
+def get(url: str) -> Any:
+    answer = urllib3.request("GET", url, retries=False, timeout=WAIT_S)
+    assert answer.status == 200, answer.data
+    return json.loads(answer.data)
+
+
+def test_proofs_are_made_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validator_loop, "MAX_PROOFS_WAITING", 2)
+
+    async def test() -> None:
+        async with network(tmp_path, 1) as (member,):
+            asked = [asyncio.create_task(member.loop.proof(b"k", None)) for _ in range(3)]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            assert [type(each) for each in found] == [dict, dict, NotReady]
+            assert (await member.loop.proof(b"k", None))["value"] is None
 
     run(test)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from cluster.checks import CHECKS, Outcome
 from cluster.cli import main
 from cluster.coverage import COVERAGE
 from cluster.errors import BadInput
-from cluster.mutants import hunt
+from cluster.mutants import certificates, hunt
 from cluster.mutants.base import Area, Mutant, RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant, KnownAnswer, _replaced
 from cluster.mutants.hunt import Kill, all_mutants, page
@@ -27,7 +29,14 @@ from cluster.simulation.monitor import RULES
 from validator.assembly import Parts
 from validator.transition import Transition
 
-FEW = ("wrong-balance", "quorum-of-2f", "refund-at-wrong-price", "root-without-active-bits", "bites-without-biting")
+FEW = (
+    "wrong-balance",
+    "quorum-of-2f",
+    "counts-names",
+    "refund-at-wrong-price",
+    "root-without-active-bits",
+    "bites-without-biting",
+)
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "mutants.md"
 
 
@@ -236,4 +245,17 @@ def test_the_page_names_each_with_what_catches_it() -> None:
 @pytest.mark.parametrize("name", list(all_mutants()))
 def test_each_is_caught(name: str) -> None:
     kill = hunt.hunt(name)
+    assert kill.caught, kill
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "mutant", [one for one in certificates.MUTANTS if one.hunt.protocol == "simplex"], ids=attrgetter("name")
+)
+def test_who_believes_a_lie_is_caught_with_the_other_protocol_too(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = replace(mutant, hunt=replace(mutant.hunt, protocol="hotstuff", seeds=MOST_SEEDS))
+    monkeypatch.setitem(MUTANTS, mutant.name, changed)
+    kill = hunt.hunt(mutant.name)
     assert kill.caught, kill

@@ -16,7 +16,8 @@ from cluster.byzantine import BEHAVIOURS
 from cluster.faults import KIND_NAMES, FailedSyncFault, KillFault, WipeFault
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
-from cluster.sweeps.generator import ED25519_EVERY, random_scenario
+from cluster.sweeps import generator
+from cluster.sweeps.generator import ED25519_EVERY, LIES, random_scenario
 from cluster.sweeps.outcome import judge
 from cluster.sweeps.tasks import FuzzTask
 from consensus.types import fault_bound
@@ -54,7 +55,7 @@ def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
         extremes.update(extremes_of(plan))
     assert set(kinds) == set(KIND_NAMES)
     assert all(DRAWN // 20 < count < DRAWN * 3 // 4 for count in kinds.values()), "none is drowned, none everywhere"
-    assert behaviours == set(BEHAVIOURS)
+    assert behaviours == {name for name, behaviour in BEHAVIOURS.items() if behaviour.protocol in ("", protocol)}
     assert any(plan.validators.late for plan in plans)
     assert set(extremes) == {
         "byzantine in committees that change",
@@ -70,8 +71,24 @@ def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
         "killed after votes",
         "a failing file",
         "lied to who joins",
+        "votes from outside",
     }
     assert any(plan.validators.epochs for plan in plans)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_lies_is_drawn_apart_from_all_else(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lying = [random_scenario(seed, protocol) for seed in range(100)]
+    monkeypatch.setattr(generator, "LIARS", 0.0)
+    honest = [random_scenario(seed, protocol) for seed in range(100)]
+    liars = 0
+    for one, other in zip(lying, honest, strict=True):
+        said = [name for node in one.validators.nodes for name in node.byzantine if name in LIES]
+        liars += bool(said)
+        assert not any(name in LIES for node in other.validators.nodes for name in node.byzantine)
+        assert one.model_copy(update={"validators": other.validators}) == other
+        assert said or one == other
+    assert 10 <= liars <= 25
 
 
 def extremes_of(plan: Scenario) -> Iterator[str]:
@@ -85,6 +102,10 @@ def extremes_of(plan: Scenario) -> Iterator[str]:
         yield "byzantine in committees that change"
     if byzantine > 1:
         yield "several byzantine"
+    for index, node in enumerate(plan.validators.nodes):
+        if "outsider" in node.byzantine:
+            assert any(index not in members for members in plan.validators.committees.values())
+            yield "votes from outside"
     if lost > 1 or (lost and byzantine):
         yield "several not counted on"
     for fault in plan.faults:

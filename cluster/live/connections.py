@@ -1,0 +1,236 @@
+"""HTTP connections whose cost is bounded, whatever their clients do: uvicorn's protocol with limits of our own.
+
+* Headers must be complete :data:`MAX_HEADER_SECONDS` after the connection was made or the last answer was given, else
+  the answer is 408. A client that sent nothing is not answered.
+* At most :data:`MAX_CONNECTIONS` stand at a time. One more closes the one that has waited longest for headers; if none
+  waits, the new one is answered 503.
+* A client may end its side of the connection (a half-closed connection): it gets its answer. A request that ends in the
+  middle is answered 400.
+* An answer that comes before the body was read closes the connection, slowly: what still arrives is dropped for
+  :data:`MAX_LINGER_SECONDS` and up to :data:`MAX_DROPPED_BYTES`, because closing at once would take the answer from a
+  client that still sends.
+* A client that takes nothing of its answer for :data:`MAX_WRITE_SECONDS` loses the connection, and with it the memory
+  that its answer needs.
+* What is no HTTP is answered like every other error: one JSON line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http import h11_impl
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
+
+h11: Final[Any] = vars(h11_impl)["h11"]
+"""The library with whose states uvicorn's protocol says how far a conversation is."""
+
+MAX_CONNECTIONS: Final = 256
+"""Of one server."""
+MAX_HEADER_SECONDS: Final = 10.0
+MAX_UNREAD_BODY_SECONDS: Final = 20.0
+"""How long the rest of a body may take that no page reads, once the answer was given."""
+MAX_LINGER_SECONDS: Final = 2.0
+MAX_WRITE_SECONDS: Final = 30.0
+MAX_DROPPED_BYTES: Final = 32 * 1024 * 1024
+JSON: Final = "application/json"
+
+
+def error_body(reason: object) -> bytes:
+    """What an error's answer says: one line of JSON."""
+    return json.dumps({"error": " ".join(str(reason).split())}, separators=(",", ":")).encode()
+
+
+class _Transport:
+    """A connection's transport, except that it is closed as ``close`` does it."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport = transport
+        self.close = close
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class Connection(H11Protocol):
+    """One client's connection."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._socket: asyncio.Transport
+        self._awaited: tuple[object, object] | None = None
+        """What the client owes: the state of the conversation, and the request before or concerned."""
+        self._deadline: asyncio.TimerHandle | None = None
+        """When it is due."""
+        self._abort_timer: asyncio.TimerHandle | None = None
+        """While the client has to take something: when it loses the connection."""
+        self._has_ended = False
+        """The client sends nothing any more."""
+        self._is_closing = False
+        self._dropped_bytes = 0
+
+    # --- what the transport tells -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._socket = transport
+        super().connection_made(cast(asyncio.Transport, _Transport(transport, self._close)))
+        self._watch()
+        self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        for timer in (self._deadline, self._abort_timer):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._abort_timer = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_closing:
+            super().data_received(data)
+            return
+        self._dropped_bytes += len(data)
+        if self._dropped_bytes > MAX_DROPPED_BYTES:
+            self._socket.abort()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends nothing any more. True keeps the connection open for the answer that it waits for."""
+        if self._is_closing:
+            return False
+        self._has_ended = True
+        if self.conn.their_state is h11.SEND_BODY and not self.cycle.response_started:
+            self._refuse(400, "the connection ended in the middle of the body")
+        elif self.conn.their_state is h11.IDLE and self._has_begun:
+            self._refuse(400, "the connection ended in the middle of the headers")
+        return self._has_work and not self._is_closing
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._abort_unless_taken()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._abort_timer is not None and not self._is_closing:
+            self._abort_timer.cancel()
+            self._abort_timer = None
+
+    # --- requests and answers -----------------------------------------------------------------------------------------
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        if self._is_closing:
+            return
+        super().on_response_complete()
+        if self._has_ended and not self._has_work:
+            self._close()
+        self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP; called while the error is being handled that says why."""
+        error = sys.exception()
+        reason = error if isinstance(error, h11.RemoteProtocolError) else msg
+        self._refuse(431 if getattr(error, "error_status_hint", 400) == 431 else 400, f"no HTTP request: {reason}")
+
+    def shutdown(self) -> None:
+        if self._is_closing:
+            self._socket.abort()
+        else:
+            super().shutdown()
+
+    @property
+    def _has_begun(self) -> bool:
+        """Part of a request's headers is there."""
+        return bool(self.conn.trailing_data[0])
+
+    @property
+    def _has_work(self) -> bool:
+        """A request waits for its answer, or for the rest of it."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    # --- limits -------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Set the deadline of what the client owes now; what it owed before keeps the one that it has."""
+        state = self.conn.their_state
+        owes = state is h11.IDLE or (state is h11.SEND_BODY and not self._has_work)
+        awaited = (state, self.cycle) if owes and not self._is_closing else None
+        if awaited == self._awaited:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._awaited = awaited
+        if awaited is not None:
+            seconds = MAX_HEADER_SECONDS if state is h11.IDLE else MAX_UNREAD_BODY_SECONDS
+            self._deadline = self.loop.call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        """The client did not send in time what it owes."""
+        if self.conn.their_state is h11.IDLE and self._has_begun:
+            self._refuse(408, f"the headers took longer than {MAX_HEADER_SECONDS:g} seconds")
+        else:
+            self._close()
+
+    def _make_room(self) -> None:
+        """Keep to the number of connections."""
+        if len(self.connections) <= MAX_CONNECTIONS:
+            return
+        waiting = [
+            other
+            for other in self.connections
+            if isinstance(other, Connection) and other is not self and other.waits_since is not None
+        ]
+        if waiting:
+            min(waiting, key=lambda other: other.waits_since or 0.0).drop()
+        else:
+            self._refuse(503, f"too many connections, expected at most {MAX_CONNECTIONS}")
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when headers are waited for, by the loop's clock; ``None`` if they are not."""
+        if self._deadline is None or self.conn.their_state is not h11.IDLE:
+            return None
+        return self._deadline.when()
+
+    def drop(self) -> None:
+        """Close at once, without an answer."""
+        self.connections.discard(self)
+        self._socket.abort()
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer with an error, unless another answer was begun, and close."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = error_body(reason)
+            headers = f"content-type: {JSON}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+            self._socket.write(b"HTTP/1.1 %d %s\r\n" % (status, STATUS_PHRASES[status]) + headers + body)
+        self._close()
+
+    def _close(self) -> None:
+        """Close the connection once the client took what it was sent, in bounded time."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._watch()
+        if self._has_work:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        if self._has_ended or self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
+            self._abort_unless_taken(MAX_WRITE_SECONDS)
+            self._socket.close()
+        else:
+            self._abort_unless_taken(MAX_LINGER_SECONDS)
+            self.flow.resume_reading()
+            self._socket.write_eof()
+
+    def _abort_unless_taken(self, seconds: float | None = None) -> None:
+        """Give the client so long to take what it was sent."""
+        self._abort_timer = self.loop.call_later(MAX_WRITE_SECONDS if seconds is None else seconds, self._socket.abort)

@@ -1,0 +1,96 @@
+"""Whether a certificate is one, told a second time: nothing here is shared with those who believe it.
+
+A validator that takes a bad certificate for a good one has a bug in :mod:`consensus.certificates`, in what its votes
+sign (:mod:`consensus.messages`) or in how it counts a quorum (:mod:`consensus.types`). A watch that asked the same
+functions would have the same bug. So the rules of ``docs/consensus.md`` are written anew; from the code that is watched
+come only the messages as data, the keys, the schedule of committees, and the signature scheme's arithmetic.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from consensus.keys import ValidatorSet
+from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate
+
+VOTE_DOMAIN: Final = b"stampede/consensus/vote/1"
+DIGEST_BYTES: Final = 32
+NOTARIZE: Final = 1
+NULLIFY: Final = 2
+FINALIZE: Final = 3
+TIMEOUT: Final = 4
+
+Signature = tuple[int, bytes, bytes]
+"""Signer, what it signed, and its signature."""
+
+
+def is_certified(certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes, newest_final: int) -> bool:
+    """Whether a quorum of the view's committee signed what a certificate says, each of them once.
+
+    ``newest_final`` is the newest view that anybody knows to be final: a timeout certificate that names no higher one
+    need not certify its block.
+    """
+    if isinstance(certificate, TimeoutCertificate):
+        return _is_timed_out(certificate, validators, namespace, newest_final)
+    return _is_of_votes(certificate, validators, namespace)
+
+
+def highest_named(certificate: TimeoutCertificate) -> int:
+    """The highest view that a timeout of the certificate names."""
+    return max(int(named) for _, named, _ in certificate.signatures)
+
+
+def members_of(validators: ValidatorSet, view: int) -> list[int]:
+    """The committee of a view: of the last epoch that has begun by then, or else everybody."""
+    members = list(range(len(validators.public_keys)))
+    for epoch in validators.epochs:
+        if epoch.first_view <= view:
+            members = list(epoch.members)
+    return members
+
+
+def _is_of_votes(certificate: Certificate, validators: ValidatorSet, namespace: bytes) -> bool:
+    kind, view, parent_view = int(certificate.kind), certificate.view, certificate.parent_view
+    digest = bytes(certificate.digest)
+    if kind == NULLIFY:
+        fits = parent_view == 0 and not digest
+    else:
+        fits = kind in (NOTARIZE, FINALIZE) and parent_view < view and len(digest) == DIGEST_BYTES
+    message = _signed(namespace, kind, view, parent_view, digest)
+    signatures = [(int(signer), message, bytes(signature)) for signer, signature in certificate.signatures]
+    return fits and _are_of_quorum(signatures, validators, view)
+
+
+def _is_timed_out(
+    certificate: TimeoutCertificate, validators: ValidatorSet, namespace: bytes, newest_final: int
+) -> bool:
+    view, high = certificate.view, certificate.high
+    signatures = [
+        (int(signer), _signed(namespace, TIMEOUT, view, named, b""), bytes(signature))
+        for signer, named, signature in certificate.signatures
+    ]
+    if not _are_of_quorum(signatures, validators, view):
+        return False
+    highest = highest_named(certificate)
+    if high is None:
+        return highest <= newest_final
+    is_of_block = int(high.kind) in (NOTARIZE, FINALIZE) and high.view == highest < view
+    return is_of_block and _is_of_votes(high, validators, namespace)
+
+
+def _are_of_quorum(signatures: list[Signature], validators: ValidatorSet, view: int) -> bool:
+    """Whether the signatures are good, of members alone, each of another one, and enough: ``n - (n - 1) // 3``."""
+    members = members_of(validators, view)
+    signers = [signer for signer, _, _ in signatures]
+    is_quorum = len(signers) >= len(members) - (len(members) - 1) // 3
+    if not is_quorum or len(set(signers)) < len(signers) or not set(signers) <= set(members):
+        return False
+    keys, scheme = validators.public_keys, validators.scheme
+    return all(scheme.verify(keys[signer], message, signature) for signer, message, signature in signatures)  # type: ignore[arg-type]
+
+
+def _signed(namespace: bytes, kind: int, view: int, parent_view: int, digest: bytes) -> bytes:
+    """What a vote's signature covers: ``docs/consensus.md``, *Votes*."""
+    head = VOTE_DOMAIN + struct.pack(">B", len(namespace)) + namespace
+    return head + struct.pack(">BQQ", kind, view, parent_view) + digest

@@ -1,0 +1,94 @@
+"""A run in which clients and a validator flood the others with transactions that can never run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from nacl.signing import SigningKey
+
+from cluster.checks import Outcome, check_run
+from cluster.scenario import Scenario
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.simulation.driver import Simulation
+from consensus.keys import KeyedHashScheme
+from validator import mempool
+from validator.events import Effect, Reply, TransactionDropped, TransactionRefused
+from validator.messages import TransactionsMessage, encode_message
+from validator.transactions import Transaction, Transfer, address_of, sign
+
+FLOODED: dict[str, Any] = {
+    "name": "flooded",
+    "consensus": {"block_interval_ms": 100, "leader_timeout_ms": 400, "advance_timeout_ms": 600, "rebroadcast_ms": 300},
+    "load": {"users": [{"workload": "transfer", "count": 4, "interval_ms": 100}]},
+    "stop": {"height": 20, "drain_blocks": 2, "timeout_s": 60},
+    "success": {"heights_compared": 20, "transactions": 40, "fires": 0},
+}
+EVERY_US = 100 * MICROSECONDS_A_MILLISECOND
+TRANSACTIONS_AT_A_TIME = 6
+FLOODED_REQUEST = -1
+TO = bytes(range(20))
+
+
+class Flood(Simulation):
+    """Every 100 ms each validator gets transactions from a client, and the same number from the last validator."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.told: Counter[tuple[str, str]] = Counter()
+        self.keys = 0
+        self.clock.after(0, "flood", b"", self._flood)
+
+    def _flood(self) -> None:
+        self.clock.after(EVERY_US, "flood", b"", self._flood)
+        for machine in self.machines[:-1]:
+            machine.submit(FLOODED_REQUEST, self._wires())
+            machine.receive(len(self.machines) - 1, encode_message(TransactionsMessage(self._wires())))
+
+    def _wires(self) -> tuple[bytes, ...]:
+        return tuple(self._never_runnable() for _ in range(TRANSACTIONS_AT_A_TIME))
+
+    def _never_runnable(self) -> bytes:
+        """Pays better than everybody, if only there was an account to pay."""
+        self.keys += 1
+        key = SigningKey(self.keys.to_bytes(32, "big"))
+        kind: dict[str, int] = ({}, {"nonce": 2**64 - 1}, {"gas_limit": 999}, {"max_fee_per_cycle": 0})[self.keys % 4]
+        given = {"nonce": 0, "gas_limit": 10**6, "max_fee_per_cycle": 10**15} | kind
+        transaction = Transaction(
+            address_of(bytes(key.verify_key)),
+            cells_limit=0,
+            max_priority_fee_per_cycle=10**14,
+            max_fee_per_cell=10**15,
+            action=Transfer(TO),
+            **given,
+        )
+        return sign(key, self._genesis.chain_id, transaction)
+
+    def _observe(self, index: int, effect: Effect) -> None:
+        match effect:
+            case Reply(request=request) if request == FLOODED_REQUEST:
+                return
+            case TransactionRefused(reason=reason):
+                self.told["refused", reason] += 1
+            case TransactionDropped(reason=reason):
+                self.told["dropped", reason] += 1
+        super()._observe(index, effect)
+
+
+def test_a_flood_of_what_never_runs_does_not_stop_those_who_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mempool, "MAX_TRANSACTIONS", 50)
+    flood = Flood(Scenario.model_validate(FLOODED), 5, "test", scheme=KeyedHashScheme())
+    record = flood.run()
+    verdict = check_run(record)
+    assert verdict.outcome is Outcome.PASS, verdict
+    assert record.load.transactions_rejected == 0, "of those who pay"
+    statuses = [found.status for found in record.validators]
+    for status in statuses[:-1]:
+        assert status is not None
+        refused = status["transactions_refused"]
+        assert set(refused) == {"unaffordable", "nonce_too_high", "gas_too_low", "fee_too_low"}
+        assert sum(refused.values()) > 5 * 50, "many times the pool's size"
+        assert status["pending_transactions"] <= 16 * 4
+    told = Counter({kind: count for kind, count in flood.told.items() if kind[0] == "refused"})
+    assert told.total() == sum(sum(status["transactions_refused"].values()) for status in statuses if status)
