@@ -43,6 +43,7 @@ GOLDEN: dict[str, tuple[str, int]] = {
     "copies": ("x = {i: i for i in range(20)}\nreturn (x.copy(), dict(x), x.items(), range(20), enumerate([1, 2]))", 1_417),
     "one wide tuple": ("return sorted([('a',) * 50])", 1_006),
     "a large method": ("return 1\n" + "\n".join(["payload = payload + 1"] * 100), 697),
+    "an integer beside nothing": ("x = 5\nreturn [x == payload, payload != x, x == 7]", 95),
     "reading": ("return self.height + self.lane_price", 60),
 }  # fmt: skip
 """Handlers' bodies, and the cycles of a run."""
