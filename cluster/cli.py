@@ -33,6 +33,7 @@ from cluster.printable import printable
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
+from validator.pvm.host_python import UnfitPython, require_fit_python
 
 MAX_HASH_SEED: Final = 2**32 - 1
 """What ``PYTHONHASHSEED`` takes."""
@@ -104,11 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _perform(arguments: Sequence[str] | None) -> int:
     try:
+        require_fit_python()
         options = _parser().parse_args(arguments)
         code: int = options.command(options)
     except HarnessError as error:
         _complain(str(error))
         return error.exit_code
+    except UnfitPython as error:
+        _complain(str(error))
+        return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         _complain("interrupted")
         return ExitCode.INCONCLUSIVE

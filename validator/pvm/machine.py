@@ -22,6 +22,7 @@ from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
 from validator.pvm.cache import SizedCache
 from validator.pvm.collector import YoungAlone, note_cycles
 from validator.pvm.compiler import FILE_NAME
+from validator.pvm.host_python import require_fit_python
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
 from validator.pvm.programs import CompiledProgram, Methods, compiled_as
@@ -122,11 +123,15 @@ def new_meter() -> Meter:
 
 
 class Runtime:
-    """What loaded programs run on: a meter, the operations and the host. It runs one handler at a time."""
+    """What loaded programs run on: a meter, the operations and the host. It runs one handler at a time.
+
+    Raises :class:`~validator.pvm.host_python.UnfitPython` where this Python would run them otherwise than others do.
+    """
 
     operations_class: type[ValueMethods] = ValueMethods
 
     def __init__(self) -> None:
+        require_fit_python()
         self._charge, self._enter, self._remaining, self._left = new_meter()
         self.operations = self.operations_class(self._charge)
         self._host = HostCalls()

@@ -3,6 +3,7 @@
 # ruff: noqa: E501, SIM905  # tables, one case a line
 from __future__ import annotations
 
+import ast
 from random import Random
 from typing import Any
 
@@ -21,13 +22,13 @@ from validator.pvm.hostcalls import HostCalls
 from validator.pvm.limits import MAX_STORAGE_KEY
 from validator.pvm.operations import shown_key
 from validator.pvm.subset import ProgramError, parse
-from validator.pvm.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, VALUE_NODE
+from validator.pvm.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, OPERATION, OWN_CALL, VALUE_NODE
 
-CALLED = 12 + HOST_CALL
+CALLED = NODES[ast.Expr] + NODES[ast.Call] + HOST_CALL
 
 
 def cycles_of(body: str) -> int:
-    return run(program(body)).cycles - run(program("pass")).cycles
+    return run(program(body)).cycles - OWN_CALL
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,10 @@ def cycles_of(body: str) -> int:
     [
         ("self.get('k')", costs.KV_GET_CYCLES),
         ("self.set('k', 1)", costs.KV_SET_CYCLES + VALUE_NODE),
-        ("self.set('k', 'a' * 64)", costs.KV_SET_CYCLES + VALUE_NODE + 2 + 4 + 16 + 2),
+        (
+            "self.set('k', 'a' * 64)",
+            costs.KV_SET_CYCLES + VALUE_NODE + 2 + NODES[ast.BinOp] + OPERATION + 64 // BYTES_A_CYCLE,
+        ),
         ("self.delete('k')", costs.KV_DELETE_CYCLES),
         ("self.publish('k', 1)", 200 + VALUE_NODE),
         ("self.published(b'" + "x" * 20 + "', 'k')", 10),
@@ -86,7 +90,7 @@ def test_a_call_is_paid_for_before_its_arguments_are_looked_at(name: str) -> Non
     """With nothing but wrong arguments it fails for them once its price is taken, and for want of it a cycle before."""
     wrong = ", ".join("5" if name == "set_bidding_agent" else "None" for _ in HOST_CALLS[name].required)
     packed = VALUE_NODE if name == "request_job" else 0
-    price = run(program("pass")).cycles + CALLED + PRICES[name]
+    price = OWN_CALL + CALLED + PRICES[name]
     failed = run(program(f"self.{name}({wrong})"))
     assert (failed.error, failed.cycles) == ("TypeError", price + packed)
     if PRICES[name]:
@@ -106,7 +110,7 @@ def test_a_query_pays_once_for_a_call_that_would_change_something(call: str) -> 
     failed = observe(query, lambda given: load(program(f"self.{call}")).run_handler("handle", b"", given))
     packed = "None" in call and name != "set_bidding_agent"
     around = CALLED + VALUE_NODE * packed + (costs.READ_CONTEXT_CYCLES + HOST_READ) * ("self." in call)
-    assert (failed.error, failed.cycles) == ("ReadOnly", run(program("pass")).cycles + around + PRICES[name])
+    assert (failed.error, failed.cycles) == ("ReadOnly", OWN_CALL + around + PRICES[name])
 
 
 @pytest.mark.parametrize(

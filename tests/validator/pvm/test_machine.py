@@ -195,7 +195,7 @@ def test_a_meter_that_was_used_before_goes_on() -> None:
     loaded, context = load(program("pass")), new_context(1_000)
     context.meter.charge(700)
     observe(context, lambda given: loaded.run_handler("handle", b"", given))
-    assert context.meter.cycles_used == 720
+    assert context.meter.cycles_used == 721
     context.meter.charge(270)
     assert observe(context, lambda given: loaded.run_handler("handle", b"", given)).error == "OutOfCycles"
     assert context.meter.cycles_used == 1_000
