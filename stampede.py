@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ from cluster.errors import BadInput, HarnessError
 from cluster.interrupts import Interrupts
 from cluster.live.served import LOOPBACK, Served, listening_address
 from cluster.measures import metrics
+from cluster.near import instead
 from cluster.options import is_seed
 from cluster.record import RunRecord, Sample
 from cluster.results import ENDPOINTS_FILE, checkout_commit, claim_run_folder, finish_run, new_run_folder
@@ -136,6 +137,48 @@ def run(
         return Outcome(record, books, finish(record, folder, interrupts, books=books), folder)
 
 
+class _Looks:
+    """What was seen last of a testnet that is up, for whoever waits for more."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._news = threading.Condition()
+        self._heights: dict[str, int | None] = dict.fromkeys(names)
+        self._is_over = False
+
+    def take(self, sample: Sample) -> None:
+        """A look at the network."""
+        with self._news:
+            self._heights = dict(zip(self.names, sample.heights, strict=True))
+            self._news.notify_all()
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        with self._news:
+            self._is_over = True
+            self._news.notify_all()
+
+    def wait_for(self, height: int, names: Sequence[str], timeout_s: float) -> None:
+        """Raises :class:`HarnessError`."""
+
+        def is_reached() -> bool:
+            return all((self._heights[name] or 0) >= height for name in names)
+
+        with self._news:
+            self._news.wait_for(lambda: self._is_over or is_reached(), timeout_s)
+            if is_reached():
+                return
+            behind = [name for name in names if (self._heights[name] or 0) < height]
+            standings = ", ".join(
+                f"{name} does not answer"
+                if self._heights[name] is None
+                else f"{name} is at height {self._heights[name]}"
+                for name in behind
+            )
+            why = "the testnet ended" if self._is_over else f"{timeout_s:g} s are over"
+            raise HarnessError(f"height {height} was not reached: {why}: {standings}")
+
+
 @dataclass(slots=True)
 class LiveTestnet:
     """A live testnet that is up."""
@@ -148,6 +191,18 @@ class LiveTestnet:
     """The validators' HTTP endpoints by their names."""
     outcome: Outcome | None = None
     """Once the ``with`` block is over."""
+    _looks: _Looks = field(default_factory=lambda: _Looks(()), repr=False)
+
+    def wait_for_height(self, height: int, timeout_s: float = 60.0, validators: Sequence[str] = ()) -> None:
+        """Wait until a height is final at these validators; all that are there from the beginning, where none is named.
+
+        Raises :class:`BadInput` for a name that no validator has, and :class:`HarnessError` where the time is up or the
+        testnet ends before.
+        """
+        for name in validators:
+            if name not in self._looks.names:
+                raise BadInput(f"validators: no validator is named {name!r}; {instead(name, list(self._looks.names))}")
+        self._looks.wait_for(height, validators or list(self.validators), timeout_s)
 
     def inject(self, **fault: Any) -> dict[str, Any]:
         """Add a fault, by its fields as in a scenario's ``faults``; at once where it states neither height nor time.
@@ -156,6 +211,13 @@ class LiveTestnet:
         down or ends.
         """
         return ControlClient.of_run(self.folder).add_fault(fault)
+
+    def pay(self, to: str, amount: int) -> dict[str, Any]:
+        """Have the faucet pay an address (``0x…``), in the smallest CBY unit; the scenario has a ``chain.faucet``.
+
+        Returns the transfer that it sent. Raises :class:`BadInput`, and :class:`HarnessError` where it does not pay.
+        """
+        return ControlClient.of_run(self.folder).pay(to, amount)
 
 
 @contextmanager
@@ -169,15 +231,24 @@ def up(
     """A live testnet for as long as the block lasts: it has made a block when that begins; then its load stops, it
     drains and is judged.
 
-    The scenario's load and faults are performed, its stop height and time are not used. ``bind`` is as of :func:`run`.
-    Raises :class:`BadInput`, and :class:`HarnessError` where the testnet does not come up or broke down.
+    The scenario's load and faults are performed, its stop height and time are not used; of what it asks for
+    (``success``: heights, transactions, fires) as large a part is needed as the block lasted of them. ``bind`` is as of
+    :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` where the testnet does not come up or broke down.
     """
     chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
     has_block, told_to_end = threading.Event(), threading.Event()
+    looks = _Looks(chosen.validators.names)
+
+    def look(sample: Sample) -> None:
+        looks.take(sample)
+        if any(sample.heights):
+            has_block.set()
+
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
-        ending = thread.submit(_run_until_told, chosen, seed, folder, has_block, told_to_end, served)
+        ending = thread.submit(_run_until_told, chosen, seed, folder, look, told_to_end, served)
         ending.add_done_callback(lambda _: has_block.set())
+        ending.add_done_callback(lambda _: looks.end())
         try:
             is_up = has_block.wait(FIRST_BLOCK_TIMEOUT_S)
             if ending.done():
@@ -187,7 +258,7 @@ def up(
                 raise HarnessError(f"{folder}: no block became final within {FIRST_BLOCK_TIMEOUT_S:g} s")
             endpoints = json.loads((folder / ENDPOINTS_FILE).read_text(encoding="utf-8"))
             urls = {validator["name"]: validator["url"] for validator in endpoints["validators"]}
-            running = LiveTestnet(folder, endpoints["testnet"]["url"], urls)
+            running = LiveTestnet(folder, endpoints["testnet"]["url"], urls, _looks=looks)
             try:
                 yield running
             finally:
@@ -201,15 +272,11 @@ def _run_until_told(
     scenario: Scenario,
     seed: int,
     folder: Path,
-    has_block: threading.Event,
+    look: Callable[[Sample], None],
     told_to_end: threading.Event,
     served: Served,
 ) -> Outcome:
     from cluster.live.driver import live_testnet
-
-    def look(sample: Sample) -> None:
-        if any(sample.heights):
-            has_block.set()
 
     with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=told_to_end, served=served) as record:
         books = keep_books(record)

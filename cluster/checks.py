@@ -30,8 +30,9 @@ from cluster.coverage import (
 from cluster.criteria import check_criteria
 from cluster.evidence import proofs
 from cluster.faults import LASTING_KINDS
+from cluster.lag import explains_delay, explains_shortfall
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
-from cluster.measures import first_finalizations, longest_stall
+from cluster.measures import first_finalizations, longest_stall, stalls_beyond_limit
 from cluster.record import FaultRecord, JoinRecord, RunRecord, Supply, ValidatorRecord
 from cluster.recovery import recovery_of
 from cluster.ruling import ruling_during
@@ -234,27 +235,53 @@ def check_progress(books: Books) -> Check:
     height, stall = _highest(books), longest_stall(record)
     reached = f"{counted(height, 'height')} finalised"
     if stall is not None and stall.length_ms > limit:
-        what = (
-            f"{stall.length_ms:,.0f} ms without a final block after height {stall.after_height}, allowed {limit:,} ms"
-        )
-        return Check("progress", Outcome.FAIL, what)
+        return _check_stalls(books, limit)
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     told = max((seen.height for seen in record.judged_finalizations), default=0)
     if record.interrupted and not books.seen and told:
         what = f"height {told} was final when it was interrupted, target {target}; nobody served a block"
         return Check("progress", unfinished, what)
     if height < target:
-        return Check("progress", unfinished, f"{reached}, target {target} not reached")
+        what = f"{reached}, target {target} not reached"
+        return _unless_too_slow("progress", unfinished, what, explains_shortfall(record, height, target))
     stuck = _stuck_below(books, target)
     if stuck:
-        what = f"{_examples(stuck)}, target {target}; the highest validator reached {height}"
-        return Check("progress", unfinished, what)
+        what = f"{_examples([text for _, text in stuck])}, target {target}; the highest validator reached {height}"
+        return _unless_too_slow("progress", unfinished, what, _explains_stuck(books, stuck, target))
     if height < least:
         return Check("progress", Outcome.INCONCLUSIVE, f"{reached}, {least} needed")
     if stall is None:
         return Check("progress", Outcome.INCONCLUSIVE, f"{reached}, but no times were recorded")
     detail = f"{reached}, target {target}; longest stall {stall.length_ms:,.0f} ms of {limit:,} ms"
     return Check("progress", Outcome.PASS, detail)
+
+
+def _check_stalls(books: Books, limit_ms: int) -> Check:
+    """Of stalls beyond the limit: the longest of those that the machine's lag does not explain, if there is one."""
+    found = sorted(stalls_beyond_limit(books.record), key=lambda stall: -stall.length_ms)
+    excuses = [(stall, _excuse(books, stall.began_ms, stall.ended_ms, limit_ms)) for stall in found]
+    stall, excuse = next(((stall, excuse) for stall, excuse in excuses if not excuse), excuses[0])
+    what = f"{stall.length_ms:,.0f} ms without a final block after height {stall.after_height}, allowed {limit_ms:,} ms"
+    return _unless_too_slow("progress", Outcome.FAIL, what, excuse)
+
+
+def _excuse(books: Books, begin_ms: float, end_ms: float, limit_ms: float) -> str:
+    """In words, how the machine's lag explains a delay; empty where it does not."""
+    return explains_delay(books.record, ruling_during(books, begin_ms, end_ms), begin_ms, end_ms, limit_ms)
+
+
+def _unless_too_slow(name: str, outcome: Outcome, what: str, excuse: str) -> Check:
+    """A check's verdict, inconclusive where the machine's lag explains what was found."""
+    return Check(name, Outcome.INCONCLUSIVE, f"{what}; {excuse}") if excuse else Check(name, outcome, what)
+
+
+def _explains_stuck(books: Books, stuck: Sequence[tuple[ValidatorRecord, str]], target: int) -> str:
+    """In words, why lag explains that all of these validators are below the target; empty where one has no excuse."""
+    excuses = [
+        explains_shortfall(books.record, books.seals[validator.name].tip, target, validator.index)
+        for validator, _ in stuck
+    ]
+    return excuses[0] if all(excuses) else ""
 
 
 def check_load(books: Books) -> Check:
@@ -293,10 +320,16 @@ def check_recovery(books: Books) -> Check:
     since = f"{found.last.title} was over at height {found.healed_height}"
     if found.took_ms is None:
         waited_ms = record.duration_ms - found.healed_ms
-        outcome = Outcome.FAIL if waited_ms > limit_ms else Outcome.INCONCLUSIVE
-        return Check("recovery", outcome, f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}")
+        what = f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}"
+        if waited_ms <= limit_ms:
+            return Check("recovery", Outcome.INCONCLUSIVE, what)
+        excuse = _excuse(books, found.healed_ms, record.duration_ms, limit_ms)
+        return _unless_too_slow("recovery", Outcome.FAIL, what, excuse)
     detail = f"a quorum finalised a new height {found.took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
-    return Check("recovery", Outcome.PASS if found.took_ms <= limit_ms else Outcome.FAIL, detail)
+    if found.took_ms <= limit_ms:
+        return Check("recovery", Outcome.PASS, detail)
+    excuse = _excuse(books, found.healed_ms, found.healed_ms + found.took_ms, limit_ms)
+    return _unless_too_slow("recovery", Outcome.FAIL, detail, excuse)
 
 
 def check_joins(books: Books) -> Check:
@@ -383,9 +416,11 @@ def check_safety(books: Books) -> Check:
 def check_no_problems(books: Books) -> Check:
     """Nothing went wrong around the run, and it was not ended early."""
     record = books.record
-    problems = _examples(record.problems) if record.problems else ""
+    problems = _examples([*record.problems, *([record.time_up] if record.time_up else [])])
     if record.interrupted:
         return Check("no_problems", Outcome.INCONCLUSIVE, "interrupted" + (f"; {problems}" if problems else ""))
+    if record.time_up and not record.problems and check_progress(books).verdict is Outcome.INCONCLUSIVE:
+        return Check("no_problems", Outcome.INCONCLUSIVE, problems)
     if problems:
         return Check("no_problems", Outcome.FAIL, problems)
     return Check("no_problems", Outcome.PASS, "none reported")
@@ -514,7 +549,10 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
             f"no height finalised, but it lasted {length:,.0f} ms only, less than views that fail in a row may take"
             f" ({needed_ms:,} ms)",
         )
-    return Outcome.FAIL, f"no height was finalised in the {length:,.0f} ms that it lasted"
+    excuse = _excuse(books, fault.begun_ms, fault.ended_ms, needed_ms)
+    stood_still = f"no height was finalised in the {length:,.0f} ms that it lasted"
+    check = _unless_too_slow("faults", Outcome.FAIL, stood_still, excuse)
+    return check.verdict, check.detail
 
 
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
@@ -700,11 +738,12 @@ def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], li
     return found, mismatches
 
 
-def _stuck_below(books: Books, target: int) -> list[str]:
-    """In words, the validators that answered and are below a height, without a divergence or a mutant to explain it."""
+def _stuck_below(books: Books, target: int) -> list[tuple[ValidatorRecord, str]]:
+    """The validators that answered and are below a height, without a divergence or a mutant to explain it, each with
+    that in words."""
     diverged = {told.validator for told in books.divergences}
     return [
-        f"{validator.name} stopped at height {books.seals[validator.name].tip}"
+        (validator, f"{validator.name} stopped at height {books.seals[validator.name].tip}")
         for validator in books.judged
         if books.seals[validator.name].tip < target
         and (validator.status is not None or validator.blocks)

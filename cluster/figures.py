@@ -60,6 +60,10 @@ METRICS: Final[Mapping[str, str]] = {
     "core_seconds": "processor time of the validators themselves, node and executor, all together; live testnet only",
     "disk_max_mb": "most that a validator's disk held at a look",
     "memory_max_mb": "most memory of a validator's process at a look; live testnet only",
+    "host_lag_ms": "how long the machine kept a host from running, of the host that had most of it; 0 in the simulator",
+    "driver_lag_ms": "the same of the driver",
+    "load_average_max": "highest load average of the driver's machine, over a minute; live testnet only",
+    "steal_share": "share of its processor time that a hypervisor gave to other machines; live testnet only",
     "open_files_max": "most file descriptors of one; live testnet only",
     "startup_seconds": "from the start to the first final block; live testnet only",
 }

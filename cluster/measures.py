@@ -14,6 +14,7 @@ from typing import Final
 
 from cluster.actor_classes import jain_index, use_by_actor
 from cluster.books import Books
+from cluster.lag import lag_by_host
 from cluster.ledger import TimerState
 from cluster.quantiles import counted_quantile, quantile
 from cluster.record import Finalization, RunRecord
@@ -29,6 +30,12 @@ class Stall:
 
     length_ms: float
     after_height: int
+    began_ms: float = 0.0
+    """When that height was first final."""
+
+    @property
+    def ended_ms(self) -> float:
+        return self.began_ms + self.length_ms
 
 
 def first_finalizations(finalizations: Sequence[Finalization]) -> dict[int, float]:
@@ -48,8 +55,8 @@ def finality_latencies(record: RunRecord) -> dict[int, float]:
     }
 
 
-def longest_stall(record: RunRecord) -> Stall | None:
-    """The longest time between advances of the highest final height; ``None`` where fewer than two were seen.
+def stalls(record: RunRecord) -> list[Stall]:
+    """The times between advances of the highest final height, in their order; none where fewer than two were seen.
 
     Where the run ended short of its target, the time from the last advance to the end counts too.
     """
@@ -57,10 +64,20 @@ def longest_stall(record: RunRecord) -> Stall | None:
     for seen in sorted(record.judged_finalizations, key=lambda seen: (seen.at_ms, -seen.height)):
         if not moments or seen.height > moments[-1][1]:
             moments.append((seen.at_ms, seen.height))
-    stalls = [Stall(later - earlier, height) for (earlier, height), (later, _) in pairwise(moments)]
+    found = [Stall(later - earlier, height, earlier) for (earlier, height), (later, _) in pairwise(moments)]
     if moments and moments[-1][1] < record.target_height and not record.interrupted:
-        stalls.append(Stall(record.duration_ms - moments[-1][0], moments[-1][1]))
-    return max(stalls, key=lambda stall: stall.length_ms, default=None)
+        found.append(Stall(record.duration_ms - moments[-1][0], moments[-1][1], moments[-1][0]))
+    return found
+
+
+def longest_stall(record: RunRecord) -> Stall | None:
+    """The longest of the :func:`stalls`; ``None`` where there is none."""
+    return max(stalls(record), key=lambda stall: stall.length_ms, default=None)
+
+
+def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
+    """Those that are longer than the scenario allows."""
+    return [stall for stall in stalls(record) if stall.length_ms > record.scenario.success.stall_ms]
 
 
 def metrics(books: Books) -> dict[str, float]:
@@ -72,6 +89,7 @@ def metrics(books: Books) -> dict[str, float]:
     figures.update(_fairness_figures(books))
     figures.update(_load_figures(record))
     figures.update(_resource_figures(record))
+    figures.update(_lag_figures(record))
     figures.update(record.metrics)
     return {name: round(value, 3) for name, value in figures.items()}
 
@@ -181,6 +199,13 @@ def _resource_figures(record: RunRecord) -> dict[str, float]:
     if files:
         figures["open_files_max"] = max(files)
     return figures
+
+
+def _lag_figures(record: RunRecord) -> dict[str, float]:
+    """How long the machine kept the run's processes from running; the host that had most of it."""
+    lags = lag_by_host(record)
+    driver_ms = lags.pop(None)
+    return {"host_lag_ms": max(lags.values(), default=0.0), "driver_lag_ms": driver_ms}
 
 
 # --- by height ------------------------------------------------------------------------------------------------------

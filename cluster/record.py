@@ -266,6 +266,23 @@ class Resources:
     """File descriptors of the process."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A stretch of time, and for how long of it a process of the run wanted to run and the machine did not let it."""
+
+    at_ms: float
+    until_ms: float
+    lag_ms: float
+    host: int | None = None
+    """The number of the host that had it; ``None`` is the driver."""
+
+    def within(self, begin_ms: float, end_ms: float) -> float:
+        """Its part in a stretch of time, as if it were spread evenly."""
+        shared_ms = min(self.until_ms, end_ms) - max(self.at_ms, begin_ms)
+        length_ms = self.until_ms - self.at_ms
+        return self.lag_ms * min(1.0, shared_ms / length_ms) if shared_ms > 0 and length_ms > 0 else 0.0
+
+
 @dataclass(slots=True)
 class LoadRecord:
     """What the load generator says of itself."""
@@ -302,6 +319,8 @@ class RunRecord:
     samples: list[Sample] = field(default_factory=list)
     trace: TraceRecord = field(default_factory=TraceRecord)
     resources: list[Resources] = field(default_factory=list)
+    lags: list[Lag] = field(default_factory=list)
+    """Of hosts and driver, bounded (:mod:`cluster.lag`); none in the simulator."""
     faults: list[FaultRecord] = field(default_factory=list)
     joins: list[JoinRecord] = field(default_factory=list)
     monitor: MonitorRecord | None = None
@@ -312,6 +331,8 @@ class RunRecord:
     """The height that was reached when the run was told to end, or had to without an end of its own."""
     interrupted: bool = False
     """Ctrl-C, or a driver failure, ended the run early."""
+    time_up: str = ""
+    """How far everybody was when the run's time was up; empty where it ended by itself."""
     problems: list[str] = field(default_factory=list)
     """What went wrong around the run, one line each (a validator that never answered, Locust that died, …)."""
     digest: str | None = None

@@ -47,6 +47,7 @@ from cluster.errors import BadInput
 from cluster.files import write_atomically
 from cluster.genesis_file import read_genesis, to_json
 from cluster.junit import run_xml
+from cluster.lag import lag_by_host
 from cluster.machine import machine
 from cluster.measures import metrics, series
 from cluster.options import is_seed
@@ -65,6 +66,8 @@ ENDPOINTS_FILE: Final = "endpoints.json"
 """Where everybody can be reached while a live run goes on."""
 TOKEN_FILE: Final = "token"
 """What a live run has to be shown before it obeys (:mod:`cluster.live.control`)."""
+FAUCET_TOKEN_FILE: Final = "faucet-token"
+"""What its faucet has to be shown before it pays."""
 LATEST: Final = "latest"
 
 MAX_FOLDERS_TRIED: Final = 10_000
@@ -128,6 +131,10 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "classes": class_figures(use_by_class(use_by_actor(books))),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "machine": machine(),
+        "lag": {
+            "driver" if host is None else f"host-{host}": {"lag_ms": round(lag_ms, 3)}
+            for host, lag_ms in lag_by_host(record).items()
+        },
         "divergences": books.bisections,
     }
     if record.drill is not None:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, cast
@@ -18,7 +18,7 @@ from typing import TextIO, cast
 from rich.console import Console
 
 from cluster.books import Books, keep_books
-from cluster.checks import Outcome, Verdict
+from cluster.checks import Check, Outcome, Verdict, check_run, worst
 from cluster.errors import BadInput, HarnessError
 from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
@@ -36,7 +36,8 @@ from cluster.results import (
     reproduce_command,
 )
 from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.settings import Change, options_of
+from cluster.scenario.files import find_scenario
+from cluster.settings import Change, options_of, parse_setting
 from cluster.terminal import Progress, print_kept, print_verdict
 from validator.genesis_block import GenesisError
 from validator.types import ValidatorError
@@ -57,6 +58,8 @@ class LiveOptions:
     until_told: bool = False
     """It runs until it is told to end, whatever the scenario says of its end."""
     served: Served = ON_THE_LOOPBACK
+    faucet: bool = False
+    """It has a faucet, even where the scenario asks for none."""
 
 
 def run_scenario(
@@ -80,7 +83,11 @@ def run_scenario(
         raise BadInput("only a live testnet listens: --bind needs --backend live")
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
+    scenario_path = find_scenario(scenario_path)
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
+    if live.faucet and scenario.chain.faucet is None:
+        asked = [parse_setting("chain.faucet={}")]
+        scenario, changes = change_scenario(scenario, asked, f"{scenario_path} with a faucet"), [*changes, *asked]
     problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
     if problem:
         raise BadInput(f"{scenario_path}: {problem}")
@@ -128,11 +135,16 @@ def perform_run(
             refresh_index(folder)
         except OSError as error:
             console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
-        print_verdict(console, verdict, folder / REPORT_FILE, reproduce_command(record, folder, source))
+        print_verdict(console, verdict, _report(folder), reproduce_command(record, folder, source))
         if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()
     return verdict, folder
+
+
+def _report(folder: Path) -> Path | None:
+    report = folder / REPORT_FILE
+    return report if report.exists() else None
 
 
 def drive(
@@ -184,15 +196,30 @@ def finish(
 ) -> Verdict:
     """Judge and write a run. Where a signal came, and be it meanwhile, the run counts as interrupted.
 
-    In the latter case everything is written once more, so that the files say what the exit code does. ``books`` are the
-    record's, where they exist already.
+    In the latter case everything is written once more, so that the files say what the exit code does. Where they cannot
+    be written the verdict says so, and is no pass. ``books`` are the record's, where they exist already.
     """
     books = books if books is not None else keep_books(record)
     while True:
         record.interrupted = record.interrupted or interrupts.seen
-        verdict = finish_run(record, folder, scenario_path, books)
+        try:
+            verdict = finish_run(record, folder, scenario_path, books)
+        except OSError as error:
+            return _unwritten(check_run(record, books), f"{error.filename or folder}: {error.strerror or error}")
         if record.interrupted or not interrupts.seen:
             return verdict
+
+
+def _unwritten(verdict: Verdict, why: str) -> Verdict:
+    """The verdict of a run whose files could not be written."""
+    problem = f"the run's files cannot be written: {why}"
+    checks = tuple(
+        check
+        if check.name != "no_problems"
+        else Check(check.name, worst([check.verdict, Outcome.INCONCLUSIVE]), f"{problem}; {check.detail}")
+        for check in verdict.checks
+    )
+    return replace(verdict, outcome=worst([verdict.outcome, Outcome.INCONCLUSIVE]), checks=checks)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import urllib3
 
 import stampede
 from cluster.live import ray_session
+from cluster.record import Sample
 from loadgen.client import ValidatorClient
-from stampede import BadInput, LiveTestnet, Outcome, Scenario, load_scenario, simulate, up
+from stampede import BadInput, HarnessError, LiveTestnet, Outcome, Scenario, load_scenario, simulate, up
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -165,6 +167,41 @@ def word_of_ray(token: str) -> str:
     return (done.stdout + done.stderr).decode()
 
 
+def look(*heights: int | None) -> Sample:
+    return Sample(0.0, heights, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def watched() -> tuple[LiveTestnet, stampede._Looks]:
+    """A testnet of three validators, of which the last one joins late, and how it is looked at."""
+    looks = stampede._Looks(["one", "two", "late"])
+    return LiveTestnet(Path("run"), "", {"one": "", "two": ""}, _looks=looks), looks
+
+
+def test_waiting_for_a_height_ends_when_it_is_final_everywhere(watched: tuple[LiveTestnet, stampede._Looks]) -> None:
+    testnet, looks = watched
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(testnet.wait_for_height, 5, WAIT_S)
+        for heights in ((5, 4, None), (6, None, 7), (None, 5, None), (5, 5, None)):
+            looks.take(look(*heights))
+        assert waiting.result(WAIT_S) is None
+    testnet.wait_for_height(5, 0)
+    looks.take(look(9, 4, None))
+    testnet.wait_for_height(9, 0, ["one"])
+
+
+def test_a_height_that_is_not_reached_is_one_line(watched: tuple[LiveTestnet, stampede._Looks]) -> None:
+    testnet, looks = watched
+    looks.take(look(9, 4, None))
+    with pytest.raises(HarnessError, match=r"^height 5 was not reached: 0 s are over: two is at height 4$"):
+        testnet.wait_for_height(5, 0)
+    with pytest.raises(BadInput, match=r"^validators: no validator is named 'tow'; did you mean two\?"):
+        testnet.wait_for_height(5, 0, ["tow"])
+    looks.end()
+    with pytest.raises(HarnessError, match=r"^height 5 was not reached: the testnet ended: late does not answer$"):
+        testnet.wait_for_height(5, WAIT_S, ["one", "late"])
+
+
 def wait_for_faults(testnet: LiveTestnet, count: int) -> None:
     """Until so many faults are over."""
     deadline = time.monotonic() + FAULTS_S
@@ -177,8 +214,7 @@ def wait_for_faults(testnet: LiveTestnet, count: int) -> None:
 
 @pytest.mark.live
 def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
-    little = ["success.transactions=0", "success.fires=0"]
-    with up(Scenario.model_validate(SMALL), out=tmp_path / "run", settings=little) as testnet:
+    with up(Scenario.model_validate(SMALL), out=tmp_path / "run") as testnet:
         assert testnet.outcome is None
         for name, url in testnet.validators.items():
             with ValidatorClient(url, WAIT_S) as client:
@@ -195,6 +231,7 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
         told = testnet.inject(kind="kill", target="validator-2", down_ms=100)
         assert told["at_ms"] > 0
         wait_for_faults(testnet, 2)
+        testnet.wait_for_height(6, FAULTS_S)
     assert testnet.outcome is not None
     assert testnet.outcome.passed, testnet.outcome.explain()
     assert [fault.kind for fault in testnet.outcome.record.faults] == ["degrade", "kill"]

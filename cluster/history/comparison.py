@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from cluster.counted import counted
 from cluster.errors import BadInput
 from cluster.history.groups import ComparedRun, Group, refuse_incomparable, scenario_differences, warnings
 from cluster.history.scenarios import FieldDifference
@@ -25,6 +26,7 @@ from cluster.history.statistics import (
     batch_means,
     compare_independent,
     compare_paired,
+    needed,
 )
 
 STRETCHES: Final = 20
@@ -34,6 +36,8 @@ SERIES_PREFIX: Final = "by height: "
 
 LOWER_IS_BETTER: Final = (
     "latency",
+    "host_lag",
+    "driver_lag",
     "stall",
     "lateness",
     "backlog",
@@ -101,10 +105,18 @@ class Comparison:
     method: str
     scenario_differences: tuple[FieldDifference, ...] = ()
     """Fields in which scenarios of one name differ."""
+    too_few: str = ""
+    """Why no single figure could be significant, and what it would take; empty where one could."""
 
     @property
     def significant(self) -> list[Change]:
         return [change for change in self.changes if change.is_significant]
+
+    @property
+    def words(self) -> str:
+        """What changed significantly, in a line."""
+        names = ", ".join(f"{change.name} {change.word}" for change in self.significant)
+        return names or (f"nothing can be said: {self.too_few}" if self.too_few else "nothing")
 
     def page(self) -> dict[str, Any]:
         """For other programs."""
@@ -115,6 +127,7 @@ class Comparison:
             ],
             "method": self.method,
             "warnings": list(self.warnings),
+            "too_few": self.too_few or None,
             "scenario_differences": [difference.page() for difference in self.scenario_differences],
             "significant": [change.name for change in self.significant],
             "figures": {change.name: _figure_page(change) for change in self.changes},
@@ -149,9 +162,10 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
     changes += [Change(name, found, None) for name, found in plain.items()]
     changes.sort(key=lambda change: (not change.is_significant, _order(change), change.name))
     apart = scenario_differences(first, second)
-    told = [*warnings(first, second, apart), *_limits(list(tested.values()), is_single)]
+    too_few = _too_few(list(tested.values()), is_single, is_paired)
+    told = [*warnings(first, second, apart), *([too_few] if too_few else [])]
     method = _method(is_single, is_paired, len(tested), seed)
-    return Comparison(first, second, tuple(changes), tuple(told), method, tuple(apart or ()))
+    return Comparison(first, second, tuple(changes), tuple(told), method, tuple(apart or ()), too_few)
 
 
 def _all_metrics(group: Group) -> set[str]:
@@ -180,14 +194,25 @@ def _series_differences(
     return found
 
 
-def _limits(tested: Sequence[Difference], is_single: bool) -> list[str]:
-    """What the numbers of runs do not allow to be seen."""
+def _too_few(tested: Sequence[Difference], is_single: bool, is_paired: bool) -> str:
+    """Why a figure could not be significant, however much it alone changed: the adjustment for the number of figures
+    needs a p-value that so few numbers cannot give."""
     if is_single and not tested:
-        return ["the runs have too few heights in common for a test: only their figures stand side by side"]
-    if tested and min(difference.least_p_value for difference in tested) > FALSE_DISCOVERY_RATE:
-        counts = tested[0].counts
-        return [f"{counts[0]} and {counts[1]} runs are too few: whatever they show, no difference could be significant"]
-    return []
+        return "the runs have too few heights in common for a test: only their figures stand side by side"
+    if not tested:
+        return ""
+    most = min(tested, key=lambda difference: difference.least_p_value)
+    figures = counted(len(tested), "figure")
+    if most.least_p_value * len(tested) <= FALSE_DISCOVERY_RATE:
+        return ""
+    wanted = needed(is_single or is_paired, len(tested))
+    have = " and ".join(f"{count:,}" for count in most.counts)
+    given, more = f"{have} runs", "runs in each group"
+    if is_single or is_paired:
+        given = more = "stretches of heights" if is_single else "pairs of runs"
+        given = f"{most.counts[0]:,} {given}"
+    least = f"one figure alone is significant from {wanted:,} {more} on" if wanted else "no number of runs is enough"
+    return f"{given} are too few for {figures} tested at once; {least}"
 
 
 def _method(is_single: bool, is_paired: bool, tests: int, seed: int) -> str:

@@ -31,8 +31,7 @@ def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> No
     if constant:
         figures, them = ("figure is", "it") if constant == 1 else ("figures are", "them")
         console.print(f"{constant} {figures} the same in all runs (--all shows {them})", soft_wrap=True)
-    names = ", ".join(f"{change.name} {change.word}" for change in comparison.significant)
-    console.print(Text(f"significant  {names or 'nothing'}"), soft_wrap=True)
+    console.print(Text(f"significant  {comparison.words}"), soft_wrap=True)
     console.print(Text(comparison.method, style="dim"))
 
 

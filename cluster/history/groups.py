@@ -23,6 +23,7 @@ from cluster.history.scenarios import FieldDifference, differences, words_of
 from cluster.results import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, seed_of
 from cluster.sweeps.log import LOG_FILE
 from cluster.sweeps.outcome import SeedOutcome
+from cluster.sweeps.tasks import scenario_name
 
 MAX_RUNS: Final = 100_000
 WORDS_OF_BACKENDS: Final = {"sim": "simulated (virtual time)", "live": "live (wall-clock time)"}
@@ -206,6 +207,7 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
     try:
         lines = path.read_bytes().splitlines()
         begun = msgspec.json.decode(lines[0], type=dict[str, str]) if lines else {}
+        scenario, text = _scenario_of_sweep(folder, begun.get("task", "sweep"))
         for line in lines[1:]:
             outcome = msgspec.json.decode(line, type=SeedOutcome)
             if not outcome.metrics:
@@ -214,8 +216,8 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
                 source=folder,
                 seed=outcome.seed,
                 backend="sim",
-                scenario=begun.get("task", "sweep"),
-                text="",
+                scenario=scenario,
+                text=text,
                 commit=begun.get("commit", ""),
                 machine="",
                 verdict="pass" if outcome.passed else outcome.verdict if outcome.failed else "undecided",
@@ -225,6 +227,13 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise BadInput(f"{path}: is no sweep's log: {error}") from None
+
+
+def _scenario_of_sweep(folder: Path, title: str) -> tuple[str, str]:
+    """The name of the scenario that all seeds ran and what tells it from others; of a sweep that left no scenario, such
+    as one of random ones, its title."""
+    text = _digest(folder / SCENARIO_FILE)
+    return (scenario_name(title) if text else title), text
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -5,7 +5,8 @@
   independent, of signs where values are paired. All permutations are gone through where they are few, else so many are
   drawn; they suppose nothing of how the numbers are distributed.
 - *Many figures* are tested at once: p-values are adjusted by Benjamini and Hochberg's procedure, so that of all that
-  are called significant at most a share of :data:`FALSE_DISCOVERY_RATE` is expected to be false.
+  are called significant at most a share of :data:`FALSE_DISCOVERY_RATE` is expected to be false. A permutation test of
+  few numbers has a least p-value; :func:`needed` says how many it takes for one figure of so many to be significant.
 
 Everything is drawn from the generator that the caller gives: the same seed gives the same result.
 """
@@ -28,6 +29,8 @@ LEAST_RESAMPLES: Final = 1_000
 MAX_CELLS: Final = 20_000_000
 """Numbers that are drawn for one figure at most, as long as :data:`LEAST_RESAMPLES` are."""
 CHUNK_CELLS: Final = 2_000_000
+MOST_NEEDED: Final = 32
+"""Beyond so many numbers all permutations are more than are gone through, and the least p-value stays what it is."""
 TOLERANCE: Final = 1e-12
 """Relative: differences that are equal but for rounding count as equal."""
 
@@ -98,6 +101,17 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
         least = min(least, p_values[place] * count / rank)
         found[place] = least
     return found
+
+
+def needed(is_paired: bool, tests: int) -> int | None:
+    """How many pairs, or members of each of two equal groups, it takes for one figure of ``tests`` to be significant
+    whatever the others show; ``None`` where so many figures are more than resampling can tell apart."""
+    for count in range(1, MOST_NEEDED):
+        ways = 2**count if is_paired else math.comb(2 * count, count)
+        least = 2 / ways if ways <= MOST_RESAMPLES else 1 / (MOST_RESAMPLES + 1)
+        if least * tests <= FALSE_DISCOVERY_RATE:
+            return count
+    return None
 
 
 def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -> tuple[list[float], list[float]]:

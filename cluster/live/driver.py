@@ -25,10 +25,12 @@ from cluster.files import write_atomically
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect, keep_blocks
 from cluster.live.control import AddFault, ControlServer, StopRun
+from cluster.live.faucet import Faucet
 from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase, nothing
 from cluster.live.injection import LastWords
+from cluster.live.lag import LagMeter
 from cluster.live.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S, LoadProcess
 from cluster.live.overview import look_over
 from cluster.live.ray_session import RaySession, one_line
@@ -36,9 +38,10 @@ from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.live.stage import LiveStage, located
 from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
+from cluster.machine import Busyness
 from cluster.record import JoinRecord, RunRecord, Sample
 from cluster.recovery import height_when_healed
-from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
+from cluster.results import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.scenario import Scenario, fault_to_add
 from consensus.keys import Ed25519Scheme
 
@@ -148,6 +151,7 @@ class _LiveRun:
         self._served = served
         self._load_failed = False
         self._sampled_ms = float("-inf")
+        self._lag, self._busyness = LagMeter(), Busyness()
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 
@@ -259,7 +263,8 @@ class _LiveRun:
 
     def _start_control(self) -> None:
         try:
-            self._control = ControlServer(self._folder / TOKEN_FILE, self._served)
+            faucet = Faucet.of(self._scenario, self.record.seed, self.record.genesis.chain_id)
+            self._control = ControlServer(self._folder / TOKEN_FILE, self._served, faucet)
         except OSError as error:
             told = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
             raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(told) from None
@@ -300,6 +305,8 @@ class _LiveRun:
         ]
         assert self._control is not None
         testnet = {"url": self._control.url, "token_file": TOKEN_FILE}
+        if self._scenario.chain.faucet is not None:
+            testnet["faucet_token_file"] = FAUCET_TOKEN_FILE
         write_atomically(
             self._folder / ENDPOINTS_FILE, json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
         )
@@ -313,11 +320,12 @@ class _LiveRun:
         while not self._is_over(self._hosts):
             if time.monotonic() > self._deadline:
                 after_s = self._now_ms / MILLISECONDS_A_SECOND
-                self.record.problems.append(f"the time was up after {after_s:.0f} s: {self._standings(self._hosts)}")
+                self.record.time_up = f"the time was up after {after_s:.0f} s: {self._standings(self._hosts)}"
                 return
             self._wait()
             self._session.check()
             self._hosts.look(self._watch.height)
+            self._note_lags(self._hosts)
             self._obey()
             self._note_joins(self._hosts)
             self._show(self._hosts)
@@ -327,13 +335,24 @@ class _LiveRun:
 
     def _wait(self) -> None:
         """Until the next look. The first signal ends a run that has no other end."""
+        planned_s = self._tick_s()
+        self._lag.begin()
         try:
-            self._interrupts.wait(self._tick_s())
+            self._interrupts.wait(planned_s)
         except KeyboardInterrupt:
             if self._end is not None:
                 raise
             self._interrupts.accept()
             self._end_here()
+        else:
+            self._lag.end(planned_s)
+
+    def _note_lags(self, hosts: Hosts) -> None:
+        """How long the machine kept hosts and driver from running since the last look."""
+        for number, span in hosts.take_lags():
+            self._watch.take_lag(number, span)
+        for span in self._lag.drain():
+            self._watch.take_lag(None, span)
 
     def _tick_s(self) -> float:
         """Less where a fault begins or ends sooner."""
@@ -406,6 +425,7 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
+            self._busyness.look()
             self.on_sample(self._watch.sample(now_ms, hosts.heights(), hosts.views(), hosts.state_words()))
 
     def _watch_load(self) -> None:
@@ -530,6 +550,7 @@ class _LiveRun:
             hosts.look(self._watch.height, starts=False)
         self.record.duration_ms = self._now_ms
         self._watch.trace.close(self.record.duration_ms)
+        self._note_lags(hosts)
         self._note_totals(hosts)
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
@@ -549,6 +570,7 @@ class _LiveRun:
         self.record.metrics["messages_dropped"] = totals.lost
         self.record.metrics["bytes_sent"] = totals.size
         self.record.metrics["core_seconds"] = totals.core_seconds
+        self.record.metrics.update(self._busyness.metrics())
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND

@@ -40,12 +40,13 @@ from cluster.chain import (
 from cluster.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
 from cluster.files import write_atomically
 from cluster.link_faults import LinkCounts
-from cluster.live import processes
+from cluster.live import last_words, processes
 from cluster.live.collector import tame_collector
 from cluster.live.disk import DirectoryDisk
 from cluster.live.faulty_disk import FaultyDisk, flip_bit
 from cluster.live.http import build_app
 from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
+from cluster.live.lag import LagMeter, LagSpan
 from cluster.live.links import OutgoingLinks
 from cluster.live.served import LOOPBACK
 from cluster.live.transport import PeerAddress
@@ -129,6 +130,8 @@ class HostView:
     """What its code is called."""
     code: str = ""
     """The folder that its code was taken from."""
+    lags: list[LagSpan] = field(default_factory=list)
+    """How long the machine kept it from running, since the last call."""
 
 
 class HostNotes(msgspec.Struct):
@@ -170,10 +173,13 @@ class ValidatorHost:
         """When the process was measured last (monotonic seconds)."""
         self._injection = Injection()
         self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
-        self._last_words = _read_last_words(self._last_words_file)
+        self._last_words = last_words.read(self._last_words_file)
+        last_words.reserve(self._last_words_file)
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
+        self._lag = LagMeter()
+        asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
         hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info(
             "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
@@ -294,10 +300,17 @@ class ValidatorHost:
         return FaultyDisk(path, pace.sync_ms)
 
     def _end_for(self, index: int, error: BaseException) -> None:
-        """A validator cannot go on, and so the process does not: its successor tells why."""
+        """A validator cannot go on, and so the process does not: its successor tells why.
+
+        Nothing that fails on the way keeps the process from ending: a disk that is full fails here, too.
+        """
         reason = str(error) if isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
-        _write_json(self._last_words_file, LastWords(os.getpid(), index, reason))
-        _crash(error)
+        try:
+            last_words.write(self._last_words_file, LastWords(os.getpid(), index, reason))
+        except OSError as failure:
+            log.critical("the last words cannot be written: %s", failure)
+        finally:
+            _crash(error)
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
@@ -343,6 +356,7 @@ class ValidatorHost:
             last_words=self._last_words,
             version=self._version,
             code=str(CODE_FOLDER),
+            lags=self._lag.drain(),
         )
 
     def _measure(self) -> processes.Use | None:
@@ -441,7 +455,7 @@ def _read_notes(path: Path) -> HostNotes:
 
 
 def _write_notes(path: Path, notes: HostNotes) -> None:
-    _write_json(path, notes)
+    write_atomically(path, msgspec.json.encode(notes))
 
 
 def _read_divergence(path: Path) -> Diverged | None:
@@ -452,19 +466,13 @@ def _write_divergence(path: Path, diverged: Diverged) -> None:
     write_atomically(path, msgspec.msgpack.encode(diverged))
 
 
-def _read_last_words(path: Path) -> LastWords | None:
-    return msgspec.json.decode(path.read_bytes(), type=LastWords) if path.exists() else None
-
-
-def _write_json(path: Path, content: HostNotes | LastWords) -> None:
-    write_atomically(path, msgspec.json.encode(content))
-
-
 def _crash(error: BaseException) -> None:
     """End the process at once: a bug, or a disk that failed."""
-    log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
-    logging.shutdown()
-    os._exit(CRASH_EXIT_CODE)
+    try:
+        log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
+        logging.shutdown()
+    finally:
+        os._exit(CRASH_EXIT_CODE)
 
 
 def gives_hash_seed_away(hash_seed: str | None, bind: str) -> bool:

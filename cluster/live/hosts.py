@@ -25,6 +25,7 @@ from cluster.faults import KEYWORDS, BitRotFault, DownFault
 from cluster.link_faults import LinkCounts
 from cluster.live.host import HostView, ValidatorAddress, ValidatorView
 from cluster.live.injection import Injection, LastWords, Late
+from cluster.live.lag import LagSpan
 from cluster.live.processes import Process
 from cluster.live.ray_session import Place, RaySession, RemoteWarden, one_line
 from cluster.live.transport import PeerAddress
@@ -124,6 +125,8 @@ class Host:
         self.link_counts: dict[tuple[Process, int], dict[int, LinkCounts]] = {}
         """By process and validator, of each fault of links."""
         self.old_file_sizes: dict[int, dict[str, int]] = {}
+        self.lags: list[LagSpan] = []
+        """What it told of its lag since somebody took that."""
         self.question: Any = None
         self.answered = 0.0
         """When it last answered (monotonic seconds)."""
@@ -309,6 +312,13 @@ class Hosts:
     def totals(self) -> Totals:
         """Of all validators so far; dead incarnations included as far as they told."""
         return sum((host.totals for host in self.all), Totals())
+
+    def take_lags(self) -> list[tuple[int, LagSpan]]:
+        """By host's number, what was told of lag since the last call."""
+        taken = [(host.number, span) for host in self.all for span in host.lags]
+        for host in self.all:
+            host.lags = []
+        return taken
 
     def link_counts(self, key: int) -> LinkCounts:
         """What became of the messages that a fault of links was there for, as far as hosts told."""
@@ -537,6 +547,7 @@ class Hosts:
 
     def _take_view(self, host: Host, view: HostView) -> None:
         process = Process(view.pid, view.started)
+        host.lags += view.lags
         for validator in view.validators:
             self._on_view(validator)
             host.late_by[process, validator.index] = validator.late

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from cluster.lag import LagLog
 from cluster.live.host import ValidatorView
+from cluster.live.lag import LagSpan
 from cluster.live.validator_loop import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
-from cluster.record import Finalization, Resources, RunRecord, Sample
+from cluster.record import Finalization, Lag, Resources, RunRecord, Sample
 from cluster.resources import ResourceLog
 from cluster.trace import LiveTrace
 from validator.events import BlockFinal
@@ -24,6 +26,7 @@ class ChainWatch:
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms)
         self._resources = ResourceLog(record)
+        self._lags = LagLog(record)
         self._lane_cycles = record.genesis.parameters.lane_timer_cycles
         self._heights: set[int] = set()
         self._newest: BlockFinal | None = None
@@ -60,6 +63,11 @@ class ChainWatch:
         use, sent = view.use, view.state.messages_sent
         if use is not None:
             self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
+
+    def take_lag(self, host: int | None, span: LagSpan) -> None:
+        """Enter how long the machine kept a host, or the driver, from running."""
+        at_ms, until_ms = (max(0.0, each - self._began_epoch_ms) for each in (span.from_ms, span.until_ms))
+        self._lags.note(Lag(at_ms, until_ms, span.lag_ms, host))
 
     def sample(
         self,

@@ -78,6 +78,8 @@ class Band:
     name: str
     short: str = ""
     """In its place where there is no room for it; without one, the band goes unnamed then."""
+    is_stall: bool = False
+    """No fault, but a time without a final block that was longer than allowed: filled, where faults are hatched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +310,9 @@ class _Drawing:
         parts = []
         for band in self.chart.bands:
             start, end = self._clamped(band)
-            fill = f'<rect class="band" x="{start:.1f}" y="{top:.1f}" width="{max(2.0, end - start):.1f}"'
-            parts.append(f'{fill} height="{bottom - top:.1f}" fill="url(#{ident}-hatch)"/>')
+            kind, fill = ("stall", "") if band.is_stall else ("band", f' fill="url(#{ident}-hatch)"')
+            place = f'x="{start:.1f}" y="{top:.1f}" width="{max(2.0, end - start):.1f}" height="{bottom - top:.1f}"'
+            parts.append(f'<rect class="{kind}" {place}{fill}/>')
             parts.append(line("band-edge", start, top, start, bottom))
             parts.append(line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
         names = []

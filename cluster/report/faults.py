@@ -1,10 +1,19 @@
-"""How a report names the faults of a run: by number where there are several, so that bands, badges and table agree."""
+"""How a report names the faults of a run, and its stalls that were too long.
+
+Faults have a number where there are several, so that bands, badges and table agree.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from cluster.measures import Stall, stalls_beyond_limit
 from cluster.record import FaultRecord, RunRecord
+
+STALL: Final = "stall"
+MOST_STALLS: Final = 8
+"""Marked: the longest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +49,12 @@ def named_faults(record: RunRecord) -> list[NamedFault]:
     """The faults of a run, in the scenario's order."""
     is_alone = len(record.faults) == 1
     return [NamedFault("" if is_alone else str(place), fault) for place, fault in enumerate(record.faults, start=1)]
+
+
+def named_stalls(record: RunRecord) -> list[tuple[str, Stall]]:
+    """The times without a final block that were longer than the scenario allows, with their titles, in their order."""
+    longest = sorted(stalls_beyond_limit(record), key=lambda stall: -stall.length_ms)[:MOST_STALLS]
+    return [
+        (f"no final block for {stall.length_ms / 1_000:,.1f} s", stall)
+        for stall in sorted(longest, key=lambda stall: stall.began_ms)
+    ]

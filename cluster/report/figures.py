@@ -1,12 +1,14 @@
 """The charts of a run's report, each with the numbers behind it as a table.
 
-Long runs are thinned to :data:`MAX_POINTS` points a curve, and say so.
+A long run's curves are thinned to :data:`MAX_POINTS` points each, and say so: of each stretch of neighbouring points
+the least and the largest are kept as they were measured, so that what is rare is seen however long the run was
+(:func:`thinned`). A stall that was longer than the scenario allows is marked in each chart over time or height.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -28,13 +30,14 @@ from cluster.report.charts import (
     Band,
     Chart,
     Mark,
+    Point,
     Series,
     line,
     number,
     render,
     shape,
 )
-from cluster.report.faults import named_faults
+from cluster.report.faults import STALL, named_faults, named_stalls
 from cluster.report.rows import Row, RowChart, render_rows
 from validator.types import address_text
 
@@ -67,41 +70,22 @@ class Figure:
     """So many of the columns, the first ones, hold words and no numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """Some consecutive blocks shown as one point, at the last one's height."""
-
-    blocks: Sequence[BlockFigures]
-
-    @property
-    def height(self) -> int:
-        return self.blocks[-1].height
-
-    @property
-    def heights(self) -> str:
-        first, last = self.blocks[0].height, self.blocks[-1].height
-        return str(last) if first == last else f"{first}–{last}"
-
-    def mean(self, value: Callable[[BlockFigures], float]) -> float:
-        return sum(value(block) for block in self.blocks) / len(self.blocks)
-
-    def most(self, value: Callable[[BlockFigures], float]) -> float:
-        return max(value(block) for block in self.blocks)
+Value = Callable[[BlockFigures], float]
 
 
 def figures(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[Figure]:
     """Every chart of the report, in order; :func:`resource_figures` apart. ``uses`` are the actors' and ``classes``
     those by class (:mod:`cluster.actor_classes`)."""
-    bins = in_bins(books.ledger.figures)
     return [
         heights_figure(books),
         latency_figure(books),
-        fires_figure(books, bins),
-        backlog_figure(books, bins),
+        fires_figure(books),
+        backlog_figure(books),
         lateness_figure(classes),
         fairness_figure(uses, classes),
-        basefee_figure(books, bins),
-        lane_figure(books, bins),
+        basefee_figure(books),
+        lane_figure(books),
+        lag_figure(books.record),
     ]
 
 
@@ -109,17 +93,18 @@ def figures(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse])
 
 
 def heights_figure(books: Books) -> Figure:
-    """Final height of each validator over time, with the faults as bands."""
+    """Final height of each validator over time, with the faults and long stalls as bands."""
     record = books.record
     singled_out = {name for fault in record.faults for name in fault.targets}
     singled_out.update(validator.name for validator in record.validators if validator.mutant)
     singled_out.update(validator.name for validator in record.validators if validator.byzantine)
     name_all = len(record.validators) <= MAX_NAMED_VALIDATORS
-    series, colour = [], 0
+    series, colour, most = [], 0, 0
     for validator in record.validators:
         named = name_all or validator.name in singled_out
         points = _height_points(books, validator.index)
-        series.append(Series(validator.name, points, "step", colour, muted=not named))
+        most = max(most, len(points))
+        series.append(Series(validator.name, thinned(points), "step", colour, muted=not named))
         colour += named
     chart = Chart(
         ident="heights",
@@ -135,6 +120,7 @@ def heights_figure(books: Books) -> Figure:
     note = "Where lines coincide, the validators are at the same height."
     if not name_all:
         note = f"{len(record.validators)} validators; only those with a fault or broken on purpose are named."
+    note = _joined(note, _thin_note(most, "heights"))
     columns = ("Height", *(f"{validator.name} (s)" for validator in record.validators))
     return _figure(chart, note, columns, _height_rows(books))
 
@@ -142,7 +128,7 @@ def heights_figure(books: Books) -> Figure:
 def latency_figure(books: Books) -> Figure:
     """Finality latency by height, with median and 95th percentile."""
     latencies = finality_latencies(books.record)
-    points = _thinned([(float(height), value) for height, value in latencies.items()])
+    points = thinned([(float(height), value) for height, value in latencies.items()])
     marks = []
     if latencies:
         values = list(latencies.values())
@@ -160,6 +146,7 @@ def latency_figure(books: Books) -> Figure:
         empty="No block was seen both proposed and final, so there is no latency to show.",
     )
     note = "From the first sight of a height's block anywhere to its first finalization anywhere."
+    note = _joined(note, _thin_note(len(latencies), "heights"), "The percentiles are of all." if points else "")
     return _figure(chart, note, ("Height", "Latency (ms)"), [(f"{h:.0f}", f"{v:,.0f}") for h, v in points])
 
 
@@ -169,26 +156,28 @@ _SHARES: Final = ((0.5, "p50"), (0.95, "p95"))
 # --- charts over height ---------------------------------------------------------------------------------------------
 
 
-def fires_figure(books: Books, bins: Sequence[Bin]) -> Figure:
+def fires_figure(books: Books) -> Figure:
     """Timer fires in each block."""
-    points = [(float(one.height), one.mean(lambda block: block.fires)) for one in bins]
+    blocks = books.ledger.figures
+    points = _curve(blocks, lambda block: block.fires)
+    kept = _drawn(blocks, points)
     chart = Chart(
         ident="fires",
         title="Timer fires per block",
         description=f"{books.ledger.fires:,} fires in {books.ledger.height:,} blocks.",
         x_label="height",
         y_label="fires",
-        series=[Series("fires", points, "bars", 0)] if books.ledger.fires else [],
+        series=[Series("fires", points, "bars" if kept == blocks else "area", 0)] if books.ledger.fires else [],
         bands=_height_bands(books),
-        hints=[(one.height, f"height {one.heights}: {number(one.mean(lambda b: b.fires))} fires") for one in bins],
+        hints=[(block.height, f"height {block.height}: {number(block.fires)} fires") for block in kept],
         empty="No timer fired.",
     )
-    rows = [(one.heights, *(number(one.mean(value)) for value in _ACTIVITY)) for one in bins]
+    rows = [(str(block.height), *(number(value(block)) for value in _ACTIVITY)) for block in kept]
     columns = ("Height", "Fires", "Transactions", "Reverted", "Scheduled", "Destroyed")
-    return _figure(chart, _bin_note(bins, "the mean"), columns, rows)
+    return _figure(chart, _thin_note(len(blocks), "blocks"), columns, rows)
 
 
-_ACTIVITY: Final[tuple[Callable[[BlockFigures], float], ...]] = (
+_ACTIVITY: Final[tuple[Value, ...]] = (
     lambda block: block.fires,
     lambda block: block.transactions,
     lambda block: block.reverted,
@@ -197,10 +186,12 @@ _ACTIVITY: Final[tuple[Callable[[BlockFigures], float], ...]] = (
 )
 
 
-def backlog_figure(books: Books, bins: Sequence[Bin]) -> Figure:
+def backlog_figure(books: Books) -> Figure:
     """Timers that wait although their trigger height has passed."""
-    points = [(float(one.height), one.most(lambda block: block.backlog)) for one in bins]
-    most = max((value for _, value in points), default=0)
+    blocks = books.ledger.figures
+    points = _curve(blocks, lambda block: block.backlog)
+    kept = _drawn(blocks, points)
+    most = max((block.backlog for block in blocks), default=0)
     chart = Chart(
         ident="backlog",
         title="Backlog of due timers",
@@ -209,22 +200,18 @@ def backlog_figure(books: Books, bins: Sequence[Bin]) -> Figure:
         y_label="timers past their trigger height",
         series=[Series("backlog", points, "area", 1)] if books.ledger.timers else [],
         bands=_height_bands(books),
-        hints=[(one.height, f"height {one.heights}: backlog {number(one.most(lambda b: b.backlog))}") for one in bins],
+        hints=[(block.height, f"height {block.height}: backlog {number(block.backlog)}") for block in kept],
         empty="No timer was scheduled.",
     )
-    rows = [
-        (one.heights, f"{one.most(lambda b: b.backlog):,.0f}", f"{one.most(lambda b: b.pending):,.0f}") for one in bins
-    ]
-    note = _bin_note(bins, "the largest")
-    return _figure(chart, note, ("Height", "Backlog", "Pending in all"), rows)
+    rows = [(str(block.height), f"{block.backlog:,}", f"{block.pending:,}") for block in kept]
+    return _figure(chart, _thin_note(len(blocks), "blocks"), ("Height", "Backlog", "Pending in all"), rows)
 
 
-def basefee_figure(books: Books, bins: Sequence[Bin]) -> Figure:
+def basefee_figure(books: Books) -> Figure:
     """The three basefees in force during each block."""
-    series = [
-        Series(name, [(float(one.height), one.most(value)) for one in bins], "line", colour)
-        for colour, (name, value) in enumerate(_BASEFEES)
-    ]
+    blocks = books.ledger.figures
+    series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(_BASEFEES)]
+    kept = _drawn(blocks, *(one.points for one in series))
     chart = Chart(
         ident="basefees",
         title="Basefees",
@@ -233,52 +220,51 @@ def basefee_figure(books: Books, bins: Sequence[Bin]) -> Figure:
         y_label="smallest CBY units",
         series=series,
         bands=_height_bands(books),
-        hints=[(one.height, _basefee_words(one)) for one in bins],
+        hints=[(block.height, _basefee_words(block)) for block in kept],
         may_be_logarithmic=True,
         empty="No block was finalised.",
     )
-    rows = [(one.heights, *(f"{one.most(value):,.0f}" for _, value in _BASEFEES)) for one in bins]
-    return _figure(chart, _bin_note(bins, "the largest"), ("Height", *(name for name, _ in _BASEFEES)), rows)
+    rows = [(str(block.height), *(f"{value(block):,.0f}" for _, value in _BASEFEES)) for block in kept]
+    return _figure(chart, _thin_note(len(blocks), "blocks"), ("Height", *(name for name, _ in _BASEFEES)), rows)
 
 
-_BASEFEES: Final[tuple[tuple[str, Callable[[BlockFigures], float]], ...]] = (
+_BASEFEES: Final[tuple[tuple[str, Value], ...]] = (
     ("timer lane", lambda block: block.basefee_lane_timer),
     ("cycle", lambda block: block.basefee_cycle),
     ("cell", lambda block: block.basefee_cell),
 )
 
 
-def lane_figure(books: Books, bins: Sequence[Bin]) -> Figure:
+def lane_figure(books: Books) -> Figure:
     """How full the timer lane and the transactions' lane were."""
-    parameters = books.record.genesis.parameters
-    lanes: tuple[tuple[str, Callable[[BlockFigures], float]], ...] = (
+    blocks, parameters = books.ledger.figures, books.record.genesis.parameters
+    lanes: tuple[tuple[str, Value], ...] = (
         ("timer lane", lambda block: 100 * block.lane_cycles / block.lane_limit),
         ("transactions", lambda block: 100 * block.user_cycles / parameters.lane_user_cycles),
     )
+    series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(lanes)]
+    kept = _drawn(blocks, *(one.points for one in series))
     chart = Chart(
         ident="lanes",
         title="Lane use",
         description="Cycles used by timer fires and by transactions, as a share of what each lane allows.",
         x_label="height",
         y_label="% of the lane's cycles",
-        series=[
-            Series(name, [(float(one.height), one.mean(value)) for one in bins], "line", colour)
-            for colour, (name, value) in enumerate(lanes)
-        ],
-        marks=[Mark(50.0, "target 50 %")] if bins else [],
+        series=series,
+        marks=[Mark(50.0, "target 50 %")] if blocks else [],
         bands=_height_bands(books),
         hints=[
-            (one.height, f"height {one.heights}: " + ", ".join(f"{name} {one.mean(v):.0f} %" for name, v in lanes))
-            for one in bins
+            (block.height, f"height {block.height}: " + ", ".join(f"{name} {v(block):.0f} %" for name, v in lanes))
+            for block in kept
         ],
         format_y=lambda value: f"{value:g} %",
         y_limit=100.0,
         empty="No block was finalised.",
     )
-    rows = [(one.heights, *(f"{one.mean(value):.1f}" for _, value in lanes)) for one in bins]
+    rows = [(str(block.height), *(f"{value(block):.1f}" for _, value in lanes)) for block in kept]
     columns = ("Height", "Timer lane (%)", "Transactions (%)")
     note = f"The timer lane's basefee rises above {parameters.lane_timer_cycles // 2:,} cycles a block and falls below."
-    return _figure(chart, " ".join(filter(None, (note, _bin_note(bins, "the mean")))), columns, rows)
+    return _figure(chart, _joined(note, _thin_note(len(blocks), "blocks")), columns, rows)
 
 
 # --- charts of actors -----------------------------------------------------------------------------------------------
@@ -315,7 +301,7 @@ def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Fi
     series = [
         Series(
             group.name,
-            _thinned(sorted((use.weight, 100 * use.fires / total) for use in group.actors)),
+            thinned(sorted((use.weight, 100 * use.fires / total) for use in group.actors)),
             "scatter",
             colour,
         )
@@ -350,7 +336,8 @@ def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Fi
     ]
     columns = ("Actor", "Class", "Weight", "Due", "Fires", "% of fires", "% of due")
     keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
-    note = f"{words} Who fired much lately weighs less, down to 1."
+    most = max((len(group.actors) for group in classes), default=0)
+    note = _joined(f"{words} Who fired much lately weighs less, down to 1.", _thin_note(most, "actors by their weight"))
     table = [] if chart.is_empty else rows
     return Figure(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=2)
 
@@ -366,10 +353,21 @@ def resource_figures(record: RunRecord) -> list[Figure]:
     """What each validator used over time, a small chart for each resource that was told."""
     found = []
     for name, unit, value, is_rate in _RESOURCES:
-        series = [
-            Series(validator, points, "line", place, muted=place >= MAX_NAMED_VALIDATORS, gap=_gap(points))
-            for place, validator in enumerate(record.scenario.validators.names)
+        looks = {
+            place: points
+            for place in range(record.scenario.validators.count)
             if (points := _resource_points(record, place, value, is_rate))
+        }
+        series = [
+            Series(
+                record.scenario.validators.names[place],
+                thinned(points),
+                "line",
+                place,
+                muted=place >= MAX_NAMED_VALIDATORS,
+                gap=_gap(points),
+            )
+            for place, points in looks.items()
         ]
         chart = Chart(
             ident=f"resource-{name.split()[0].lower()}",
@@ -381,8 +379,41 @@ def resource_figures(record: RunRecord) -> list[Figure]:
             bands=_time_bands(record),
         )
         if series:
-            found.append(Figure(chart, Markup(render(chart, (SMALL,))), "", (), (), _line_keys(chart)))
+            note = _thin_note(max(map(len, looks.values())), "looks")
+            found.append(Figure(chart, Markup(render(chart, (SMALL,))), note, (), (), _line_keys(chart)))
     return found
+
+
+def lag_figure(record: RunRecord) -> Figure:
+    """How much of the time the machine kept each host, and the driver, from running."""
+    hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
+    series = []
+    for place, host in enumerate([None, *hosts]):
+        points = [
+            (lag.until_ms / 1_000, 100 * lag.lag_ms / max(1.0, lag.until_ms - lag.at_ms))
+            for lag in sorted(record.lags, key=lambda lag: lag.at_ms)
+            if lag.host == host
+        ]
+        name = "driver" if host is None else f"host {host}"
+        series.append(Series(name, thinned(points), "scatter", place, muted=place > MAX_NAMED_VALIDATORS))
+    most = max((sum(lag.host == host for lag in record.lags) for host in (None, *hosts)), default=0)
+    chart = Chart(
+        ident="lag",
+        title="Lag of the machine",
+        description=f"The time that {len(hosts)} hosts and the driver wanted to run and could not, second by second.",
+        x_label="time (s)",
+        y_label="% of the time that it could not run",
+        series=series if record.lags else [],
+        bands=_time_bands(record),
+        y_limit=100.0,
+        empty="In the simulator there is no lag."
+        if record.backend == "sim"
+        else "The machine let every process run as it wanted to.",
+    )
+    note = "What was late for want of a processor; what a host keeps itself busy with is not in it."
+    keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
+    drawn = Markup(render(chart))
+    return Figure(chart, drawn, "" if chart.is_empty else _joined(note, _thin_note(most, "seconds")), (), (), keys)
 
 
 def _resource_points(
@@ -397,13 +428,13 @@ def _resource_points(
             for (earlier, before), (later, after) in pairwise(known)
             if after >= before and later > earlier
         ]
-    return _thinned(known)
+    return known
 
 
 def _gap(points: Sequence[tuple[float, float]]) -> float:
     """So much time between two looks says that the validator was down meanwhile."""
     apart = [later - earlier for (earlier, _), (later, _) in pairwise(points)]
-    return MISSED_LOOKS * median(apart) if apart else math.inf
+    return max(MISSED_LOOKS, 2 * _stretch(len(points))) * median(apart) if apart else math.inf
 
 
 _RESOURCES: Final[tuple[tuple[str, str, Callable[[Resources], float | None], bool], ...]] = (
@@ -418,14 +449,50 @@ _RESOURCES: Final[tuple[tuple[str, str, Callable[[Resources], float | None], boo
 # --- helpers --------------------------------------------------------------------------------------------------------
 
 
-def in_bins(blocks: Sequence[BlockFigures]) -> list[Bin]:
-    """At most :data:`MAX_POINTS` bins of equally many blocks."""
-    size = max(1, -(-len(blocks) // MAX_POINTS))
-    return [Bin(blocks[i : i + size]) for i in range(0, len(blocks), size)]
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most :data:`MAX_POINTS` of the points, in their order: of each stretch the least and the largest value, and
+    the last point of all."""
+    size = _stretch(len(points))
+    if size < 2:
+        return list(points)
+    kept = {len(points) - 1}
+    for start in range(0, len(points), size):
+        stretch = range(start, min(len(points), start + size))
+        kept.add(min(stretch, key=lambda place: points[place][1]))
+        kept.add(max(stretch, key=lambda place: points[place][1]))
+    return [points[place] for place in sorted(kept)]
+
+
+def _stretch(count: int) -> int:
+    """How many neighbouring points are thinned to two; 1 where all are drawn."""
+    return 1 if count <= MAX_POINTS else -(-count // ((MAX_POINTS - 1) // 2))
+
+
+def _thin_note(count: int, what: str) -> str:
+    """What a chart of so many points says of its thinning; empty where it draws all."""
+    size = _stretch(count)
+    return f"Thinned: of each {size} {what} the least and the largest value are drawn." if size > 1 else ""
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def _curve(blocks: Sequence[BlockFigures], value: Value) -> list[Point]:
+    """A figure of each block by height, thinned."""
+    return thinned([(float(block.height), value(block)) for block in blocks])
+
+
+def _drawn(blocks: Sequence[BlockFigures], *curves: Sequence[Point]) -> list[BlockFigures]:
+    """The blocks that are points of a curve."""
+    heights = {height for points in curves for height, _ in points}
+    return [block for block in blocks if block.height in heights]
 
 
 def _figure(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Figure:
-    return Figure(chart, Markup(render(chart)), note, columns, [] if chart.is_empty else rows, _line_keys(chart))
+    if chart.is_empty:
+        return Figure(chart, Markup(render(chart)), "", columns, [])
+    return Figure(chart, Markup(render(chart)), note, columns, rows, _line_keys(chart))
 
 
 def _line_keys(chart: Chart) -> list[Key]:
@@ -447,24 +514,11 @@ def _point_key(place: int) -> str:
     return f'<svg class="point" viewBox="0 0 12 12" role="presentation">{points}</svg>'
 
 
-def _bin_note(bins: Sequence[Bin], word: str) -> str:
-    size = len(bins[0].blocks) if bins else 1
-    return f"Each point stands for {size} blocks: {word} of them." if size > 1 else ""
-
-
-def _thinned(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most :data:`MAX_POINTS` of the points, the last one always among them."""
-    found = list(points)
-    step = max(1, -(-len(found) // MAX_POINTS))
-    return list(reversed(found[::-1][::step]))
-
-
 def _thinned_first(books: Books) -> list[tuple[int, float]]:
     """Heights and when they were first final, thinned, in the order of time."""
     first = first_finalizations(books.record.finalizations)
-    ordered = sorted(first.items(), key=lambda item: item[1])
-    step = max(1, -(-len(ordered) // MAX_POINTS))
-    return ordered[::step]
+    ordered = thinned(sorted((at, float(height)) for height, at in first.items()))
+    return [(int(height), at) for at, height in ordered]
 
 
 def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
@@ -476,7 +530,7 @@ def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
     for finalization in seen:
         if not points or finalization.height > points[-1][1]:
             points.append((finalization.at_ms / 1_000, float(finalization.height)))
-    return _thinned(points)
+    return points
 
 
 def _height_rows(books: Books) -> list[tuple[str, ...]]:
@@ -485,18 +539,14 @@ def _height_rows(books: Books) -> list[tuple[str, ...]]:
     for seen in books.record.finalizations:
         times = reached.setdefault(seen.height, {})
         times[seen.validator] = min(seen.at_ms, times.get(seen.validator, seen.at_ms))
-    heights = sorted(reached)
-    step = max(1, -(-len(heights) // MAX_POINTS))
+    heights = [int(height) for height, _ in thinned([(height, height) for height in sorted(reached)])]
     indices = [validator.index for validator in books.record.validators]
-    return [
-        (str(h), *(f"{reached[h][i] / 1_000:.2f}" if i in reached[h] else "–" for i in indices))
-        for h in heights[::step]
-    ]
+    return [(str(h), *(f"{reached[h][i] / 1_000:.2f}" if i in reached[h] else "–" for i in indices)) for h in heights]
 
 
 def _time_bands(record: RunRecord) -> list[Band]:
-    """The faults, in seconds."""
-    return [
+    """The faults and the stalls that were too long, in seconds."""
+    faults = [
         Band(
             fault.begun_ms / 1_000,
             (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000,
@@ -506,12 +556,14 @@ def _time_bands(record: RunRecord) -> list[Band]:
         for named in named_faults(record)
         if (fault := named.fault).begun_ms is not None
     ]
+    stalls = named_stalls(record)
+    return faults + [Band(s.began_ms / 1_000, s.ended_ms / 1_000, title, STALL, True) for title, s in stalls]
 
 
 def _height_bands(books: Books) -> list[Band]:
-    """The faults, by the heights at which they began and ended."""
+    """The faults and the stalls that were too long, by the heights at which they began and ended."""
     top = max(1, books.ledger.height)
-    return [
+    faults = [
         Band(
             min(top, max(1, fault.height_when_begun)),
             min(top, fault.height_when_ended if fault.height_when_ended is not None else top),
@@ -521,12 +573,17 @@ def _height_bands(books: Books) -> list[Band]:
         for named in named_faults(books.record)
         if (fault := named.fault).begun_ms is not None
     ]
+    return faults + [
+        Band(min(top, stall.after_height), min(top, stall.after_height + 1), title, STALL, True)
+        for title, stall in named_stalls(books.record)
+    ]
 
 
 def _fault_words(books: Books) -> str:
     names = [f"{fault.kind} of {fault.whom}" for fault in books.record.faults if fault.begun_ms is not None]
+    names += [f"{title} after height {stall.after_height}" for title, stall in named_stalls(books.record)]
     return f"Marked: {', '.join(names)}." if names else "There were no faults."
 
 
-def _basefee_words(one: Bin) -> str:
-    return f"height {one.heights}: " + ", ".join(f"{name} {number(one.most(value))}" for name, value in _BASEFEES)
+def _basefee_words(block: BlockFigures) -> str:
+    return f"height {block.height}: " + ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES)

@@ -1,7 +1,8 @@
 """What the zoomable timeline draws: views and blocks of each validator, faults, messages of the recorded windows.
 
-Plain data for ``templates/page.js``, bounded: at most :data:`MAX_MOMENTS` views and as many blocks a validator, evenly
-thinned beyond. Times are milliseconds since the run began, those of messages whole microseconds.
+Plain data for ``templates/page.js``, bounded: at most :data:`MAX_MOMENTS` views and as many blocks a validator. Beyond
+that, of each stretch of neighbours the one that lasted longest is kept, with its end. Times are milliseconds since the
+run began, those of messages whole microseconds.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any, Final
 
 from cluster import trace
 from cluster.books import Books
+from cluster.measures import Stall
 from cluster.record import RunRecord, TracedMessage, TraceWindow
-from cluster.report.faults import NamedFault, named_faults
+from cluster.report.faults import STALL, NamedFault, named_faults, named_stalls
 
 MAX_MOMENTS: Final = 1_500
 US_A_MS: Final = 1_000
@@ -60,7 +62,8 @@ def timeline_data(books: Books) -> dict[str, Any]:
             entry
             for named in named_faults(record)
             if (entry := _fault(record, named, shown, names, places)) is not None
-        ],
+        ]
+        + [_stall(title, stall, places) for title, stall in named_stalls(record)],
         "kinds": [{"name": kind, "colour": COLOURS[kind][0], "dash": COLOURS[kind][1]} for kind in trace.KINDS],
         "windows": [_window(window, places) for window in record.trace.windows],
     }
@@ -91,8 +94,15 @@ def _blocks(record: RunRecord, validator: int) -> list[list[float]]:
 
 
 def _thinned(moments: Sequence[tuple[float, int]]) -> Sequence[tuple[float, int]]:
-    step = max(1, -(-len(moments) // MAX_MOMENTS))
-    return moments[::step]
+    if len(moments) <= MAX_MOMENTS:
+        return moments
+    size = -(-len(moments) // ((MAX_MOMENTS - 1) // 2))
+    last = len(moments) - 1
+    kept = {0, last}
+    for start in range(0, last, size):
+        longest = max(range(start, min(last, start + size)), key=lambda at: moments[at + 1][0] - moments[at][0])
+        kept |= {longest, longest + 1}
+    return [moments[place] for place in sorted(kept)]
 
 
 def _fault(
@@ -105,10 +115,25 @@ def _fault(
     lanes = [places[index] for index in shown if names[index] in hit] if hit else list(places.values())
     return {
         "name": fault.title,
+        "short": named.short,
         "number": named.number,
         "from": _rounded(fault.begun_ms),
         "to": _rounded(ended_ms),
         "lanes": lanes,
+        "isStall": False,
+    }
+
+
+def _stall(title: str, stall: Stall, places: dict[int, int]) -> dict[str, Any]:
+    """Marked like a fault, on every lane."""
+    return {
+        "name": title,
+        "short": STALL,
+        "number": "",
+        "from": _rounded(stall.began_ms),
+        "to": _rounded(stall.ended_ms),
+        "lanes": list(places.values()),
+        "isStall": True,
     }
 
 

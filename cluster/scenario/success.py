@@ -71,6 +71,11 @@ class SuccessSection(Section):
     samples: dict[str, SampleCriterion] = {}
     """Bounds of single blocks, fires or heights, by the name of what is measured of each."""
 
+    def of_part(self, heights: int, of: int) -> SuccessSection:
+        """What so many of all heights must have shown: the same part, and not nothing where anything was asked."""
+        counts = ("heights_compared", "transactions", "fires")
+        return self.model_copy(update={name: -(-getattr(self, name) * max(1, heights) // of) for name in counts})
+
     @field_validator("metrics", mode="before")
     @classmethod
     def _metrics_are_known(cls, given: Any) -> Any:

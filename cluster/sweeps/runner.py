@@ -20,10 +20,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cluster.errors import BadInput, ExitCode
+from cluster.files import write_for_user
 from cluster.interrupts import Interrupts
 from cluster.junit import Case, junit_xml
-from cluster.results import checkout_commit, finish_run
+from cluster.results import SCENARIO_FILE, checkout_commit, finish_run
 from cluster.scenario import Scenario
+from cluster.scenario.files import scenario_text
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import SweepLog
 from cluster.sweeps.outcome import SeedOutcome, broken_off, judge
@@ -56,6 +58,10 @@ class Task(Protocol):
     @property
     def title(self) -> str:
         """What it is, in a few words; two tasks with the same title run the same."""
+
+    @property
+    def shared(self) -> Scenario | None:
+        """The scenario that all seeds run; ``None`` where each has its own."""
 
     def scenario(self, seed: int) -> Scenario:
         """What a seed runs. Raises :class:`~cluster.errors.BadInput`."""
@@ -166,6 +172,8 @@ def sweep(
     """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.errors.HarnessError`."""
     commit = checkout_commit()
     log = SweepLog(folder, task.title, commit)
+    if task.shared is not None:
+        write_for_user(folder / SCENARIO_FILE, scenario_text(task.shared, None))
     left = [seed for seed in seeds if seed not in log.outcomes]
     interrupted = False
     try:

@@ -17,6 +17,7 @@ from cluster.sweeps.generator import random_scenario
 
 NAMED_DIGITS: Final = 12
 """Hex digits of a scenario's hash in a task's title."""
+SWEEP: Final = "sweep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,15 @@ class ScenarioTask:
 
     @property
     def title(self) -> str:
-        name = self.scenario(0).name
-        return f"sweep {name} {blake3(self.scenario_json.encode()).hexdigest()[:NAMED_DIGITS]}"
+        return f"{SWEEP} {self.shared.name} {blake3(self.scenario_json.encode()).hexdigest()[:NAMED_DIGITS]}"
+
+    @property
+    def shared(self) -> Scenario:
+        return Scenario.model_validate_json(self.scenario_json)
 
     def scenario(self, seed: int) -> Scenario:
         """The same for every seed."""
-        return Scenario.model_validate_json(self.scenario_json)
+        return self.shared
 
     def command(self, seed: int) -> str:
         """A run of the scenario with that seed."""
@@ -62,6 +66,10 @@ class FuzzTask:
     def title(self) -> str:
         return f"fuzz {self.protocol}"
 
+    @property
+    def shared(self) -> None:
+        """Each seed has its own."""
+
     def scenario(self, seed: int) -> Scenario:
         """Drawn from the seed."""
         return random_scenario(seed, self.protocol)
@@ -69,3 +77,8 @@ class FuzzTask:
     def command(self, seed: int) -> str:
         """The seed alone, again."""
         return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}"
+
+
+def scenario_name(title: str) -> str:
+    """The scenario's name in the title of a :class:`ScenarioTask`."""
+    return title.removeprefix(SWEEP).rpartition(" ")[0].strip()

@@ -192,7 +192,8 @@ class ChainMaker:
 
     def schedule(self, blocks_ahead: int, expires_at: int | None = None, **changes: Any) -> Scheduled:
         """Add a transaction whose script schedules one timer; ``changes`` plant faults in what was scheduled."""
-        script = schedule(blocks_ahead, [["burn", 1]])
+        expires_at = self.height + TTL if expires_at is None else expires_at
+        script = schedule(blocks_ahead, [["burn", 1]], expires_at=expires_at)
         item = self.scheduled(blocks_ahead, encode_script(script[1]["payload"]), expires_at)
         item = msgspec.structs.replace(item, **changes)
         self.transact(Call(ACTOR, "run", encode_script([script])), Effects(scheduled=(item,)))
@@ -380,6 +381,15 @@ def answer(record: RunRecord) -> None:
             "snapshot_height": 0,
             "diverged": None,
         }
+
+
+def stalled(record: RunRecord, after: int = 5, by_ms: float = 7_000.0) -> RunRecord:
+    """Everything above a height became final so much later."""
+    record.finalizations = [
+        replace(seen, at_ms=seen.at_ms + by_ms * (seen.height > after)) for seen in record.finalizations
+    ]
+    record.duration_ms += by_ms
+    return record
 
 
 def with_kill(record: RunRecord, target: int = 2, height: int = 6, down_ms: float = 800.0) -> RunRecord:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from cluster.record import Resources, RunRecord
 from cluster.resources import FIRST_INTERVAL_MS, MAX_LOOKS, ResourceLog
 from tests.cluster.records import make_genesis, make_scenario
@@ -33,3 +35,15 @@ def test_a_look_that_comes_too_soon_is_left_out() -> None:
     assert not log.is_due(FIRST_INTERVAL_MS - 1, 1)
     assert log.is_due(FIRST_INTERVAL_MS - 1, 2)
     assert [look.disk_bytes for look in record.resources] == [5]
+
+
+@pytest.mark.parametrize("peak", [100, 101, 102, 103])
+def test_a_peak_outlives_the_thinning(peak: int) -> None:
+    record = RunRecord(make_scenario(), "live", 1, "0123456789ab", make_genesis())
+    log = ResourceLog(record)
+    for number in range(3 * MAX_LOOKS):
+        high = 1_000 if number == peak else 10
+        log.note(Resources(number * FIRST_INTERVAL_MS, 0, high, number, high, float(number), high))
+    (seen,) = [look for look in record.resources if look.memory_bytes == 1_000]
+    assert seen.open_files == seen.disk_bytes == 1_000
+    assert [look.messages_sent for look in record.resources] == sorted(look.messages_sent for look in record.resources)

@@ -64,6 +64,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "classes",
         "validators",
         "machine",
+        "lag",
         "divergences",
         "digest",
         "checkpoints",
@@ -81,6 +82,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "lateness_p99_blocks": 0,
     }
     assert set(result["machine"]) == {"system", "processor", "processors", "memory_gib", "python"}
+    assert result["lag"] == {"driver": {"lag_ms": 0}}
     assert [set(check) for check in result["checks"]] == [{"name", "verdict", "detail", "applies"}] * len(
         verdict.checks
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -68,7 +69,9 @@ def result(folder: Path) -> dict[str, Any]:
 def test_a_run_passes(scenario: Path) -> None:
     assert simulate(scenario, "--out", "out") == ExitCode.PASS
     assert result(Path("out"))["verdict"] == "pass"
-    assert Path("runs/latest").resolve() == Path("out").resolve()
+    assert not Path("runs/latest").exists(), "it is where --out says"
+    assert simulate(scenario, "--out", "runs/mine") == ExitCode.PASS
+    assert Path("runs/latest").resolve() == Path("runs/mine").resolve()
 
 
 # --- bad input and failures -------------------------------------------------------------------------------------------
@@ -122,6 +125,26 @@ def test_an_expected_failure_is_one_line(
     Path("out").mkdir()
     assert simulate(scenario, "--out", "out") == code
     assert Path("out").exists(), "the user made it"
+
+
+@pytest.mark.parametrize("name", ["blocks.bin", "result.json", "report.html"])
+def test_a_run_whose_files_find_no_room_has_its_table_and_is_no_pass(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    write_all = results.write_atomically
+
+    def no_room(path: Path, content: str | bytes) -> None:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write_all(path, content)
+
+    monkeypatch.setattr(results, "write_atomically", no_room)
+    assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
+    printed = capsys.readouterr().out
+    assert "✓ pass          agreement" in printed
+    problem = f"no_problems: the run's files cannot be written: out/{name}: No space left on device"
+    assert f"verdict  inconclusive: {problem}" in printed
+    assert "report   none could be written" in printed
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------

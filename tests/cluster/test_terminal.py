@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from cluster.checks import check_run
@@ -58,6 +60,31 @@ def test_the_line_holds_rates_of_the_last_seconds() -> None:
     assert 3 < rate < 5
 
 
+@pytest.mark.parametrize("answers", [(None,) * 4, (3, None, None, None)], ids=["nobody", "one that is behind"])
+def test_silence_makes_no_negative_rate_and_loses_no_height(answers: tuple[int | None, ...]) -> None:
+    console, _ = plain_console()
+    progress = Progress(console, None, "live", NAMES, Clock())
+    samples = make_samples(make_record(), every_ms=250.0)
+    for sample in samples:
+        progress.update(sample)
+    progress.update(replace(samples[-1], at_ms=samples[-1].at_ms + 250.0, heights=answers))
+    line = progress.line()
+    assert "height 12 " in line
+    assert "-" not in line
+    assert ("– blocks/s · – fires/s" in line) == (answers == (None,) * 4)
+
+
+def test_a_rate_begins_where_somebody_answers_again() -> None:
+    console, _ = plain_console()
+    progress = Progress(console, None, "live", NAMES, Clock())
+    samples = make_samples(make_record(), every_ms=250.0)
+    progress.update(replace(samples[0], heights=(None,) * 4))
+    for sample in samples[-4:]:
+        progress.update(sample)
+    rate = float(progress.line().split(" blocks/s")[0].split()[-1])
+    assert 0 < rate < 5
+
+
 def test_beyond_its_target_a_run_drains() -> None:
     console, _ = plain_console()
     progress = Progress(console, 10, "live", NAMES, Clock())
@@ -105,6 +132,20 @@ def test_the_verdict_of_a_pass_names_checks_and_report() -> None:
     assert "report   runs/x/report.html" in text
     assert "stampede run" not in text
     assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_the_line_of_the_verdict_says_which_check_and_why() -> None:
+    console, output = plain_console(width=60)
+    record = make_record()
+    record.problems = ["the load generator died"]
+    record.finalizations = record.finalizations[:1]
+    verdict = check_run(record)
+    print_verdict(console, verdict, Path("runs/x/report.html"), "stampede run x.yaml")
+    (line,) = [line for line in output.getvalue().splitlines() if line.startswith("verdict")]
+    assert verdict.decisive is not None
+    assert line.startswith(f"verdict  {verdict.outcome.value}: {verdict.decisive.name}: {verdict.decisive.detail}")
+    others = [c.name for c in verdict.checks if c.verdict is verdict.outcome and c is not verdict.decisive]
+    assert all(name in line for name in others)
 
 
 def test_the_verdict_of_a_failure_ends_with_the_command_that_reproduces_it() -> None:

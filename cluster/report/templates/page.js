@@ -176,11 +176,17 @@
           pen.clip();
           pen.fillStyle = colour("hatch-ground");
           pen.fillRect(start, top, end - start, high);
-          pen.strokeStyle = colour("hatch");
-          pen.lineWidth = 2;
-          pen.beginPath();
-          for (let at = start - high - (start % 8); at < end; at += 8) { pen.moveTo(at, top + high); pen.lineTo(at + high, top); }
-          pen.stroke();
+          if (fault.isStall) {
+            pen.globalAlpha = 0.2;
+            pen.fillStyle = colour("fail");
+            pen.fillRect(start, top, end - start, high);
+          } else {
+            pen.strokeStyle = colour("hatch");
+            pen.lineWidth = 2;
+            pen.beginPath();
+            for (let at = start - high - (start % 8); at < end; at += 8) { pen.moveTo(at, top + high); pen.lineTo(at + high, top); }
+            pen.stroke();
+          }
           pen.restore();
           if (fault.number && start >= (ends[row] ?? left)) {
             labels.push([fault.number, start + 3, top + 7, "fail"]);
@@ -188,12 +194,12 @@
           }
           hits.push({ box: [start, top, end, top + high], text: [title(fault), `${seconds(fault.from)} to ${seconds(fault.to)}`], rank: 0 });
         }
-        // the whole name where neither the next fault's begins before its end nor the drawing ends, else its number;
+        // the whole name where neither the next fault's begins before its end nor the drawing ends, else its short one;
         // nothing where others would push that far from its own beginning
         const next = place + 1 < seen.length ? Math.max(left, x(seen[place + 1].from)) : Infinity;
         const most = width - 8, wide = pen.measureText(title(fault)).width;
         const at = Math.max(free, Math.min(start, seen.length === 1 ? most - wide : most));
-        const fits = at + wide <= most && at + wide + 8 <= next, label = fits ? title(fault) : fault.number || fault.kind;
+        const fits = at + wide <= most && at + wide + 8 <= next, label = fits ? title(fault) : fault.short;
         if (at + pen.measureText(label).width > most || (!fits && at - start > shift)) continue;
         free = at + pen.measureText(label).width + 8;
         names.push(label);

@@ -178,7 +178,15 @@ def test_figures_that_a_backend_does_not_have(figure: str, backend: Backend | No
 
 
 def test_each_backend_has_some_figures_of_its_own() -> None:
-    assert {"bytes_sent", "core_seconds", "memory_max_mb", "open_files_max", "startup_seconds"} == METRICS_OF_LIVE_RUNS
+    assert {
+        "bytes_sent",
+        "core_seconds",
+        "load_average_max",
+        "memory_max_mb",
+        "open_files_max",
+        "startup_seconds",
+        "steal_share",
+    } == METRICS_OF_LIVE_RUNS
     assert {"events"} == METRICS_OF_SIMULATIONS
     assert METRICS.keys() > METRICS_OF_LIVE_RUNS
 

@@ -71,6 +71,50 @@ def test_too_few_runs_are_said_to_be_too_few(tmp_path: Path) -> None:
     assert any("too few" in warning for warning in found.warnings)
 
 
+def lossy(root: Path, pairs: int, figures: int = 23) -> tuple[Path, Path]:
+    """Two sweeps of the same seeds; one figure of so many is half as large again in each seed of the second one."""
+    random, seeds = Random(1), range(pairs)
+    one = {
+        seed: {"heights": 50.0, "finality_latency_p50_ms": random.gauss(60, 1)}
+        | {f"figure_{number}": random.gauss(10, 1) for number in range(figures - 1)}
+        for seed in seeds
+    }
+    two = {
+        seed: {name: value + (0 if name == "heights" else (-1) ** seed) for name, value in values.items()}
+        | {"finality_latency_p50_ms": values["finality_latency_p50_ms"] * 1.5}
+        for seed, values in one.items()
+    }
+    return write_sweep(root / f"a{pairs}", seeds, one), write_sweep(root / f"b{pairs}", seeds, two)
+
+
+def test_pairs_that_are_too_few_for_the_number_of_figures_are_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = lossy(tmp_path, pairs=6)
+    found = compared(first, second)
+    assert found.significant == []
+    assert found.too_few == (
+        "6 pairs of runs are too few for 23 figures tested at once; one figure alone is significant from 10 pairs of"
+        " runs on"
+    )
+    assert main(["compare", str(first), str(second)]) == 0
+    assert f"significant  nothing can be said: {found.too_few}" in capsys.readouterr().out
+    text = render_comparison(found)
+    assert "Too few runs to say what changed" in text and "Nothing changed" not in text
+
+
+@pytest.mark.parametrize(("pairs", "is_enough"), [(9, False), (10, True)])
+def test_as_many_pairs_as_are_asked_for_are_enough(tmp_path: Path, pairs: int, is_enough: bool) -> None:
+    found = compared(*lossy(tmp_path, pairs))
+    assert [change.name for change in found.significant] == ["finality_latency_p50_ms"] * is_enough
+    assert bool(found.too_few) is not is_enough
+
+
+def test_a_sweep_that_changed_nothing_says_nothing_changed(tmp_path: Path) -> None:
+    found = compared(*sweeps(tmp_path, factor=1.0))
+    assert (found.words, found.too_few) == ("nothing", "")
+
+
 # --- single runs ------------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +173,15 @@ def test_scenarios_of_one_name_that_differ_are_told(tmp_path: Path) -> None:
     assert "links.latency_ms" in told
     assert told in html.unescape(render_comparison(found))
     assert {"field": "validators.count", "a": "4", "b": "5"} in found.page()["scenario_differences"]
+
+
+def test_settings_in_which_sweeps_differ_are_named(tmp_path: Path) -> None:
+    first, second = sweeps(tmp_path)
+    for folder, text in ((first, "name: smoke\n"), (second, "name: smoke\nlinks: {loss: 0.1}\n")):
+        (folder / "scenario.yaml").write_text(text)
+    found = compared(first, second)
+    assert "the scenarios have the same name, but are not the same: links.loss 0.0 in A, 0.1 in B" in found.warnings
+    assert found.first.of("scenario") == ["smoke"]
 
 
 def test_of_several_names_the_one_whose_scenarios_differ_is_told(tmp_path: Path) -> None:

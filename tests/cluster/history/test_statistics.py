@@ -14,6 +14,7 @@ from cluster.history.statistics import (
     batch_means,
     compare_independent,
     compare_paired,
+    needed,
 )
 
 
@@ -123,3 +124,20 @@ def test_large_groups_are_done_in_bounded_memory() -> None:
     values = generator().normal(size=30_000)
     found = compare_independent(values, values + 0.1, generator())
     assert found.p_value < 0.01
+
+
+@pytest.mark.parametrize("tests", [1, 2, 7, 23, 60])
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_so_many_as_are_needed_suffice_for_one_figure_and_one_less_does_not(is_paired: bool, tests: int) -> None:
+    wanted = needed(is_paired, tests)
+    assert wanted is not None
+    for count, is_enough in ((wanted, True), (wanted - 1, False)):
+        found = (compare_paired if is_paired else compare_independent)(
+            [1.0 + each / 100 for each in range(count)], [9.0 + each / 99 for each in range(count)], generator()
+        )
+        sure = adjusted([found.p_value, *[1.0] * (tests - 1)])[0]
+        assert (sure <= FALSE_DISCOVERY_RATE) is is_enough
+
+
+def test_of_more_figures_than_resamples_tell_apart_no_number_is_enough() -> None:
+    assert needed(True, 10**6) is None

@@ -15,11 +15,15 @@ from cluster.live import host as host_module
 from cluster.live.host import HostView, ValidatorAddress, ValidatorHost, ValidatorView
 from cluster.live.hosts import _NOT_READY, Host, Hosts, Phase
 from cluster.live.injection import Injection, LastWords
+from cluster.live.lag import LagSpan
 from cluster.live.processes import Process
 from cluster.live.ray_session import Place, relocated_host
 from cluster.live.transport import PeerAddress
+from cluster.live.watch import ChainWatch
+from cluster.record import Lag
 from cluster.release import Release
 from cluster.scenario import Scenario
+from tests.cluster.records import make_record
 
 JOINS_AT = 9
 SCENARIO = Scenario.model_validate(
@@ -210,6 +214,26 @@ def test_a_host_that_ended_itself_is_told_with_its_last_words(watched: Watched) 
     watched.answer_as(8, LastWords(PID, 0, "no space"))
     watched.look()
     assert watched.told == ["lost: unavailable, no space"]
+
+
+def test_what_hosts_tell_of_their_lag_is_entered_in_the_runs_time(watched: Watched) -> None:
+    spans = [LagSpan(61_000.0, 62_000.0, 400.0), LagSpan(62_000.0, 63_000.0, 30.0)]
+    watched.actor.answers["observe"] = HostView(PID, [ValidatorView(0, READY, 1, [])], lags=spans)
+    watched.look()
+    record = make_record(backend="live")
+    watch = ChainWatch(record, began_epoch_ms=60_000.0)
+    taken = watched.hosts.take_lags()
+    assert taken[: len(spans)] == [(watched.host.number, span) for span in spans]
+    for number, span in taken[: len(spans)]:
+        watch.take_lag(number, span)
+    watch.take_lag(None, LagSpan(59_500.0, 60_500.0, 99.0))
+    number = watched.host.number
+    assert record.lags == [
+        Lag(1_000.0, 2_000.0, 400.0, number),
+        Lag(2_000.0, 3_000.0, 30.0, number),
+        Lag(0.0, 500.0, 99.0, None),
+    ]
+    assert watched.hosts.take_lags() == [], "once"
 
 
 def test_words_of_an_older_process_are_not_those_of_the_last_one(watched: Watched) -> None:

@@ -219,6 +219,9 @@ def test_messages_views_and_resources_are_recorded(live_run: LiveRun) -> None:
         assert looks[-1].disk_bytes > 10_000
         assert looks[-1].memory_bytes and looks[-1].memory_bytes > 1_000_000
         assert looks[-1].cpu_seconds and looks[-1].open_files
+    assert record.metrics["load_average_max"] > 0
+    assert {lag.host for lag in record.lags} <= {None, 0, 1, 2, 3}
+    assert all(0 < lag.lag_ms <= 1.01 * (lag.until_ms - lag.at_ms) for lag in record.lags)
 
 
 def test_no_validator_starts_before_the_load_generator_is_ready(late_run: LateRun) -> None:

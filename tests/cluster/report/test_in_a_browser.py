@@ -17,7 +17,7 @@ from cluster.report.page import render_report
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
-from tests.cluster.records import make_genesis, make_record, make_scenario
+from tests.cluster.records import make_genesis, make_record, make_scenario, stalled, with_kill
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
 SCENARIO = Scenario.model_validate(
@@ -133,6 +133,19 @@ def test_of_many_faults_those_with_room_stand_over_their_beginnings(
     assert numbers[-1] > 90, "nobody pushed the others away"
     assert max(later - earlier for earlier, later in pairwise(numbers)) < 20
     assert len(browser.evaluate("[...document.querySelectorAll('#bands li')]")) == 99
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_stall_is_filled_where_a_fault_is_hatched(browser: Browser, tmp_path: Path, dark: bool) -> None:
+    record = stalled(with_kill(make_record()))
+    browser.open(write(record, tmp_path / "report.html"), dark=dark)
+    names = browser.evaluate("document.getElementById('timeline').dataset.faults").split("; ")
+    assert names == ["stall", "kill validator-2"], "the whole name has no room before the fault's"
+    filled, ground = browser.evaluate(
+        "((band) => [getComputedStyle(band).fill, getComputedStyle(document.body).backgroundColor])"
+        "(document.querySelector('#heights-wide .stall'))"
+    )
+    assert filled == ("rgb(255, 138, 128)" if dark else "rgb(179, 38, 30)") != ground
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])

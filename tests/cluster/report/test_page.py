@@ -13,11 +13,13 @@ from cluster.books import keep_books
 from cluster.checks import CHECKS, check_run
 from cluster.record import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report import tables
-from cluster.report.figures import MAX_POINTS, in_bins
+from cluster.report.figures import MAX_POINTS, figures, latency_figure
 from cluster.report.page import render_report
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
+from cluster.report.timeline import timeline_data
 from cluster.trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
-from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_kill, with_late
+from cluster.verdict import Outcome
+from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, stalled, with_kill, with_late
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -145,16 +147,38 @@ def test_in_a_crowd_only_those_that_matter_are_named() -> None:
     assert drawing.count('class="line muted"') == 19
 
 
-def test_long_runs_are_thinned() -> None:
+def long_run(heights: int) -> RunRecord:
     maker = ChainMaker()
-    for _ in range(2 * MAX_POINTS + 10):
+    for _ in range(heights):
         maker.seal()
-    record = make_record(maker)
-    books = keep_books(record)
-    assert len(in_bins(books.ledger.figures)) <= MAX_POINTS
+    return make_record(maker)
+
+
+def test_long_runs_are_thinned_and_say_so() -> None:
+    record = long_run(2 * MAX_POINTS + 10)
+    for one in figures(keep_books(record), [], []):
+        points = [len(series.points) for series in getattr(one.chart, "series", ())]
+        assert all(count <= MAX_POINTS for count in points)
+        if max(points, default=0) > 12:
+            assert "Thinned: of each 5 " in one.note
     text = report_of(record)
-    assert "Each point stands for 3 blocks" in text
+    assert "Thinned: of each 5 heights the least and the largest value are drawn." in text
     assert len(text) < 1_500_000
+
+
+def test_one_slow_block_of_a_long_run_is_in_the_chart_of_latencies() -> None:
+    """Every fourth leader is slow, and one block is the slowest of all, wherever thinning would look."""
+    record = long_run(4 * MAX_POINTS // 2)
+    books, proposals = keep_books(record), record.proposals
+    for slowest in (400, 401, 402, 403):
+        record.proposals = {
+            height: at - (9_000 if height == slowest else 400 if height % 4 == 0 else 0)
+            for height, at in proposals.items()
+        }
+        points = dict(latency_figure(books).chart.series[0].points)
+        assert points[float(slowest)] > 9_000
+        assert sum(400 < latency < 9_000 for latency in points.values()) >= MAX_POINTS / 3
+        assert sum(latency < 400 for latency in points.values()) >= MAX_POINTS / 3
 
 
 def several_faults() -> RunRecord:
@@ -194,6 +218,28 @@ def test_a_single_fault_has_no_number() -> None:
     text = report_of(with_kill(make_record()))
     assert 'class="number"' not in text
     assert ">kill validator-2</text>" in text
+
+
+def test_a_stall_that_was_too_long_is_marked_in_every_chart_and_in_the_timeline() -> None:
+    record = stalled(make_record())
+    assert check_run(record).check("progress").verdict is Outcome.FAIL
+    for one in figures(keep_books(record), [], []):
+        if one.chart.ident in ("heights", "latency", "fires", "backlog", "basefees", "lanes"):
+            (band,) = [band for band in one.chart.bands if band.is_stall]
+            assert band.name == "no final block for 7.3 s"
+            if one.chart.ident != "heights":
+                assert (band.start, band.end) == (5, 6)
+            else:
+                assert 7.2 < band.end - band.start < 7.3
+            assert 'class="stall"' in one.drawing and ">no final block for 7.3 s</text>" in one.drawing
+    (entry,) = timeline_data(keep_books(record))["faults"]
+    assert entry["isStall"] and entry["lanes"] == [0, 1, 2, 3] and 7_200 < entry["to"] - entry["from"] < 7_300
+    assert "longer without a final block than allowed" in report_of(record)
+
+
+def test_a_stall_within_the_limit_is_not_marked() -> None:
+    text = report_of(stalled(make_record(), by_ms=4_000.0))
+    assert 'class="stall"' not in text and "no final block for" not in text
 
 
 def test_words_in_folded_tables_are_left_and_numbers_right() -> None:

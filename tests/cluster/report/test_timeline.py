@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from cluster.books import keep_books
 from cluster.record import Finalization, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.timeline import COLOURS, MAX_MOMENTS, legend, timeline_data
@@ -53,7 +55,18 @@ def test_a_long_run_is_thinned() -> None:
     record.finalizations = [Finalization(float(at), 0, at) for at in range(20 * MAX_MOMENTS)]
     record.trace.views = [ViewEntered(float(at), 0, at) for at in range(20 * MAX_MOMENTS)]
     lane = timeline_data(keep_books(record))["lanes"][0]
-    assert len(lane["views"]) == len(lane["blocks"]) == MAX_MOMENTS
+    assert MAX_MOMENTS / 3 < len(lane["views"]) <= MAX_MOMENTS
+    assert MAX_MOMENTS / 3 < len(lane["blocks"]) <= MAX_MOMENTS
+
+
+@pytest.mark.parametrize("long", [17_003, 17_004, 17_005, 17_006])
+def test_the_longest_view_of_a_long_run_is_drawn_as_long_as_it_was(long: int) -> None:
+    record = make_record(scenario=make_scenario())
+    times = [at + 4_000.0 * (at > long) for at in range(20 * MAX_MOMENTS)]
+    record.trace.views = [ViewEntered(at, 0, view) for view, at in enumerate(times)]
+    views = timeline_data(keep_books(record))["lanes"][0]["views"]
+    place = next(place for place, (_, view) in enumerate(views) if view == long)
+    assert views[place + 1] == [long + 4_001.0, long + 1]
 
 
 def test_every_kind_of_message_has_a_look_of_its_own() -> None:

@@ -370,10 +370,10 @@ WRONG = {
         "faults: [{kind: partition, groups: [['region:west']], at_ms: 1, for_ms: 1}]",
         "faults[0].groups[0]: no region is named 'west'; there are east",
     ),
-    "overlapping regions and groups": (
+    "a group that names a validator by its region, too": (
         "name: a\nlinks: {regions: {east: [validator-0]}}\n"
-        "faults: [{kind: partition, groups: [['region:east'], [validator-0]], at_ms: 1, for_ms: 1}]",
-        "faults[0].groups: a validator is named twice",
+        "faults: [{kind: partition, groups: [['region:east', validator-0]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups[0]: a validator is named twice",
     ),
     "from an unknown region": (
         "name: a\nfaults: [{kind: one_way_partition, from: ['region:east'], at_ms: 1, for_ms: 1}]",
@@ -735,7 +735,21 @@ def test_the_scenario_of_a_run_that_was_told_to_end_can_be_loaded(reached: int, 
     ended = scenario.ended_at(reached)
     assert Scenario.model_validate(yaml.safe_load(scenario_text(ended, None))) == ended
     assert ended.stop.height == stop
-    assert ended.model_copy(update={"stop": scenario.stop}) == scenario
+    assert ended.model_copy(update={"stop": scenario.stop, "success": scenario.success}) == scenario
+
+
+@pytest.mark.parametrize(
+    ("reached", "asked"),
+    [(0, (1, 2, 5, 0)), (9, (6, 10, 40, 0)), (44, (30, 49, 196, 0)), (45, (30, 50, 200, 0)), (900, (30, 50, 200, 0))],
+)
+def test_a_run_that_ends_sooner_has_as_large_a_part_to_show(reached: int, asked: tuple[int, ...]) -> None:
+    success = {"heights_compared": 30, "transactions": 50, "fires": 200, "stall_ms": 9_000}
+    fields = {"name": "cut", "stop": {"height": 45}, "success": success}
+    for change, place in ((success, 3), (success | {"fires": 0}, 2)):
+        ended = Scenario.model_validate({**fields, "success": change}).ended_at(reached).success
+        found = (ended.heights_compared, ended.transactions, ended.fires, 0)
+        assert found[:place] == asked[:place] and found[place] == 0
+        assert ended.stall_ms == 9_000
 
 
 def test_each_thing_that_is_planned_is_before_the_end() -> None:

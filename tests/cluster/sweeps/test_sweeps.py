@@ -20,17 +20,19 @@ from rich.console import Console
 from cluster import cli
 from cluster.books import keep_books
 from cluster.errors import BadInput, ExitCode, HarnessError
+from cluster.history.scenarios import differences
 from cluster.interrupts import Interrupts
 from cluster.live import ray_session
 from cluster.measures import metrics
+from cluster.results import checkout_commit
 from cluster.settings import parse_removal, parse_setting
 from cluster.simulation import driver
 from cluster.sweeps.commands import seed_range
 from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import LOG_FILE, SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
-from cluster.sweeps.runner import SOMETIMES, PlainProgress, Summary, print_summary, run_seed
-from cluster.sweeps.tasks import FuzzTask, ScenarioTask
+from cluster.sweeps.runner import SOMETIMES, PlainProgress, Summary, print_summary, run_seed, sweep
+from cluster.sweeps.tasks import FuzzTask, ScenarioTask, scenario_name
 from tests.cluster.records import make_chain, make_record, with_kill
 
 GOOD = SeedOutcome(7, "pass", "", [], 40, 30, {"kill": 2}, 2, "d1", 1.5)
@@ -228,6 +230,27 @@ def test_a_changed_scenario_is_another_task_and_its_command_says_so(tmp_path: Pa
     assert words[:7] == ["stampede", "run", str(path), "--backend", "sim", "--seed", "9"]
     assert words[7::2] == ["--set", "--unset"] and words[10] == "success.fires"
     assert ScenarioTask.load(path, [parse_setting(words[8]), parse_removal(words[10])]) == changed
+
+
+def test_a_sweep_leaves_its_scenario_by_which_settings_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    folders = []
+    for name, changes in (("a", []), ("b", [parse_setting("links.loss=0.1"), parse_setting("stop.height=40")])):
+        folders.append(tmp_path / name)
+        task = ScenarioTask.load(path, changes)
+        log = SweepLog(folders[-1], task.title, checkout_commit())
+        log.add(GOOD)
+        log.close()
+        sweep(task, (GOOD.seed,), folders[-1], 1, False, Console(file=io.StringIO()))
+        line, _ = (folders[-1] / LOG_FILE).read_text().splitlines()
+        assert scenario_name(json.loads(line)["task"]) == "swept"
+    found = differences(*(folder / "scenario.yaml" for folder in folders))
+    assert found is not None
+    assert [(each.path, each.first, each.second) for each in found] == [
+        ("links.loss", "0.0", "0.1"),
+        ("stop.height", "31", "40"),
+    ]
 
 
 def test_a_wrong_setting_is_one_line_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

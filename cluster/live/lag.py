@@ -1,0 +1,110 @@
+"""A process measures its own lag: how long it wanted to run, and the machine did not let it.
+
+A wait of known length is looked at when it ends. What it took longer than planned, less the processor time that the
+process used itself meanwhile, is lag: the machine gave its processors to others, or stood still as a whole. Linux tells
+besides how long each thread waited for a processor (``/proc/self/task/*/schedstat``); the thread that waited longest
+counts. What the process keeps itself busy with is no lag, however late that makes it: that is the chain's own doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+TICK_S: Final = 0.1
+SPAN_S: Final = 1.0
+"""Lags are told as one for so long."""
+LEAST_LAG_MS: Final = 10.0
+"""Of a span, to be told."""
+MAX_SPANS: Final = 1_000
+"""Kept for whoever asks; the oldest go first."""
+MILLISECONDS_A_SECOND: Final = 1_000
+NANOSECONDS_A_SECOND: Final = 1_000_000_000
+TASKS: Final = Path("/proc/self/task")
+
+
+class LagSpan(NamedTuple):
+    """A stretch of time, in milliseconds since the epoch, and how long of it was lag."""
+
+    from_ms: float
+    until_ms: float
+    lag_ms: float
+
+
+class Moment(NamedTuple):
+    """What a process can read of itself."""
+
+    at_s: float
+    """Monotonic."""
+    epoch_ms: float
+    cpu_s: float
+    """Used by the process so far."""
+    waited_s: Mapping[int, float]
+    """By thread, for a processor so far; empty where the system does not tell."""
+
+
+def moment() -> Moment:
+    """Of this process, now."""
+    return Moment(time.monotonic(), time.time() * MILLISECONDS_A_SECOND, time.process_time(), _waited())
+
+
+class LagMeter:
+    """Adds up the lags of the waits that it is told of."""
+
+    def __init__(self, look: Callable[[], Moment] = moment) -> None:
+        self._look = look
+        self._before = look()
+        self._span_began = self._before
+        self._lag_s = 0.0
+        self._spans: list[LagSpan] = []
+
+    def begin(self) -> None:
+        """A wait begins."""
+        self._before = self._look()
+
+    def end(self, planned_s: float) -> None:
+        """It is over, and was to last so long."""
+        before, now = self._before, self._look()
+        took_s = now.at_s - before.at_s
+        late_s = took_s - planned_s - (now.cpu_s - before.cpu_s)
+        waited_s = max((s - before.waited_s.get(thread, s) for thread, s in now.waited_s.items()), default=0.0)
+        self._lag_s += min(took_s, max(0.0, late_s, waited_s))
+        self._before = now
+        if now.at_s - self._span_began.at_s >= SPAN_S:
+            self._close(now)
+
+    async def run(self) -> None:
+        """Measure the running loop's lag, until cancelled."""
+        self.begin()
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.end(TICK_S)
+
+    def drain(self) -> list[LagSpan]:
+        """The spans with a lag that are over, once."""
+        spans, self._spans = self._spans, []
+        return spans
+
+    def _close(self, now: Moment) -> None:
+        lag_ms = self._lag_s * MILLISECONDS_A_SECOND
+        if lag_ms >= LEAST_LAG_MS:
+            length_ms = (now.at_s - self._span_began.at_s) * MILLISECONDS_A_SECOND
+            self._spans = [*self._spans[-MAX_SPANS + 1 :], LagSpan(now.epoch_ms - length_ms, now.epoch_ms, lag_ms)]
+        self._span_began, self._lag_s = now, 0.0
+
+
+def _waited() -> dict[int, float]:
+    """By the native ids of this process's threads."""
+    found: dict[int, float] = {}
+    for thread in threading.enumerate():
+        try:
+            fields = (TASKS / str(thread.native_id) / "schedstat").read_text(encoding="ascii").split()
+        except OSError:
+            continue  # it ended, or the system does not tell
+        if thread.native_id is not None and len(fields) > 1:
+            found[thread.native_id] = int(fields[1]) / NANOSECONDS_A_SECOND
+    return found

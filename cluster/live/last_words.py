@@ -1,0 +1,46 @@
+"""Why a host ended itself, told to its successor by a file that needs no room on the disk any more.
+
+The file has its whole size from the host's first start on, and the words are written over what stands there: a disk
+that is full has no room for another file, nor for a longer one, and that it is full is what is to be told then.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cluster.live.injection import LastWords
+
+FILE_BYTES: Final = 4_096
+MOST_CHARACTERS: Final = 900
+"""Of a reason, which needs up to four bytes a character, and twice as many where JSON escapes them."""
+
+
+def reserve(path: Path) -> None:
+    """Make room for the words of a host, unless a host before it did. Raises :class:`OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        missing = FILE_BYTES - os.fstat(file.fileno()).st_size
+        file.write(b" " * missing)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write(path: Path, words: LastWords) -> None:
+    """Put the words in the room that was made for them. Raises :class:`OSError`."""
+    content = msgspec.json.encode(replace(words, reason=words.reason[:MOST_CHARACTERS]))
+    with path.open("r+b", buffering=0) as file:
+        file.write(content.ljust(FILE_BYTES))
+        os.fsync(file.fileno())
+
+
+def read(path: Path) -> LastWords | None:
+    """The words of the process before; ``None`` where it said nothing, or was killed as it spoke."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=LastWords)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
