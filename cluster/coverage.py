@@ -18,6 +18,7 @@ from cluster.ledger import (
     LANE_LIMITS,
     LEDGER_RULES,
     PASSED_OVER,
+    QUERY_ORDER,
     TIMER_IDS,
     TRANSACTION_FEES,
     VALUES,
@@ -79,6 +80,7 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
         PASSED_OVER: success.fires,
         EXPIRED_GONE: 0,
         TIMER_IDS: 0,
+        QUERY_ORDER: 0,
     }
     times: dict[str, int] = {}
     for check in checks:

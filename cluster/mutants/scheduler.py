@@ -20,7 +20,7 @@ from validator.host import ReadOnlyContext
 from validator.meter import Meter
 from validator.params import Parameters
 from validator.records import PUBLISHED, BidMemory, Fires, Timer
-from validator.scheduler.bidding import BiddingRound
+from validator.scheduler.bidding import BidCandidate, BiddingRound
 from validator.scheduler.calendar import Bucket, Calendar
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -218,10 +218,34 @@ def _asks_over_the_owners_storage(counter: RunCounter) -> Parts:
             counter.runs += owner != contract
             return BiddingRound.context_for(self, owner, owner, meter)
 
-    class AsksTheOwnerPhase(TimerPhase):
-        bidding_class = AsksTheOwner
+    return _with_bidding(AsksTheOwner)
 
-    return _with_phase(AsksTheOwnerPhase)
+
+def _with_bidding(bidding: type[BiddingRound]) -> Parts:
+    class AsksOtherwise(TimerPhase):
+        bidding_class = bidding
+
+    return _with_phase(AsksOtherwise)
+
+
+def _asks_out_of_order(counter: RunCounter) -> Parts:
+    class AsksBackwards(BiddingRound):
+        def _candidates(self) -> Iterator[BidCandidate]:
+            candidates = list(super()._candidates())
+            counter.runs += len(candidates) > 1
+            yield from reversed(candidates)
+
+    return _with_bidding(AsksBackwards)
+
+
+def _does_not_ask_the_first(counter: RunCounter) -> Parts:
+    class LeavesTheFirstOut(BiddingRound):
+        def _candidates(self) -> Iterator[BidCandidate]:
+            candidates = list(super()._candidates())
+            counter.runs += len(candidates) > 0
+            yield from candidates[1:]
+
+    return _with_bidding(LeavesTheFirstOut)
 
 
 def _published_survives_a_revert(counter: RunCounter) -> Parts:
@@ -475,6 +499,20 @@ MUTANTS = (
         "a contract that bids for another actor is asked over that actor's storage, not its own",
         _asks_over_the_owners_storage,
         Hunt("agents", ONE),
+    ),
+    _mutant(
+        "asks-out-of-order",
+        "agents are asked about a block's candidates in the reverse order",
+        _asks_out_of_order,
+        Hunt("agents", ALL),
+        "timers",
+    ),
+    _mutant(
+        "does-not-ask-the-first",
+        "no agent is asked about the first candidate of a block",
+        _does_not_ask_the_first,
+        Hunt("agents", ALL),
+        "timers",
     ),
     _mutant(
         "published-survives-a-revert",
