@@ -43,6 +43,8 @@ STRAINED: Final = 0.1
 """Share of the seeds in which chain, disks or load come to their limits, too."""
 MOST_STRAINS: Final = 4
 """At a time, of those that any network bears."""
+CUTS: Final = 0.16
+"""Share of the seeds in which single links are cut."""
 GOVERNED: Final = 0.12
 """Share of the seeds in which system instructions are given and programs are deployed."""
 CONFIGS: Final[list[dict[str, Any]]] = [
@@ -143,7 +145,7 @@ class _Drawing:
             "consensus": self.consensus(),
             "links": self.links(),
             "load": self.load(),
-            "faults": [*self.faults(), *self.upgrades()],
+            "faults": [*self.faults(), *self.upgrades(), *self.cuts()],
             "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
         }
@@ -390,6 +392,23 @@ class _Drawing:
             random.randint(0, 4 * self.interval_ms),
         )
         return [{"kind": "upgrade", "at_height": height, "down_ms": down_ms, "heights_between": random.choice([1, 2])}]
+
+    def cuts(self) -> list[Fields]:
+        """Now and then links that are cut while others work, of a source of its own, too: between two sides, or all but
+        those to a bridge between two halves."""
+        random = Random(f"{self.seed}/{self.protocol}/cuts")
+        if random.random() >= CUTS:
+            return []
+        height, for_ms = (
+            random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT),
+            round(self.view_change_ms * random.uniform(1.5, 5.0)),
+        )
+        drawn = random.sample(self.targets, len(self.targets))
+        middle = len(drawn) // 2
+        shape: Fields = {"kind": "cut", "from": drawn[:1], "to": drawn[1 : 1 + random.randint(1, middle)]}
+        if random.random() < 0.5:
+            shape = {"kind": "partition", "groups": [drawn[: middle + 1], drawn[middle:]]}
+        return [{"at_height": height, "for_ms": for_ms, **shape}]
 
     def fault(self, height: int, kinds: list[str]) -> Fields:
         kind = self.random.choice(kinds)
