@@ -40,6 +40,9 @@ AGREEMENT: Final = "agreement"
 EVERY_HEIGHT: Final = frozenset({AGREEMENT, "roots", "proved_final", "ancestry", "ledger"})
 """Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
 
+EVERY_PROMISE: Final = frozenset({"passed_on", "kept"})
+"""Rules of what clients are promised that each transaction that is taken gives cause to look at."""
+
 COUNTED_BY_CHECKS: Final = {
     "agreement": (SAME_BLOCK,),
     "state_roots": (COMPUTED_ROOTS,),
@@ -83,6 +86,9 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
     found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
     monitored = record.monitor.counts if record.monitor is not None else {}
     found += [Evaluation(f"safety: {rule}", count, needed_of_monitor(books, rule)) for rule, count in monitored.items()]
+    promised = record.promises.counts if record.promises is not None else {}
+    asked = dict.fromkeys(EVERY_PROMISE, min(1, success.transactions) if record.load.transactions_sent else 0)
+    found += [Evaluation(f"promises: {rule}", count, asked.get(rule, 0)) for rule, count in promised.items()]
     return tuple(found)
 
 

@@ -278,7 +278,7 @@ class Ledger:
         height = self.height + 1
         try:
             sealed, outcome = decode(block, Block), decode(receipts, BlockReceipts)
-            bodies = tuple(_body(wire) for wire in sealed.transactions)
+            bodies = tuple(transaction_body(wire) for wire in sealed.transactions)
             if not self._follows(sealed.header, outcome):
                 self.broken = True
                 return
@@ -302,7 +302,7 @@ class Ledger:
         try:
             outcome = decode(receipts, BlockReceipts)
             sealed = decode(block, Block) if block is not None else None
-            bodies = tuple(_body(wire) for wire in sealed.transactions) if sealed is not None else ()
+            bodies = tuple(transaction_body(wire) for wire in sealed.transactions) if sealed is not None else ()
             if outcome.height != height:
                 self._violation(CHAIN, height, f"the evidence is for height {outcome.height}")
                 self.broken = True
@@ -325,6 +325,10 @@ class Ledger:
     def parameters(self) -> Parameters:
         """Those in force in the block that was entered last."""
         return self._governed.in_force
+
+    def nonce(self, sender: bytes) -> int:
+        """That of a sender's next transaction."""
+        return self._nonces[sender]
 
     @property
     def ids_recomputed(self) -> int:
@@ -1035,7 +1039,7 @@ class Ledger:
             self.violations.append(Violation(check, height, what))
 
 
-def _body(wire: bytes) -> tuple[bytes, TransactionBody]:
+def transaction_body(wire: bytes) -> tuple[bytes, TransactionBody]:
     """Sender and body of a signed transaction. Raises :class:`CodecError`."""
     signed = decode(wire, SignedTransaction)
     return address_of(signed.public_key), decode(signed.body, TransactionBody)

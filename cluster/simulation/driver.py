@@ -7,7 +7,7 @@ the validators as events of virtual time, without HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -40,16 +40,29 @@ from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
+from cluster.simulation.promise_watch import PromiseWatch
 from cluster.simulation.reading import SharedReader
 from cluster.simulation.signatures import RememberingScheme
 from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.messages import Vote
 from loadgen.workloads import LoadUser, Observation
+from validator.archive import ArchivedBlock
 from validator.assembly import Validator, open_validator
-from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
+from validator.events import (
+    BlockFinal,
+    Certified,
+    Diverged,
+    Effect,
+    Joined,
+    Reply,
+    Run,
+    SubmitResult,
+    TransactionDropped,
+)
 from validator.executor import Build, Execute
 from validator.joining import JOIN_NONCE_BYTES, SnapshotJoin
+from validator.messages import TransactionsMessage
 from validator.types import ValidatorError, parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
@@ -120,9 +133,7 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        self.monitor = SafetyMonitor(
-            self._validators, self._genesis.chain_id.encode(), self._genesis, lambda: self.clock.now_ms
-        )
+        self.monitor, self._promises = self._make_watches(names)
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -242,6 +253,11 @@ class Simulation:
     def _make_links(self) -> Links:
         return Links(self.scenario.network, self.random)
 
+    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, PromiseWatch]:
+        namespace = self._genesis.chain_id.encode()
+        monitor = SafetyMonitor(self._validators, namespace, self._genesis, lambda: self.clock.now_ms)
+        return monitor, PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
+
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         mutant = self._releases.get(index, FIRST_RELEASE).mutant
         parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs, mutant)
@@ -327,6 +343,9 @@ class Simulation:
         recipients = self._everybody if recipient is None else (recipient,)
         if self.faults.is_listening and (vote := _vote_in(payload)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
+        content = self._reader.read(payload)
+        if isinstance(content, TransactionsMessage):
+            self._promises.passes_on(sender, content.transactions, recipient is None)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
         later_us = self.stage.leader_delay_us(sender)
         if later_us:
@@ -365,12 +384,12 @@ class Simulation:
                 self.faults.on_progress()
             case Run(job=Build() | Execute() as job):
                 self._note_proposal(index, job)
+                if isinstance(job, Build):
+                    self._promises.builds(index, self.machines[index].incarnation, job.view)
             case Reply(request, results):
-                submission = self._submissions.pop(request)
-                for wire, result in zip(submission.wires, results, strict=True):
-                    if result.error is not None:
-                        self.record.load.transactions_rejected += 1
-                        submission.user.rejected(wire)
+                self._on_reply(self.machines[index], self._submissions.pop(request), results)
+            case TransactionDropped(transaction_hash=digest, reason=reason):
+                self._promises.drops(index, digest, reason)
             case _:
                 pass
 
@@ -382,7 +401,7 @@ class Simulation:
         executor = machine.validator.executor
         archived = executor.archive.get(height)
         assert archived is not None, "a final block was archived"
-        self.monitor.final(machine.name, height, archived)
+        self._note_final(machine, height, archived)
         if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
             self.monitor.check_proofs(machine.name, height, executor.prove)
 
@@ -395,7 +414,11 @@ class Simulation:
         for height in range(max(1, min(self.monitor.height + 1, recovered)), recovered + 1):
             archived = archive.get(height)
             if archived is not None:
-                self.monitor.final(machine.name, height, archived)
+                self._note_final(machine, height, archived)
+
+    def _note_final(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
+        self.monitor.final(machine.name, height, archived)
+        self._promises.finalizes(machine.index, height, archived.block)
 
     def _note_proposal(self, index: int, job: Build | Execute) -> None:
         """A height's block was first seen anywhere: when building it began."""
@@ -472,6 +495,20 @@ class Simulation:
             self.record.load.failures += 1
             submission.user.undelivered(list(submission.wires))
 
+    def _on_reply(self, machine: Machine, submission: _Submission, results: Sequence[SubmitResult]) -> None:
+        """A client is told what became of its transactions."""
+        taken: dict[bytes, bytes] = {}
+        for wire, result in zip(submission.wires, results, strict=True):
+            if result.error is None:
+                taken[result.transaction_hash] = wire
+            else:
+                self.record.load.transactions_rejected += 1
+                submission.user.rejected(wire)
+        if taken:
+            assert machine.validator is not None, "it answers"
+            height, is_honest = machine.validator.node.height, machine.byzantine is None
+            self._promises.takes(machine.index, machine.incarnation, height, taken, is_honest)
+
     # --- samples and the end ------------------------------------------------------------------------------------------
 
     def _schedule_sample(self) -> None:
@@ -531,6 +568,7 @@ class Simulation:
         self.trace.windows.close(self.clock.now_ms)
         record.metrics["events"] = self.clock.events
         record.monitor = self.monitor.record()
+        record.promises = self._promises.record()
         record.metrics["messages_sent"] = self.links.sent
         record.metrics["messages_dropped"] = self.links.dropped
         for machine in self.machines:

@@ -140,6 +140,13 @@ class SafetyMonitor:
         """The newest final block that was seen."""
         return max(self._final, default=0)
 
+    @property
+    def ledger(self) -> Ledger:
+        """The books of the final blocks that were seen."""
+        if self._ledger is None:
+            self._ledger = Ledger(self.genesis)
+        return self._ledger
+
     def record(self) -> MonitorRecord:
         """What was watched, and what was seen."""
         violations = list(self.violations)
@@ -291,12 +298,10 @@ class SafetyMonitor:
 
     def _enter(self, height: int, archived: ArchivedBlock) -> None:
         """Keep the books; they begin with the chain."""
-        if self._ledger is None:
-            self._ledger = Ledger(self.genesis)
-        known = len(self._ledger.violations)
-        self._ledger.apply(archived.block, archived.receipts)
+        known = len(self.ledger.violations)
+        self.ledger.apply(archived.block, archived.receipts)
         self.counts[LEDGER] += 1
-        for violation in self._ledger.violations[known:]:
+        for violation in self.ledger.violations[known:]:
             self._note(f"{LEDGER}: height {violation.height}: {violation.what}")
 
     # --- proofs -----------------------------------------------------------------------------------------------------
