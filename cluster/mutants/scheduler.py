@@ -16,9 +16,11 @@ from validator.block import Event
 from validator.disk import Disk
 from validator.executor import Executor, StorageConfig
 from validator.genesis import Genesis
+from validator.host import ReadOnlyContext
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.records import Fires, Timer
+from validator.records import PUBLISHED, Fires, Timer
+from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.calendar import Bucket, Calendar
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -26,7 +28,7 @@ from validator.scheduler.lane import Candidate, TimerPhase
 from validator.scheduler.rows import DEAD, timer_id_of_row
 from validator.transition import Transition
 from validator.types import Address, address_text
-from validator.world import Change
+from validator.world import Change, World
 
 STRANGER: Final = Address(b"\x5a" * 20)
 
@@ -205,6 +207,39 @@ def _no_fee_gate(counter: RunCounter) -> Parts:
             TimerPhase.fire(self, timer, candidate, max_cost)
 
     return _with_phase(NoFeeGate)
+
+
+# --- agents ---------------------------------------------------------------------------------------------------------
+
+
+def _asks_over_the_owners_storage(counter: RunCounter) -> Parts:
+    class AsksTheOwner(BiddingRound):
+        def context_for(self, owner: Address, contract: Address, meter: Meter) -> ReadOnlyContext:
+            counter.runs += owner != contract
+            return BiddingRound.context_for(self, owner, owner, meter)
+
+    class AsksTheOwnerPhase(TimerPhase):
+        bidding_class = AsksTheOwner
+
+    return _with_phase(AsksTheOwnerPhase)
+
+
+def _published_survives_a_revert(counter: RunCounter) -> Parts:
+    class KeepsPublished(World):
+        def revert(self, checkpoint: int) -> None:
+            """Leaves out of what is undone whatever was published."""
+            kept = {key: self.get(key) for key, _ in self._journal[checkpoint:] if key[:1] == PUBLISHED}
+            super().revert(checkpoint)
+            for key, value in kept.items():
+                counter.ran()
+                self.put(key, value)
+
+    class Mutated(Transition):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.world = KeepsPublished(self.parent)
+
+    return Parts(transition=Mutated)
 
 
 # --- settlement -----------------------------------------------------------------------------------------------------
@@ -412,6 +447,18 @@ MUTANTS = (
         _no_fee_gate,
         Hunt("crowd", ALL, seeds=8),
         "timers",
+    ),
+    _mutant(
+        "asks-over-the-owners-storage",
+        "a contract that bids for another actor is asked over that actor's storage, not its own",
+        _asks_over_the_owners_storage,
+        Hunt("agents", ONE),
+    ),
+    _mutant(
+        "published-survives-a-revert",
+        "what a handler published stays where it fails afterwards",
+        _published_survives_a_revert,
+        Hunt("agents", ONE),
     ),
     _mutant(
         "destroys-the-solvent",

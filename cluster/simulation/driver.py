@@ -15,7 +15,7 @@ from typing import Final
 from cluster.archive import BlockRecord
 from cluster.books import longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
-from cluster.byzantine.base import consensus_content, vote_of
+from cluster.byzantine.base import vote_of
 from cluster.chain import (
     build_genesis,
     byzantine_of,
@@ -43,9 +43,10 @@ from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.promise_watch import PromiseWatch
 from cluster.simulation.reading import SharedReader
 from cluster.simulation.signatures import RememberingScheme
+from cluster.simulation.vote_watch import VoteWatch
 from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
-from consensus.messages import Vote
+from consensus.messages import Message
 from loadgen.workloads import LoadUser, Observation
 from validator.archive import ArchivedBlock
 from validator.assembly import Validator, open_validator
@@ -133,7 +134,7 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        self.monitor, self._promises = self._make_watches(names)
+        self.monitor, self._votes, self._promises = self._make_watches(names)
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -253,15 +254,17 @@ class Simulation:
     def _make_links(self) -> Links:
         return Links(self.scenario.network, self.random)
 
-    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, PromiseWatch]:
+    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch, PromiseWatch]:
         namespace = self._genesis.chain_id.encode()
         monitor = SafetyMonitor(self._validators, namespace, self._genesis, lambda: self.clock.now_ms)
-        return monitor, PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
+        votes = VoteWatch(names, self._validators, namespace, monitor.look)
+        return monitor, votes, PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         mutant = self._releases.get(index, FIRST_RELEASE).mutant
         parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs, mutant)
         nonce = self.random.randbytes(JOIN_NONCE_BYTES)
+        self._votes.begins_to_join(index, nonce, self.machines[index].view)
         return parts.join(disk, index, self._validators, self._genesis.chain_id, nonce=nonce)
 
     def _install(self, index: int, release: Release) -> None:
@@ -341,9 +344,11 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
-        if self.faults.is_listening and (vote := _vote_in(payload)) is not None:
-            self.faults.on_vote(sender, vote.view, vote.kind)
         content = self._reader.read(payload)
+        if self.machines[sender].byzantine is None:
+            self._votes.sent(sender, self.machines[sender].disk, content)
+        if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
+            self.faults.on_vote(sender, vote.view, vote.kind)
         if isinstance(content, TransactionsMessage):
             self._promises.passes_on(sender, content.transactions, recipient is None)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
@@ -354,7 +359,10 @@ class Simulation:
         self.clock.send(sender, payload, arrivals)
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
-        self.machines[recipient].receive(sender, payload, self._reader.read(payload))
+        content = self._reader.read(payload)
+        if self.machines[recipient].joining is not None:
+            self._votes.reported(recipient, sender, content)
+        self.machines[recipient].receive(sender, payload, content)
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
@@ -377,6 +385,8 @@ class Simulation:
                     self._on_new_height()
             case Joined(height=height):
                 self._may_be_over = True
+                if self.machines[index].byzantine is None:
+                    self._votes.joined(index)
                 self._note_joined(index, height)
                 self.faults.on_up()
             case Diverged():
@@ -614,12 +624,6 @@ class Simulation:
 
 def _ignore(index: int, effect: Effect) -> None:
     """Nobody watches a twin."""
-
-
-def _vote_in(payload: bytes) -> Vote | None:
-    """The vote that a payload carries, if it is one."""
-    message = consensus_content(payload)
-    return None if message is None else vote_of(message)
 
 
 def _limit_us(scenario: Scenario) -> int:

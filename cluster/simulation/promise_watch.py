@@ -27,15 +27,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from cluster.chain_codec import Block, System, amount, read_block, read_transaction, transaction_hash
 from cluster.fee_market import Basefees
-from cluster.ledger import FEE_LIMIT, Ledger, transaction_body
+from cluster.ledger import FEE_LIMIT, Ledger
 from cluster.record import PromiseRecord
-from validator.block import Block
-from validator.codec import decode, unpack_uint
 from validator.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
 from validator.node import MAX_CANDIDATES
-from validator.transactions import System, transaction_hash
 from validator.types import PRICE_LIMIT
 
 MAX_VIOLATIONS: Final = 100
@@ -68,16 +66,16 @@ class _Offered:
 
     @classmethod
     def read(cls, wire: bytes) -> _Offered:
-        sender, body = transaction_body(wire)
+        sender, body = read_transaction(wire)
         return cls(
             sender=sender,
             nonce=body.nonce,
             is_system=isinstance(body.action, System),
             gas_limit=body.gas_limit,
             cells_limit=body.cells_limit,
-            max_fee_per_cycle=unpack_uint(body.max_fee_per_cycle, PRICE_LIMIT),
-            max_fee_per_cell=unpack_uint(body.max_fee_per_cell, PRICE_LIMIT),
-            value=unpack_uint(body.value, FEE_LIMIT),
+            max_fee_per_cycle=amount(body.max_fee_per_cycle, PRICE_LIMIT),
+            max_fee_per_cell=amount(body.max_fee_per_cell, PRICE_LIMIT),
+            value=amount(body.value, FEE_LIMIT),
             size=len(wire),
         )
 
@@ -184,7 +182,7 @@ class PromiseWatch:
         if self._ledger().broken:
             return
         if height == self._height + 1:
-            self._enter(decode(encoded, Block))
+            self._enter(read_block(encoded))
         dropped, self._memories[index].dropped = self._memories[index].dropped, []
         for digest, promise, reason in dropped:
             shows = self._shows(promise, reason, height)

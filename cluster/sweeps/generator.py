@@ -18,8 +18,10 @@ from typing import Any, Final
 from blake3 import blake3
 
 from cluster.byzantine import BEHAVIOURS
+from cluster.errors import BadInput
 from cluster.scenario import Scenario
 from consensus.types import fault_bound
+from loadgen.workloads.shipped import FOLDER, NAMES
 
 STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4
@@ -41,6 +43,23 @@ STRAINED: Final = 0.1
 """Share of the seeds in which chain, disks or load come to their limits, too."""
 MOST_STRAINS: Final = 4
 """At a time, of those that any network bears."""
+GOVERNED: Final = 0.12
+"""Share of the seeds in which system instructions are given and programs are deployed."""
+CONFIGS: Final[list[dict[str, Any]]] = [
+    {"LANE_TIMER_CYCLES": 600_000},
+    {"LANE_TIMER_CYCLES": 2_000_000},
+    {"LANE_BASEFEE_SLOPE": 4, "LANE_FEE_MULTIPLIER_MILLI": 1_500},
+    {"LANE_BASEFEE_SLOPE": 1, "LANE_FEE_MULTIPLIER_MILLI": 500},
+    {"PRIORITY_TIERS": [1, 10, 30, 90], "PRIORITY_FLOOR": 5},
+    {"FAIRNESS_WINDOW_BLOCKS": 1},
+    {"FAIRNESS_WINDOW_BLOCKS": 20},
+    {"MAX_TTL": 20},
+    {"MAX_TTL": 1_000},
+    {"MAX_CELLS_PER_FIRE": 20_000},
+    {"MAX_CYCLES_PER_FIRE": 200_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 100_000},
+]
+"""Changes of parameters that governed chains draw from; one that does not fit the others is refused by the chain."""
+DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
 LIES: Final = (
     "short-certificate",
     "double-signer",
@@ -61,6 +80,16 @@ SURELY_REACHED: Final = 30
 """A view that no run ends before."""
 
 Fields = dict[str, Any]
+
+
+PROGRAMS: Final = ("liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
+"""Those of the programs that ship that scenarios are drawn with."""
+
+
+def check_installed() -> None:
+    """Raise :class:`BadInput` where a program that scenarios are drawn with is not there."""
+    if missing := sorted(set(PROGRAMS) - set(NAMES)):
+        raise BadInput(f"programs of actors are missing: {', '.join(missing)}; expected them in {FOLDER}")
 
 
 def random_scenario(seed: int, protocol: str) -> Scenario:
@@ -117,6 +146,9 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/lies")
         if random.random() < LIARS:
             self.lie(random, fields["validators"], fields["consensus"])
+        random = Random(f"{self.seed}/{self.protocol}/governance")  # of its own, as that of the lies
+        if random.random() < GOVERNED:
+            self.govern(random, fields)
         return fields
 
     # --- what runs --------------------------------------------------------------------------------------------------
@@ -193,6 +225,19 @@ class _Drawing:
         users += [{"workload": workload, "count": count, "interval_ms": interval_ms} for workload in others]
         return {"users": users}
 
+    def govern(self, random: Random, fields: Fields) -> None:
+        """Parameters that change, timers that their actors do not own, programs that come later."""
+        options = {
+            "timers": random.randint(1, 4),
+            "ahead_blocks": random.choice([4, 6, 10]),
+            "cancel_percent": random.choice([20, 50, 80]),
+            "configs": random.sample(CONFIGS, random.randint(1, 4)),
+            "refused_percent": random.choice([0, 30]),
+            "deploys": random.sample(DEPLOYED, random.randint(0, 2)),
+        }
+        group = {"workload": "governance", "interval_ms": random.choice([500, 900]), "options": options}
+        fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+
     # --- what is scarce ---------------------------------------------------------------------------------------------
 
     def strain(self, random: Random, fields: Fields) -> None:
@@ -225,10 +270,11 @@ class _Drawing:
         fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
 
     def run_programs(self, random: Random, fields: Fields) -> None:
-        """Actors in Python: jobs and runners, messages, an agent that bids, calls that fail."""
+        """Actors in Python: jobs and runners, messages, published values, a program that bids for itself and one that
+        bids for others, calls that fail."""
         users = fields["load"]["users"]
         oracle = sum(group.get("count", 1) for group in users)
-        bot = oracle + 1
+        bot, agent = oracle + 1, oracle + 3
         told = [_call("start", {"every": 4, "pair": "CBY/USD"}), _call("subscribe", {"actor": bot})]
         debt = _call("open_position", {"collateral": 1_000, "debt": 900_000}) | {"value": 1_000}
         bidder = [_call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
@@ -238,6 +284,8 @@ class _Drawing:
             _program("price_oracle", 400, told),
             _program("liquidation_bot", 200, bidder),
             _program("subscription", 600, members, calls),
+            _program("bidding_agent", 1_000, [_call("init", {"actor": oracle})]),
+            _program("heartbeat", 1_000, [_call("start", {"every": 2, "times": None, "agent": {"actor": agent}})]),
             {"workload": "runner", "count": 3, "interval_ms": 200, "options": {"serves": oracle}},
         ]
 

@@ -213,7 +213,7 @@ def test_the_table_shows_each_and_explains_survivors() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--only", "nothing"], "no mutant is named 'nothing'; known: votes-before-journal, "),
+        (["--only", "nothing"], "--only: unknown mutant 'nothing'; known: votes-before-journal, "),
         (["--json", "nowhere/kills.json"], "nowhere/kills.json: cannot be written: nowhere: No such file or directory"),
         (["--junit", "/"], "/: cannot be written: is a folder"),
         (["--workers", "0"], "'0' is no number of workers"),

@@ -12,10 +12,10 @@ import pytest
 from cluster.archive import BlockRecord
 from cluster.books import questions
 from cluster.checks import Outcome, check_run
-from cluster.record import MonitorRecord
+from cluster.record import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
-from cluster.simulation.monitor import RULES, SafetyMonitor
+from cluster.simulation.monitor import ABSTENTION, RULES, SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
@@ -345,7 +345,7 @@ def test_every_rule_is_looked_at_in_a_run(protocol: str) -> None:
     record = Simulation(short_scenario(protocol), 3, "test", scheme=KeyedHashScheme()).run()
     assert record.monitor is not None
     assert record.monitor.violations == []
-    assert all(record.monitor.counts[rule] for rule in RULES)
+    assert [rule for rule in RULES if not record.monitor.counts[rule]] == [ABSTENTION], "nobody joins"
     assert check_run(record).check("safety").verdict is Outcome.PASS
 
 
@@ -378,6 +378,14 @@ def test_the_check_says_what_was_watched() -> None:
     record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 3), "proofs": 0})
     check = check_run(record).check("safety")
     assert (check.verdict, check.detail) == (Outcome.INCONCLUSIVE, "never looked at: proofs")
+
+
+@pytest.mark.parametrize(("ended_ms", "outcome"), [(None, Outcome.PASS), (9.0, Outcome.INCONCLUSIVE)])
+def test_who_joined_must_have_been_watched(ended_ms: float | None, outcome: Outcome) -> None:
+    record = make_record()
+    record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 10), "abstention": 0})
+    record.joins = [JoinRecord("validator-3", 5, ended_ms=ended_ms)]
+    assert check_run(record).check("safety").verdict is outcome
 
 
 @pytest.mark.parametrize(("count", "outcome"), [(1, Outcome.PASS), (2, Outcome.INCONCLUSIVE)])

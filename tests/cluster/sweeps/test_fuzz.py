@@ -71,6 +71,8 @@ def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
         "killed after votes",
         "a failing file",
         "lied to who joins",
+        "governed",
+        "programs deployed",
         "votes from outside",
     }
     assert any(plan.validators.epochs for plan in plans)
@@ -131,6 +133,10 @@ def scarcities_of(plan: Scenario) -> Iterator[str]:
     if params.get("SCAN_LIMIT", math.inf) <= 10:
         yield "short lives"
     for group in plan.load.users:
+        if group.workload == "governance":
+            yield "governed"
+            if any(name != "builtin:script" for name in group.options["deploys"]):
+                yield "programs deployed"
         if group.workload in ("storm", "runner"):
             yield "a storm" if group.workload == "storm" else "jobs answered"
     liars = [node for node in plan.validators.nodes if "false-snapshots" in node.byzantine]
@@ -154,6 +160,21 @@ def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) ->
         seen.update(figure for figure in SCARCE if outcome.metrics[figure] > 0)
     assert set(seen) == set(SCARCE)
     assert sum(pruned) > 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed that governs has a group of users more at the end; the others are drawn as without any that do."""
+    drawn = [random_scenario(seed, protocol) for seed in range(100)]
+    monkeypatch.setattr(generator, "GOVERNED", 0.0)
+    governed = 0
+    for seed, plan in enumerate(drawn):
+        users = [group for group in plan.load.users if group.workload != "governance"]
+        governed += len(plan.load.users) - len(users)
+        without = plan.load.model_copy(update={"users": users})
+        assert plan.model_copy(update={"load": without}) == random_scenario(seed, protocol)
+        assert plan.load.users[: len(users)] == users
+    assert 4 <= governed <= 25
 
 
 def test_a_seed_gives_the_same_scenario_in_every_process() -> None:
