@@ -39,7 +39,8 @@ from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
-from cluster.simulation.monitor import SafetyMonitor
+from cluster.simulation.memory_watch import bounds, excesses
+from cluster.simulation.monitor import BOUNDED, SafetyMonitor
 from cluster.simulation.promise_watch import PromiseWatch
 from cluster.simulation.reading import SharedReader
 from cluster.simulation.signatures import RememberingScheme
@@ -405,6 +406,12 @@ class Simulation:
 
     def _note_view(self, index: int, view: int) -> None:
         self.trace.windows.entered(self.clock.now_ms, index, view)
+        machine = self.machines[index]
+        if machine.byzantine is None and machine.validator is not None:
+            node = machine.validator.node
+            excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, len(self.machines))))
+            what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
+            self.monitor.look(BOUNDED, not excess, what)
 
     def _watch_final(self, machine: Machine, height: int) -> None:
         assert machine.validator is not None

@@ -22,6 +22,7 @@ ancestry           a final block's parent is the final block below it, and every
                    the certificates that the protocol asks for
 ledger             the books of timers and amounts (:mod:`cluster.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
+bounded            an engine keeps no more than its bounds (:mod:`cluster.simulation.memory_watch`)
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.vote_watch`)
 own_votes, lock,
 abstention
@@ -79,6 +80,7 @@ DURABLE_VOTES: Final = "durable_votes"
 OWN_VOTES: Final = "own_votes"
 LOCK: Final = "lock"
 ABSTENTION: Final = "abstention"
+BOUNDED: Final = "bounded"
 RULES: Final = (
     CERTIFICATES,
     ONE_BLOCK,
@@ -95,6 +97,7 @@ RULES: Final = (
     OWN_VOTES,
     LOCK,
     ABSTENTION,
+    BOUNDED,
 )
 
 Subject = tuple[View, Digest]
