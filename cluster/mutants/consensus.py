@@ -191,6 +191,14 @@ def _keeps_certificates(base: Any, counter: RunCounter) -> EngineType:
     return KeepsCertificates
 
 
+def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
+    class HelpsNobody(base):
+        def _help(self, peer: ValidatorIndex, view: View) -> None:
+            counter.ran()
+
+    return HelpsNobody
+
+
 def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
     class KeepsRounds(base):
         _rounds: dict[View, Round]
@@ -368,6 +376,14 @@ MUTANTS = (
         Hunt("forger", ALL),
         "safety",
         "certificates",
+    ),
+    _mutant(
+        "helps-nobody",
+        "a vote of a peer that is stuck in a view is not answered",
+        _helps_nobody,
+        Hunt("bad-links", ALL),
+        "safety",
+        "answers",
     ),
     _mutant(
         "keeps-certificates",

@@ -34,6 +34,7 @@ from cluster.recovery import height_when_healed
 from cluster.release import Release
 from cluster.resources import ResourceLog
 from cluster.scenario import Scenario
+from cluster.simulation.answer_watch import AnswerWatch
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
@@ -64,7 +65,7 @@ from validator.events import (
 )
 from validator.executor import Build, Execute
 from validator.joining import JOIN_NONCE_BYTES, SnapshotJoin
-from validator.messages import TransactionsMessage
+from validator.messages import Reading, TransactionsMessage
 from validator.types import ValidatorError, parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
@@ -135,7 +136,7 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        self.monitor, self._votes, self._promises = self._make_watches(names)
+        self.monitor, self._votes, self._promises, self._answers = self._make_watches(names)
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -255,11 +256,12 @@ class Simulation:
     def _make_links(self) -> Links:
         return Links(self.scenario.network, self.random)
 
-    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch, PromiseWatch]:
+    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch, PromiseWatch, AnswerWatch]:
         namespace = self._genesis.chain_id.encode()
         monitor = SafetyMonitor(self._validators, namespace, self._genesis, lambda: self.clock.now_ms)
         votes = VoteWatch(names, self._validators, namespace, monitor.look)
-        return monitor, votes, PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
+        promises = PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
+        return monitor, votes, promises, AnswerWatch(names, monitor.look, lambda: self.clock.now_ms)
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         mutant = self._releases.get(index, FIRST_RELEASE).mutant
@@ -350,6 +352,8 @@ class Simulation:
             self._votes.sent(sender, self.machines[sender].disk, content)
         if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
+        if recipient is not None:
+            self._answers.sends(sender, recipient, content)
         if isinstance(content, TransactionsMessage):
             self._promises.passes_on(sender, content.transactions, recipient is None)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
@@ -363,11 +367,21 @@ class Simulation:
         content = self._reader.read(payload)
         if self.machines[recipient].joining is not None:
             self._votes.reported(recipient, sender, content)
-        self.machines[recipient].receive(sender, payload, content)
+        self._let_hear(self.machines[recipient], sender, payload, content)
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
             self.clock.after(delay_us, f"{sender}>{recipient} twin", payload, lambda: twin.receive(sender, payload))
+
+    def _let_hear(self, machine: Machine, sender: int, payload: bytes, content: Reading | None) -> None:
+        """Give a machine a message, and see whether it answers where it has to."""
+        hearing = None
+        is_judged = machine.byzantine is None and self.machines[sender].byzantine is None and not machine.is_paused
+        if is_judged and machine.validator is not None and machine.validator.node.diverged is None:
+            hearing = self._answers.hears(machine.index, machine.incarnation, machine.validator.node.view, content)
+        machine.receive(sender, payload, content)
+        if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
+            self._answers.heard(hearing, self.scenario.consensus.rebroadcast_ms / machine.clock_speed)
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:

@@ -23,6 +23,7 @@ ancestry           a final block's parent is the final block below it, and every
 ledger             the books of timers and amounts (:mod:`cluster.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
 bounded            an engine keeps no more than its bounds (:mod:`cluster.simulation.memory_watch`)
+answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.answer_watch`)
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.vote_watch`)
 own_votes, lock,
 abstention
@@ -81,6 +82,7 @@ OWN_VOTES: Final = "own_votes"
 LOCK: Final = "lock"
 ABSTENTION: Final = "abstention"
 BOUNDED: Final = "bounded"
+ANSWERS: Final = "answers"
 RULES: Final = (
     CERTIFICATES,
     ONE_BLOCK,
@@ -98,6 +100,7 @@ RULES: Final = (
     LOCK,
     ABSTENTION,
     BOUNDED,
+    ANSWERS,
 )
 
 Subject = tuple[View, Digest]
