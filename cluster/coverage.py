@@ -18,6 +18,7 @@ from cluster.ledger import (
     LANE_LIMITS,
     LEDGER_RULES,
     PASSED_OVER,
+    QUERY_ORDER,
     TIMER_IDS,
     TRANSACTION_FEES,
     VALUES,
@@ -44,7 +45,7 @@ ANSWERS: Final = "answers"
 """A rule of the simulator's monitor that takes a validator that is stuck."""
 
 EVERY_HEIGHT: Final = frozenset(
-    {AGREEMENT, "roots", "proved_final", "ancestry", "ledger", "durable_votes", "own_votes"}
+    {AGREEMENT, "roots", "proved_final", "ancestry", "leaders", "ledger", "durable_votes", "own_votes"}
 )
 """Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
 
@@ -85,6 +86,7 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
         PASSED_OVER: success.fires,
         EXPIRED_GONE: 0,
         TIMER_IDS: 0,
+        QUERY_ORDER: 0,
     }
     times: dict[str, int] = {}
     for check in checks:

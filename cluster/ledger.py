@@ -96,6 +96,7 @@ LANE_LIMITS: Final = "lane limits"
 PASSED_OVER: Final = "no timer passed over"
 EXPIRED_GONE: Final = "expired timers gone"
 TIMER_IDS: Final = "timer ids"
+QUERY_ORDER: Final = "order of queries"
 LEDGER_RULES: Final = (
     CHAIN_LINKS,
     TRANSACTION_FEES,
@@ -106,6 +107,7 @@ LEDGER_RULES: Final = (
     PASSED_OVER,
     EXPIRED_GONE,
     TIMER_IDS,
+    QUERY_ORDER,
 )
 """Rules whose evaluations are counted: a rule that was never looked at says nothing (:attr:`Ledger.evaluated`)."""
 
@@ -421,6 +423,7 @@ class Ledger:
             if destroyed.reason != INSUFFICIENT_FUNDS:
                 self._enter_destroyed(context, destroyed)
         self.turns.begin_phase(context.height, self.parameters, context.basefees)
+        self._check_query_order(context, outcome.queries)
         for query in outcome.queries:
             self._enter_query(context, query)
         self.turns.price()
@@ -643,6 +646,15 @@ class Ledger:
             self._violation(TIMERS, context.height, what)
         if cost * expired > budget - parameters.scan_limit * cost or cost * len(outcome.destroyed) > budget:
             what = f"{len(outcome.destroyed)} timers were destroyed ({expired} expired), beyond the budget of {budget}"
+            self._violation(TIMERS, context.height, what)
+
+    def _check_query_order(self, context: _Context, queries: tuple[QueryReceipt, ...]) -> None:
+        """Agents are asked about the timers whose turn it is, in that order, as far as the budget reaches (SPEC §9)."""
+        candidates = self.turns.candidates()
+        if candidates is None:
+            return
+        self.evaluated[QUERY_ORDER] += len(queries)
+        for what in self._audit.order_problems(queries, candidates):
             self._violation(TIMERS, context.height, what)
 
     def _enter_query(self, context: _Context, query: QueryReceipt) -> None:

@@ -1,13 +1,13 @@
 """The queries of gas bidding agents, as far as an observer can judge them (SPEC §9).
 
-Who has an agent, who could pay, and what a query may cost. Whether the timer asked about leaves a fee open, and could
-fire, is seen where its terms are (:mod:`cluster.turns`).
+Who has an agent, who could pay, what a query may cost, and whose turn it is to be asked about. Which timers leave a fee
+open, and could fire, is seen where their terms are (:mod:`cluster.turns`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from cluster.chain_codec import Bidder, QueryReceipt
@@ -20,6 +20,7 @@ from validator.types import address_text
 
 OWN: Final = b""
 """Of agents: what an actor has of its own."""
+NO_TIMER: Final = b""
 UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)
 
@@ -38,6 +39,8 @@ class Agents:
         self._named: dict[bytes, bytes] = {}
         """By actor; empty where it went back to what it has of its own."""
         self._of_timers: dict[bytes, bytes] = {}
+        self._with_agents_of_timers: set[bytes] = set()
+        """Actors that named an agent for a timer, ever."""
 
     def deployed(self, actor: bytes, code: str) -> None:
         """A new actor; a program may bring an agent along."""
@@ -50,6 +53,7 @@ class Agents:
             yield f"named {address_text(change.agent)} for its agent, which has no get_gas_bid"
         if change.timer_id:
             self._of_timers[change.timer_id] = change.agent
+            self._with_agents_of_timers.add(actor)
         else:
             self._named[actor] = change.agent
 
@@ -60,6 +64,10 @@ class Agents:
     def is_fixed(self, actor: bytes) -> bool:
         """Whether what an actor has of its own always gives the same bid."""
         return actor in self._fixed
+
+    def may_bid_for(self, actor: bytes) -> bool:
+        """Whether anybody may bid for timers of an actor; where nobody does, none of them needs to be looked at."""
+        return actor in self._with_agents_of_timers or self.agent_of(actor, NO_TIMER) is not None
 
     def agent_of(self, actor: bytes, timer_id: bytes) -> bytes | None:
         """Who bids for a timer: a contract's address, empty for what its actor has of its own, ``None`` for nobody."""
@@ -78,6 +86,8 @@ class QueryAudit:
         self._agents = agents
         self._unpaid_heights: dict[bytes, int] = {}
         """When an actor was last found unable to pay."""
+        self._queried_heights: dict[bytes, int] = {}
+        """When an actor's agent was last asked."""
         self._height = 0
         self._spent = 0
         self._asked: set[bytes] = set()
@@ -88,6 +98,53 @@ class QueryAudit:
         self._height, self._spent = height, 0
         self._asked.clear()
         self._by_actor.clear()
+
+    def order_problems(
+        self, queries: Sequence[QueryReceipt], candidates: Mapping[bytes, Sequence[bytes]]
+    ) -> Iterator[str]:
+        """What is wrong with who was asked about, and in which order; before the block's queries are entered.
+
+        ``candidates`` are the timers that may be asked about, by actor, in the order of their heights and sequence
+        numbers.
+        """
+        parameters = self._genesis.parameters
+        spent, unpaid, left = 0, set[bytes](), deque(queries)
+        for timer_id, actor in self._order_of(candidates, parameters):
+            if spent + parameters.gba_max_cycles > parameters.gba_budget_cycles:
+                break
+            if actor in unpaid:
+                continue
+            if not left:
+                yield f"timer {timer_id.hex()[:16]} was not asked about, though its turn came and the budget had room"
+                return
+            query = left.popleft()
+            if query.timer_id != timer_id:
+                asked = query.timer_id.hex()[:16]
+                yield f"timer {asked} was asked about where the turn was that of timer {timer_id.hex()[:16]}"
+                return
+            spent += UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles
+            if query.outcome == UNPAID:
+                unpaid.add(actor)
+        if left:
+            yield f"timer {left[0].timer_id.hex()[:16]} was asked about, whose turn did not come"
+
+    def _order_of(
+        self, candidates: Mapping[bytes, Sequence[bytes]], parameters: Parameters
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Timers and their actors: by rank among the actor's own, then by when the actor was asked last, then by id."""
+        pause = parameters.gba_unpaid_pause
+        asked = {
+            actor: timers
+            for actor, timers in candidates.items()
+            if actor not in self._unpaid_heights or self._height - self._unpaid_heights[actor] > pause
+        }
+        for rank in range(parameters.gba_queries_per_actor):
+            of_rank = sorted(
+                (self._queried_heights.get(actor, 0), timers[rank], actor)
+                for actor, timers in asked.items()
+                if rank < len(timers)
+            )
+            yield from ((timer_id, actor) for _, timer_id, actor in of_rank)
 
     def problems(self, query: QueryReceipt, balance: int, basefee_cycle: int | None) -> Iterator[str]:
         """What is wrong with the next query; ``balance`` is its actor's before it. Prices may be unknown."""
@@ -136,6 +193,7 @@ class QueryAudit:
     def _enter(self, query: QueryReceipt) -> None:
         self._asked.add(query.timer_id)
         self._by_actor[query.actor] += 1
+        self._queried_heights[query.actor] = self._height
         self._spent += UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles
         if query.outcome == UNPAID:
             self._unpaid_heights[query.actor] = self._height

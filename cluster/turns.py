@@ -178,6 +178,8 @@ class TurnAudit:
         """A heap, by trigger height and sequence."""
         self._due: dict[bytes, _Waiting] = {}
         """In the order of their trigger heights and sequence numbers."""
+        self._open: dict[bytes, dict[bytes, _Waiting]] = {}
+        """By actor, those that are due and leave a fee open, in the same order."""
         self._without_default: dict[bytes, _Waiting] = {}
         """Those that are due, leave their max fee open, and were not priced by the default agent yet."""
         self._last_bids: dict[tuple[bytes, bytes], Bid] = {}
@@ -207,9 +209,36 @@ class TurnAudit:
             waiting = heapq.heappop(self._coming)[2]
             if waiting.life.is_pending:
                 self._due[waiting.timer_id] = waiting
+                if waiting.terms.max_fee is None or waiting.terms.priority is None:
+                    self._open.setdefault(waiting.actor, {})[waiting.timer_id] = waiting
                 if waiting.terms.max_fee is None:
                     self._without_default[waiting.timer_id] = waiting
         self.phase = None if basefees is None else Phase(height, parameters, basefees, is_auctioned, self.p50_tip)
+
+    def candidates(self) -> dict[bytes, list[bytes]] | None:
+        """The timers that agents may be asked about in this block, by actor, as many as one may have asked about
+        (SPEC §9); ``None`` where that is unknown."""
+        phase = self.phase
+        if phase is None:
+            return None
+        if not phase.is_auctioned:
+            return {}
+        most = self._genesis.parameters.gba_queries_per_actor
+        found = {}
+        for actor, timers in self._open.items():
+            if self._agents.may_bid_for(actor):
+                fitting = (waiting for waiting in timers.values() if self._may_be_asked_about(waiting, phase))
+                found[actor] = [waiting.timer_id for waiting in islice(fitting, most)]
+        return found
+
+    def _may_be_asked_about(self, waiting: _Waiting, phase: Phase) -> bool:
+        terms = waiting.terms
+        return (
+            waiting.life.expires_at >= phase.height
+            and (terms.gas_limit or 0) <= phase.cap
+            and (terms.max_fee is None or terms.max_fee >= phase.lane_price)
+            and self._agents.agent_of(waiting.actor, waiting.timer_id) is not None
+        )
 
     def queried(self, query: QueryReceipt) -> Iterator[str]:
         """An agent was asked about a timer. What is wrong with that."""
@@ -295,8 +324,13 @@ class TurnAudit:
 
     def ended(self, timer_id: bytes) -> None:
         """A timer is pending no more."""
-        if self._due.pop(timer_id, None) is not None and self.phase is not None:
+        waiting = self._due.pop(timer_id, None)
+        if waiting is not None and self.phase is not None:
             self.phase.gone += 1
+        if waiting is not None and waiting.actor in self._open:
+            self._open[waiting.actor].pop(timer_id, None)
+            if not self._open[waiting.actor]:
+                del self._open[waiting.actor]
         self._without_default.pop(timer_id, None)
         self._told.discard(timer_id)
 

@@ -15,7 +15,7 @@ class Area(StrEnum):
     """Where a bug is planted."""
 
     CONSENSUS = "consensus"
-    MEMPOOL = "mempool"
+    NODE = "node"
     SCHEDULER = "scheduler"
     STATE = "state"
     STORAGE = "storage"

@@ -63,7 +63,7 @@ def _drops_the_affordable(counter: RunCounter) -> Parts:
 
 
 def _mutant(name: str, description: str, parts: Any, hunt: Hunt) -> Mutant:
-    return Mutant(name, Area.MEMPOOL, description, "promises", hunt, parts=parts)
+    return Mutant(name, Area.NODE, description, "promises", hunt, parts=parts)
 
 
 MUTANTS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.mutants import certificates, consensus, mempool, scheduler, state, storage
+from cluster.mutants import certificates, consensus, mempool, scheduler, state, storage, unchecked
 from cluster.mutants.base import Mutant
 from cluster.mutants.double_fire import DOUBLE_FIRE
 
@@ -12,6 +12,7 @@ MUTANTS: dict[str, Mutant] = {
         *consensus.MUTANTS,
         *certificates.MUTANTS,
         *mempool.MUTANTS,
+        *unchecked.MUTANTS,
         DOUBLE_FIRE,
         *scheduler.MUTANTS,
         *state.MUTANTS,

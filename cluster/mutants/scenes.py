@@ -97,8 +97,27 @@ _LIES: Final[Mapping[str, str]] = {
     "sister-chain": "A validator says certificates of another chain.",
     "timeout-forger": "A validator forges certificates that views were given up.",
     "false-high-certificate": "A validator says timeouts with a forged certificate inside.",
+    "invalid-block-any-field": "A validator proposes blocks whose header is false in one field.",
+    "false-proposer": "A validator proposes blocks in the name of another.",
 }
 """By behaviour, the scenes in which one validator lies in one way and nothing else is wrong."""
+
+_FEW_QUERIES: Final[Fields] = {
+    "LANE_TIMER_CYCLES": 300_000,
+    "MAX_CYCLES_PER_FIRE": 250_000,
+    "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 250_000,
+    "GBA_MAX_CYCLES": 10_000,
+    "GBA_BUDGET_CYCLES": 20_000,
+}
+_BIDDERS: Final[Fields] = {
+    "workload": "program",
+    "count": 8,
+    "options": {
+        "program": "liquidation_bot",
+        "setup": [{"handler": "init", "payload": {"deposit": 1_000, "oracle": {"actor": 0}}, "value": 10**12}],
+    },
+}
+_WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
 
 SCENES: Final[Mapping[str, Fields]] = {
     "calm": _scene("Nothing breaks."),
@@ -167,6 +186,14 @@ SCENES: Final[Mapping[str, Fields]] = {
         load={"users": [_CROWD["users"][0], {**_CROWD["users"][1], "count": 2}]},
         faults=[_bad_links(4, 28)],
     ),
+    "forks-of-bidders": _scene(
+        "Views fail and branches are given up; agents bid for their timers, and few of them can be asked in a block.",
+        chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
+        load={
+            "users": [{"workload": "flood", "interval_ms": 800, "options": {"timers": 10, "burn": 20_000}}, _BIDDERS]
+        },
+        faults=[_bad_links(4, 28)],
+    ),
     "bad-links": _scene("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
     "idle-fault": _scene(
         "A fault that cannot bite: links that lose nothing lose nothing for a while.",
@@ -207,8 +234,23 @@ SCENES: Final[Mapping[str, Fields]] = {
     ),
     "false-snapshot": _scene(
         "A validator loses its disk, and one of those that help it gives wrong chunks.",
-        faults=[{"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}],
+        faults=[_WIPED],
         byzantine={0: ["false-snapshots"]},
+    ),
+    "unproved-snapshot": _scene(
+        "A validator loses its disk, and the first that it asks offers a block that is not final.",
+        faults=[_WIPED],
+        byzantine={3: ["unproved-snapshot"]},
+    ),
+    "false-manifest": _scene(
+        "A validator loses its disk, and the first that it asks offers another state.",
+        faults=[_WIPED],
+        byzantine={3: ["false-manifest"]},
+    ),
+    "unproved-blocks": _scene(
+        "A validator is down for a while, and the first that it asks gives it a block that is not final.",
+        faults=[_kill("validator-2", 10, 2_500)],
+        byzantine={3: ["unproved-blocks"]},
     ),
     "lost-disk": _scene(
         "Messages are late and lost, and views fail, when a validator loses its disk.",

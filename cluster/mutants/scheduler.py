@@ -19,8 +19,8 @@ from validator.genesis import Genesis
 from validator.host import ReadOnlyContext
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.records import PUBLISHED, Fires, Timer
-from validator.scheduler.bidding import BiddingRound
+from validator.records import PUBLISHED, BidMemory, Fires, Timer
+from validator.scheduler.bidding import BidCandidate, BiddingRound
 from validator.scheduler.calendar import Bucket, Calendar
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -218,10 +218,34 @@ def _asks_over_the_owners_storage(counter: RunCounter) -> Parts:
             counter.runs += owner != contract
             return BiddingRound.context_for(self, owner, owner, meter)
 
-    class AsksTheOwnerPhase(TimerPhase):
-        bidding_class = AsksTheOwner
+    return _with_bidding(AsksTheOwner)
 
-    return _with_phase(AsksTheOwnerPhase)
+
+def _with_bidding(bidding: type[BiddingRound]) -> Parts:
+    class AsksOtherwise(TimerPhase):
+        bidding_class = bidding
+
+    return _with_phase(AsksOtherwise)
+
+
+def _asks_out_of_order(counter: RunCounter) -> Parts:
+    class AsksBackwards(BiddingRound):
+        def _candidates(self) -> Iterator[BidCandidate]:
+            candidates = list(super()._candidates())
+            counter.runs += len(candidates) > 1
+            yield from reversed(candidates)
+
+    return _with_bidding(AsksBackwards)
+
+
+def _does_not_ask_the_first(counter: RunCounter) -> Parts:
+    class LeavesTheFirstOut(BiddingRound):
+        def _candidates(self) -> Iterator[BidCandidate]:
+            candidates = list(super()._candidates())
+            counter.runs += len(candidates) > 0
+            yield from candidates[1:]
+
+    return _with_bidding(LeavesTheFirstOut)
 
 
 def _published_survives_a_revert(counter: RunCounter) -> Parts:
@@ -371,6 +395,28 @@ def _fires_not_taken_back(counter: RunCounter) -> Parts:
     return _with_index(ForgetsToUncount)
 
 
+def _bids_not_taken_back(counter: RunCounter) -> Parts:
+    memories: dict[Address, BidMemory] = {}
+
+    class KeepsMemories(BiddingRound):
+        """Remembers beside the state when it asked whom and who did not pay: nothing of it goes with a branch."""
+
+        def _memory(self, actor: Address) -> BidMemory:
+            right = super()._memory(actor)
+            kept = memories.get(actor, right)
+            counter.runs += kept != right
+            return kept
+
+        def _remember(self, actor: Address, memory: BidMemory) -> None:
+            memories[actor] = memory
+            super()._remember(actor, memory)
+
+    class Mutated(TimerPhase):
+        bidding_class = KeepsMemories
+
+    return _with_phase(Mutated)
+
+
 def _mutant(
     name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
 ) -> Mutant:
@@ -455,6 +501,20 @@ MUTANTS = (
         Hunt("agents", ONE),
     ),
     _mutant(
+        "asks-out-of-order",
+        "agents are asked about a block's candidates in the reverse order",
+        _asks_out_of_order,
+        Hunt("agents", ALL),
+        "timers",
+    ),
+    _mutant(
+        "does-not-ask-the-first",
+        "no agent is asked about the first candidate of a block",
+        _does_not_ask_the_first,
+        Hunt("agents", ALL),
+        "timers",
+    ),
+    _mutant(
         "published-survives-a-revert",
         "what a handler published stays where it fails afterwards",
         _published_survives_a_revert,
@@ -513,5 +573,11 @@ MUTANTS = (
         "going back from a block leaves its fires in the fairness window",
         _fires_not_taken_back,
         Hunt("forks", ONE, seeds=12),
+    ),
+    _mutant(
+        "bids-not-taken-back",
+        "which agents were asked, did not pay and answered what is not taken back with a block",
+        _bids_not_taken_back,
+        Hunt("forks-of-bidders", ONE, seeds=12),
     ),
 )

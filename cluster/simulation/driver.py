@@ -48,6 +48,7 @@ from cluster.simulation.signatures import RememberingScheme
 from cluster.simulation.vote_watch import VoteWatch
 from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
+from consensus.leader import ELECTIONS
 from consensus.messages import Message
 from loadgen.workloads import LoadUser, Observation
 from validator.archive import ArchivedBlock
@@ -258,7 +259,8 @@ class Simulation:
 
     def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch, PromiseWatch, AnswerWatch]:
         namespace = self._genesis.chain_id.encode()
-        monitor = SafetyMonitor(self._validators, namespace, self._genesis, lambda: self.clock.now_ms)
+        leader = ELECTIONS[self.scenario.consensus.leader_election](self._validators, namespace).leader
+        monitor = SafetyMonitor(self._validators, namespace, self._genesis, leader, lambda: self.clock.now_ms)
         votes = VoteWatch(names, self._validators, namespace, monitor.look)
         promises = PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
         return monitor, votes, promises, AnswerWatch(names, monitor.look, lambda: self.clock.now_ms)
@@ -347,9 +349,10 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
-        content = self._reader.read(payload)
-        if self.machines[sender].byzantine is None:
-            self._votes.sent(sender, self.machines[sender].disk, content)
+        content, machine = self._reader.read(payload), self.machines[sender]
+        if machine.byzantine is None:
+            self.monitor.said(machine.name, machine.tally.starts)
+            self._votes.sent(sender, machine.disk, content)
         if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         if recipient is not None:
@@ -405,6 +408,7 @@ class Simulation:
                 self._note_joined(index, height)
                 self.faults.on_up()
             case Diverged():
+                self.monitor.diverged(self.machines[index].name, self.machines[index].tally.starts)
                 self._may_be_over = True
                 self.faults.on_progress()
             case Run(job=Build() | Execute() as job):

@@ -20,6 +20,8 @@ certified          the final block of a view is the one that the view's certific
 proved_final       each final block's view, or a later one, is finalised by a certificate, by the end at the latest
 ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
                    the certificates that the protocol asks for
+leaders            a final block's proposer leads its view
+silence            whoever found a final block that does not execute to its header says nothing more, until it restarts
 ledger             the books of timers and amounts (:mod:`cluster.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
 bounded            an engine keeps no more than its bounds (:mod:`cluster.simulation.memory_watch`)
@@ -75,6 +77,8 @@ ROOTS: Final = "roots"
 ANCESTRY: Final = "ancestry"
 CERTIFIED: Final = "certified"
 PROVED_FINAL: Final = "proved_final"
+LEADERS: Final = "leaders"
+SILENCE: Final = "silence"
 LEDGER: Final = "ledger"
 PROOFS: Final = "proofs"
 DURABLE_VOTES: Final = "durable_votes"
@@ -93,6 +97,8 @@ RULES: Final = (
     CERTIFIED,
     PROVED_FINAL,
     ANCESTRY,
+    LEADERS,
+    SILENCE,
     LEDGER,
     PROOFS,
     DURABLE_VOTES,
@@ -136,6 +142,8 @@ class SafetyMonitor:
     validators: ValidatorSet
     namespace: bytes
     genesis: Genesis
+    leader: Callable[[View], int]
+    """Of a view."""
     now_ms: Callable[[], float]
     counts: Counter[str] = field(default_factory=Counter)
     """How often each rule was looked at."""
@@ -151,6 +159,8 @@ class SafetyMonitor:
     """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
     _newest_finalized: int = GENESIS_VIEW
     _ledger: Ledger | None = None
+    _diverged: set[tuple[str, int]] = field(default_factory=set)
+    """Validators that did, and in which of their lives."""
 
     @property
     def height(self) -> int:
@@ -275,6 +285,9 @@ class SafetyMonitor:
             self.look(ANCESTRY, False, f"the final block at height {height} {what}")
         self.counts[ANCESTRY] += 1
         self.counts[PROVED_FINAL] += 1
+        view, proposer = View(header.view), header.proposer
+        what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
+        self.look(LEADERS, proposer == self.leader(view), what)
         self._enter(height, archived)
 
     def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
@@ -320,6 +333,17 @@ class SafetyMonitor:
         self.counts[LEDGER] += 1
         for violation in self.ledger.violations[known:]:
             self._note(f"{LEDGER}: height {violation.height}: {violation.what}")
+
+    # --- who diverged -----------------------------------------------------------------------------------------------
+
+    def diverged(self, name: str, life: int) -> None:
+        """A validator, after so many starts, says that a final block does not execute to its header."""
+        self._diverged.add((name, life))
+
+    def said(self, name: str, life: int) -> None:
+        """A validator sends something to its peers."""
+        is_silent = (name, life) in self._diverged
+        self.look(SILENCE, not is_silent, f"{name} diverged and takes part all the same")
 
     # --- proofs -----------------------------------------------------------------------------------------------------
 

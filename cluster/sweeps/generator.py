@@ -72,6 +72,13 @@ LIES: Final = (
     "lock-breaker",
 )
 """Byzantine behaviours that are drawn from a source of their own, so that all else is drawn as it is without them."""
+FORGED_BLOCKS: Final = ("invalid-block-any-field", "false-proposer")
+FORGED_RANGES: Final = ("unproved-blocks",)
+FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
+"""Likewise, from another source: lies in blocks, to who catches up, and, wherever two can be spared, to who joins."""
+FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS)
+FORGERS: Final = 0.15
+"""Share of the seeds in which one forges, if one more can be spared or is byzantine anyway."""
 LIARS: Final = 0.25
 """Share of the seeds in which one says such a lie, if one more can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
@@ -146,6 +153,9 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/lies")
         if random.random() < LIARS:
             self.lie(random, fields["validators"], fields["consensus"])
+        random = Random(f"{self.seed}/{self.protocol}/forgeries")
+        if random.random() < FORGERS:
+            self.forge(random, fields)
         random = Random(f"{self.seed}/{self.protocol}/governance")  # of its own, as that of the lies
         if random.random() < GOVERNED:
             self.govern(random, fields)
@@ -174,7 +184,7 @@ class _Drawing:
             nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
             fields["nodes"] = nodes
         elif self.byzantine:
-            others = sorted(set(BEHAVIOURS) - set(LIES))
+            others = sorted(set(BEHAVIOURS) - {*LIES, *FORGERIES})
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
@@ -335,6 +345,30 @@ class _Drawing:
         if consensus["leader_election"] != "random" or consensus["rebroadcast_ms"] <= self.advance_timeout_ms:
             spoken = [name for name in spoken if name != "lock-breaker"]  # it would never come to it
         return [name for name in spoken if not (changing and BEHAVIOURS[name].protocol)]
+
+    def forge(self, random: Random, fields: Fields) -> None:
+        """Have a validator forge blocks or snapshots: one that is byzantine anyway, or one more.
+
+        So that it is heard, the one that asks it first is down for long, or loses its disk.
+        """
+        nodes: list[Fields] = fields["validators"].get("nodes") or [{} for _ in range(self.count)]
+        liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
+        lost = sum(fault["kind"] in ("wipe", "bit_rot") for fault in fields["faults"])
+        spare = fault_bound(self.smallest_committee) - max(len(liars), 1) - lost - int(self.late)
+        if spare < 0:
+            return
+        liar = random.choice(liars or range(len(self.targets)))
+        asking = (liar - 1) % len(self.targets)
+        is_asked = asking not in liars
+        possible = FORGED_SNAPSHOTS if is_asked and spare else FORGED_BLOCKS + FORGED_RANGES * is_asked
+        forged = random.choice(possible)
+        nodes[liar].setdefault("byzantine", []).append(forged)
+        fields["validators"]["nodes"] = nodes
+        if forged not in FORGED_BLOCKS:
+            kind = "kill" if forged in FORGED_RANGES else "wipe"
+            height, down_ms = random.randrange(SNAPSHOT_HEIGHT, LAST_FAULT_HEIGHT), 3 * self.view_change_ms
+            fault = {"kind": kind, "target": self.names[asking], "at_height": height, "down_ms": down_ms}
+            fields["faults"].append(fault)
 
     # --- what breaks ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from cluster import turns
+from cluster.chain_codec import QueryReceipt
 from cluster.ledger import CONSERVATION, PASSED_OVER, TIMERS, Ledger
+from cluster.queries import Agents, QueryAudit
 from loadgen.workloads.script import encode_script
 from tests.cluster.records import ACTOR, BIDDER, FUNDS, OTHER, PRICE, TIP, USER_ADDRESS, ChainMaker, make_genesis
 from validator.block import DestroyedReceipt, Effects, Event, Header, Movement, Scheduled
@@ -54,9 +56,9 @@ def books(maker: ChainMaker) -> Ledger:
     return ledger
 
 
-def passed_over(maker: ChainMaker) -> list[tuple[int, str]]:
-    """Height and timer of each violation; there must be none of another kind."""
-    found = books(maker).violations
+def passed_over(maker: ChainMaker, but: str = "no such words") -> list[tuple[int, str]]:
+    """Height and timer of each violation; there must be none of another kind but that with these words."""
+    found = [violation for violation in books(maker).violations if but not in violation.what]
     assert [v for v in found if v.check != TIMERS or "passed over" not in v.what] == []
     return [(violation.height, violation.what.split()[1]) for violation in found]
 
@@ -220,7 +222,37 @@ def test_an_agents_timers_are_judged_by_what_it_answered(monkeypatch: pytest.Mon
     maker.seal(header(), **NO_BUDGET)
     maker.seal(header())
     maker.seal(header())
-    assert passed_over(maker) == [(4, name(timer))], "it answered three times the price"
+    found = passed_over(maker, but="was not asked about")
+    assert found == [(4, name(timer))], "it answered three times the price"
+
+
+def test_who_is_asked_about_and_in_which_order() -> None:
+    """By rank among an actor's own, then by when it was asked last, then by id; as far as the budget reaches."""
+    genesis = chain(GBA_QUERIES_PER_ACTOR=2, GBA_BUDGET_CYCLES=30_000, GBA_MAX_CYCLES=10_000).genesis
+    audit = QueryAudit(genesis, Agents(genesis))
+    one, other = b"\x01" * 20, b"\x02" * 20
+    candidates = {one: [b"d", b"a", b"b"], other: [b"c", b"e"]}
+
+    def problems(*asked: tuple[bytes, bytes, int]) -> list[str]:
+        queries = [
+            QueryReceipt(timer_id, actor, "ok" if cycles else "unpaid", cycles, b"", None, b"")
+            for timer_id, actor, cycles in asked
+        ]
+        return list(audit.order_problems(queries, candidates))
+
+    right = [(b"c", other, 9_000), (b"d", one, 9_000), (b"a", one, 9_000)]
+    assert problems(*right) == []
+    assert problems(*right[:2]) == ["timer 61 was not asked about, though its turn came and the budget had room"]
+    assert problems(right[1], right[0]) == ["timer 64 was asked about where the turn was that of timer 63"]
+    assert problems(*right, (b"e", other, 9_000)) == ["timer 65 was asked about, whose turn did not come"]
+    assert problems((b"c", other, 0), (b"d", one, 9_000), (b"a", one, 9_000)) == [], "who cannot pay is asked no more"
+    audit.begin_block(7)
+    list(audit.problems(QueryReceipt(b"c", other, "ok", 100, b"", None, b""), 10**30, 1))
+    audit.begin_block(8)
+    assert problems((b"d", one, 9_000), (b"c", other, 9_000), (b"a", one, 9_000)) == [], "who was asked last comes last"
+    list(audit.problems(QueryReceipt(b"d", one, "unpaid", 0, b"", None, b""), 0, 1))
+    audit.begin_block(9)
+    assert problems((b"c", other, 9_000), (b"e", other, 9_000)) == [], "who could not pay is left alone for a while"
 
 
 @pytest.mark.parametrize("activation", [0, 9])
