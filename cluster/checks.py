@@ -413,6 +413,21 @@ def check_safety(books: Books) -> Check:
     return Check("safety", Outcome.PASS, ", ".join(f"{rule} {count:,}" for rule, count in monitor.counts.items()))
 
 
+def check_promises(books: Books) -> Check:
+    """What validators took from clients they passed on, and kept until it was final or could not run any more
+    (:mod:`cluster.simulation.promise_watch`)."""
+    promises, load = books.record.promises, books.record.load
+    if promises is None:
+        return Check.without_cause("promises", "answers to clients are watched in the simulator, and not live")
+    if promises.violations:
+        return Check("promises", Outcome.FAIL, _examples(promises.violations))
+    if not load.transactions_sent:
+        return Check.without_cause("promises", "no client sent anything")
+    looks = ", ".join(f"{rule} {count:,}" for rule, count in promises.counts.items())
+    detail = f"{counted(promises.taken, 'transaction')} taken, of which {promises.final:,} became final; {looks}"
+    return Check("promises", Outcome.PASS if promises.final else Outcome.INCONCLUSIVE, detail)
+
+
 def check_no_problems(books: Books) -> Check:
     """Nothing went wrong around the run, and it was not ended early."""
     record = books.record
@@ -441,6 +456,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_byzantine,
     check_evidence,
     check_safety,
+    check_promises,
     check_no_problems,
 )
 CHECK_NAMES: Final = tuple(check.__name__.removeprefix("check_") for check in CHECKS)

@@ -41,10 +41,16 @@ AGREEMENT: Final = "agreement"
 ABSTENTION: Final = "abstention"
 """A rule of the simulator's monitor that takes a validator that joins by a snapshot."""
 
+ANSWERS: Final = "answers"
+"""A rule of the simulator's monitor that takes a validator that is stuck."""
+
 EVERY_HEIGHT: Final = frozenset(
     {AGREEMENT, "roots", "proved_final", "ancestry", "leaders", "ledger", "durable_votes", "own_votes"}
 )
 """Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
+
+EVERY_PROMISE: Final = frozenset({"passed_on", "kept"})
+"""Rules of what clients are promised that each transaction that is taken gives cause to look at."""
 
 COUNTED_BY_CHECKS: Final = {
     "agreement": (SAME_BLOCK,),
@@ -90,13 +96,18 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
     found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
     monitored = record.monitor.counts if record.monitor is not None else {}
     found += [Evaluation(f"safety: {rule}", count, needed_of_monitor(books, rule)) for rule, count in monitored.items()]
+    promised = record.promises.counts if record.promises is not None else {}
+    asked = dict.fromkeys(EVERY_PROMISE, min(1, success.transactions) if record.load.transactions_sent else 0)
+    found += [Evaluation(f"promises: {rule}", count, asked.get(rule, 0)) for rule, count in promised.items()]
     return tuple(found)
 
 
 def needed_of_monitor(books: Books, rule: str) -> int:
     """How often the simulator's monitor must have looked at a rule. Nobody is asked to agree with itself alone, and
-    only who joins to have abstained."""
+    only who joins to have abstained; nobody has to be stuck."""
     if rule == AGREEMENT and len(books.judged) == 1:
+        return 0
+    if rule == ANSWERS:
         return 0
     if rule == ABSTENTION:
         return sum(join.ended_ms is not None for join in books.record.joins)

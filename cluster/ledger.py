@@ -329,6 +329,10 @@ class Ledger:
         """Those in force in the block that was entered last."""
         return self._governed.in_force
 
+    def nonce(self, sender: bytes) -> int:
+        """That of a sender's next transaction."""
+        return self._nonces[sender]
+
     @property
     def ids_recomputed(self) -> int:
         """Timers whose id follows from the chain, and was compared."""

@@ -202,6 +202,20 @@ class MonitorRecord:
     """How often each rule was looked at."""
 
 
+@dataclass(frozen=True, slots=True)
+class PromiseRecord:
+    """What was watched of transactions that validators took from clients (:mod:`cluster.simulation.promise_watch`)."""
+
+    violations: list[str]
+    """In words, each with its time."""
+    counts: dict[str, int]
+    """How often each rule was looked at."""
+    taken: int
+    """Transactions that honest validators took from clients."""
+    final: int
+    """Of these, how many became final while the validator that took them lived."""
+
+
 class ViewEntered(NamedTuple):
     """A validator was seen in another view of consensus than before."""
 
@@ -325,6 +339,8 @@ class RunRecord:
     joins: list[JoinRecord] = field(default_factory=list)
     monitor: MonitorRecord | None = None
     """``None`` where nobody watched: a live run."""
+    promises: PromiseRecord | None = None
+    """Likewise."""
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     told_to_end_at: int | None = None

@@ -50,6 +50,9 @@ class VoteTally:
         self._messages: dict[tuple[VoteKind, Subject], bytes] = {}
         """What the signatures of equal votes cover; of what was asked for here."""
 
+    def __len__(self) -> int:
+        return sum(len(kept) for kept in self._kept)
+
     def kept(self, kind: VoteKind, signer: ValidatorIndex) -> Vote | None:
         """The vote of this kind that counts for ``signer``."""
         return self._kept[kind].get(signer)

@@ -144,6 +144,7 @@ from consensus.voting import (
     Ancestry,
     Outgoing,
     Round,
+    Sizes,
     VotingConfig,
     VotingEngine,
     distinct,
@@ -191,6 +192,12 @@ class HotStuff(VotingEngine):
         timed_out = (view for view, own in self._own.items() if VoteKind.TIMEOUT in own)
         self._timed_out = max(timed_out, default=self._root.view)
         """The newest view in which we timed out."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """Timeout certificates and those that were announced count as kinds of their own."""
+        kept = super().sizes
+        return kept._replace(certificates=max(kept.certificates, len(self._timeouts), len(self._announced)))
 
     # --- proposing and verifying ------------------------------------------------------------------------------------
 

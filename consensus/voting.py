@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from consensus.certificates import VoteTally, verify_certificate
 from consensus.interface import (
@@ -162,6 +162,21 @@ class Outgoing:
     message: Message
 
 
+class Sizes(NamedTuple):
+    """How much an engine keeps."""
+
+    rounds: int
+    """Views of which it has votes or a proposal."""
+    votes: int
+    """In that one of them that has most."""
+    proposals: int
+    """With their bodies."""
+    own: int
+    """Views of which it keeps own votes."""
+    certificates: int
+    """Of that kind of which it has most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ancestry:
     """What our certificates say of a proposal's parent: ``parent`` if it is justified, else what is missing."""
@@ -289,6 +304,18 @@ class VotingEngine(ABC):
     def certificate_for(self, view: View) -> AnyCertificate | None:
         """The finalization of ``view``, else its notarization, else what says that it was given up, while retained."""
         return next(iter(self._certificates_of(view)), None)
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much is kept now; ``docs/consensus.md`` names the bounds."""
+        rounds = self._rounds.values()
+        return Sizes(
+            rounds=len(rounds),
+            votes=max((len(round_.tally) for round_ in rounds), default=0),
+            proposals=sum(round_.proposal is not None for round_ in rounds),
+            own=len(self._own),
+            certificates=max(map(len, self._certificates.values())),
+        )
 
     def journal_snapshot(self) -> tuple[bytes, ...]:
         """The records that replace the whole journal: what is still needed to restart and never vote twice.

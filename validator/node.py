@@ -33,7 +33,7 @@ from consensus.messages import encode as encode_consensus
 from consensus.protocols import EngineType, VotingEngine
 from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
-from consensus.voting import HARMLESS_REASONS
+from consensus.voting import HARMLESS_REASONS, Sizes
 from validator.admission import Admission
 from validator.block import Block, header_hash
 from validator.block_tree import BlockState, BlockTree, HeldBlock
@@ -238,6 +238,11 @@ class Node:
     def final_view(self) -> int:
         """The newest view that a finalization is known for."""
         return self._engine.final_view
+
+    @property
+    def consensus_sizes(self) -> Sizes:
+        """How much the consensus engine keeps."""
+        return self._engine.sizes
 
     @property
     def height(self) -> int:

@@ -178,6 +178,40 @@ def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
     return ReleasesAll
 
 
+def _keeps_certificates(base: Any, counter: RunCounter) -> EngineType:
+    class KeepsCertificates(base):
+        _certificates: dict[VoteKind, dict[View, Certificate]]
+
+        def _prune(self) -> None:
+            before = {kind: dict(held) for kind, held in self._certificates.items()}
+            super()._prune()
+            counter.runs += any(len(self._certificates[kind]) < len(held) for kind, held in before.items())
+            self._certificates = before
+
+    return KeepsCertificates
+
+
+def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
+    class HelpsNobody(base):
+        def _help(self, peer: ValidatorIndex, view: View) -> None:
+            counter.ran()
+
+    return HelpsNobody
+
+
+def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
+    class KeepsRounds(base):
+        _rounds: dict[View, Round]
+
+        def _prune(self) -> None:
+            before = dict(self._rounds)
+            super()._prune()
+            counter.runs += len(self._rounds) < len(before)
+            self._rounds = before
+
+    return KeepsRounds
+
+
 # --- HotStuff -------------------------------------------------------------------------------------------------------
 
 
@@ -342,6 +376,30 @@ MUTANTS = (
         Hunt("forger", ALL),
         "safety",
         "certificates",
+    ),
+    _mutant(
+        "helps-nobody",
+        "a vote of a peer that is stuck in a view is not answered",
+        _helps_nobody,
+        Hunt("bad-links", ALL),
+        "safety",
+        "answers",
+    ),
+    _mutant(
+        "keeps-certificates",
+        "certificates of views that are long final are never let go",
+        _keeps_certificates,
+        Hunt("long", ALL),
+        "safety",
+        "bounded",
+    ),
+    _mutant(
+        "keeps-rounds",
+        "votes of views that are long final are never let go",
+        _keeps_rounds,
+        Hunt("calm", ALL),
+        "safety",
+        "bounded",
     ),
     _mutant(
         "timeout-without-lock",

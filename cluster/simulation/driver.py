@@ -34,12 +34,15 @@ from cluster.recovery import height_when_healed
 from cluster.release import Release
 from cluster.resources import ResourceLog
 from cluster.scenario import Scenario
+from cluster.simulation.answer_watch import AnswerWatch
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
-from cluster.simulation.monitor import SafetyMonitor
+from cluster.simulation.memory_watch import bounds, excesses
+from cluster.simulation.monitor import BOUNDED, SafetyMonitor
+from cluster.simulation.promise_watch import PromiseWatch
 from cluster.simulation.reading import SharedReader
 from cluster.simulation.signatures import RememberingScheme
 from cluster.simulation.vote_watch import VoteWatch
@@ -48,10 +51,22 @@ from consensus.keys import SCHEMES, SignatureScheme
 from consensus.leader import ELECTIONS
 from consensus.messages import Message
 from loadgen.workloads import LoadUser, Observation
+from validator.archive import ArchivedBlock
 from validator.assembly import Validator, open_validator
-from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
+from validator.events import (
+    BlockFinal,
+    Certified,
+    Diverged,
+    Effect,
+    Joined,
+    Reply,
+    Run,
+    SubmitResult,
+    TransactionDropped,
+)
 from validator.executor import Build, Execute
 from validator.joining import JOIN_NONCE_BYTES, SnapshotJoin
+from validator.messages import Reading, TransactionsMessage
 from validator.types import ValidatorError, parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
@@ -122,7 +137,7 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        self.monitor, self._votes = self._make_watches(names)
+        self.monitor, self._votes, self._promises, self._answers = self._make_watches(names)
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -242,11 +257,13 @@ class Simulation:
     def _make_links(self) -> Links:
         return Links(self.scenario.network, self.random)
 
-    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch]:
+    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch, PromiseWatch, AnswerWatch]:
         namespace = self._genesis.chain_id.encode()
         leader = ELECTIONS[self.scenario.consensus.leader_election](self._validators, namespace).leader
         monitor = SafetyMonitor(self._validators, namespace, self._genesis, leader, lambda: self.clock.now_ms)
-        return monitor, VoteWatch(names, self._validators, namespace, monitor.look)
+        votes = VoteWatch(names, self._validators, namespace, monitor.look)
+        promises = PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
+        return monitor, votes, promises, AnswerWatch(names, monitor.look, lambda: self.clock.now_ms)
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         mutant = self._releases.get(index, FIRST_RELEASE).mutant
@@ -338,6 +355,10 @@ class Simulation:
             self._votes.sent(sender, machine.disk, content)
         if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
+        if recipient is not None:
+            self._answers.sends(sender, recipient, content)
+        if isinstance(content, TransactionsMessage):
+            self._promises.passes_on(sender, content.transactions, recipient is None)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
         later_us = self.stage.leader_delay_us(sender)
         if later_us:
@@ -349,11 +370,21 @@ class Simulation:
         content = self._reader.read(payload)
         if self.machines[recipient].joining is not None:
             self._votes.reported(recipient, sender, content)
-        self.machines[recipient].receive(sender, payload, content)
+        self._let_hear(self.machines[recipient], sender, payload, content)
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
             self.clock.after(delay_us, f"{sender}>{recipient} twin", payload, lambda: twin.receive(sender, payload))
+
+    def _let_hear(self, machine: Machine, sender: int, payload: bytes, content: Reading | None) -> None:
+        """Give a machine a message, and see whether it answers where it has to."""
+        hearing = None
+        is_judged = machine.byzantine is None and self.machines[sender].byzantine is None and not machine.is_paused
+        if is_judged and machine.validator is not None and machine.validator.node.diverged is None:
+            hearing = self._answers.hears(machine.index, machine.incarnation, machine.validator.node.view, content)
+        machine.receive(sender, payload, content)
+        if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
+            self._answers.heard(hearing, self.scenario.consensus.rebroadcast_ms / machine.clock_speed)
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:
@@ -382,24 +413,30 @@ class Simulation:
                 self.faults.on_progress()
             case Run(job=Build() | Execute() as job):
                 self._note_proposal(index, job)
+                if isinstance(job, Build):
+                    self._promises.builds(index, self.machines[index].incarnation, job.view)
             case Reply(request, results):
-                submission = self._submissions.pop(request)
-                for wire, result in zip(submission.wires, results, strict=True):
-                    if result.error is not None:
-                        self.record.load.transactions_rejected += 1
-                        submission.user.rejected(wire)
+                self._on_reply(self.machines[index], self._submissions.pop(request), results)
+            case TransactionDropped(transaction_hash=digest, reason=reason):
+                self._promises.drops(index, digest, reason)
             case _:
                 pass
 
     def _note_view(self, index: int, view: int) -> None:
         self.trace.windows.entered(self.clock.now_ms, index, view)
+        machine = self.machines[index]
+        if machine.byzantine is None and machine.validator is not None:
+            node = machine.validator.node
+            excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, len(self.machines))))
+            what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
+            self.monitor.look(BOUNDED, not excess, what)
 
     def _watch_final(self, machine: Machine, height: int) -> None:
         assert machine.validator is not None
         executor = machine.validator.executor
         archived = executor.archive.get(height)
         assert archived is not None, "a final block was archived"
-        self.monitor.final(machine.name, height, archived)
+        self._note_final(machine, height, archived)
         if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
             self.monitor.check_proofs(machine.name, height, executor.prove)
 
@@ -412,7 +449,11 @@ class Simulation:
         for height in range(max(1, min(self.monitor.height + 1, recovered)), recovered + 1):
             archived = archive.get(height)
             if archived is not None:
-                self.monitor.final(machine.name, height, archived)
+                self._note_final(machine, height, archived)
+
+    def _note_final(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
+        self.monitor.final(machine.name, height, archived)
+        self._promises.finalizes(machine.index, height, archived.block)
 
     def _note_proposal(self, index: int, job: Build | Execute) -> None:
         """A height's block was first seen anywhere: when building it began."""
@@ -489,6 +530,20 @@ class Simulation:
             self.record.load.failures += 1
             submission.user.undelivered(list(submission.wires))
 
+    def _on_reply(self, machine: Machine, submission: _Submission, results: Sequence[SubmitResult]) -> None:
+        """A client is told what became of its transactions."""
+        taken: dict[bytes, bytes] = {}
+        for wire, result in zip(submission.wires, results, strict=True):
+            if result.error is None:
+                taken[result.transaction_hash] = wire
+            else:
+                self.record.load.transactions_rejected += 1
+                submission.user.rejected(wire)
+        if taken:
+            assert machine.validator is not None, "it answers"
+            height, is_honest = machine.validator.node.height, machine.byzantine is None
+            self._promises.takes(machine.index, machine.incarnation, height, taken, is_honest)
+
     # --- samples and the end ------------------------------------------------------------------------------------------
 
     def _schedule_sample(self) -> None:
@@ -548,6 +603,7 @@ class Simulation:
         self.trace.windows.close(self.clock.now_ms)
         record.metrics["events"] = self.clock.events
         record.monitor = self.monitor.record()
+        record.promises = self._promises.record()
         record.metrics["messages_sent"] = self.links.sent
         record.metrics["messages_dropped"] = self.links.dropped
         for machine in self.machines:

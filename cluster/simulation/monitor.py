@@ -24,6 +24,8 @@ leaders            a final block's proposer leads its view
 silence            whoever found a final block that does not execute to its header says nothing more, until it restarts
 ledger             the books of timers and amounts (:mod:`cluster.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
+bounded            an engine keeps no more than its bounds (:mod:`cluster.simulation.memory_watch`)
+answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.answer_watch`)
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.vote_watch`)
 own_votes, lock,
 abstention
@@ -83,6 +85,8 @@ DURABLE_VOTES: Final = "durable_votes"
 OWN_VOTES: Final = "own_votes"
 LOCK: Final = "lock"
 ABSTENTION: Final = "abstention"
+BOUNDED: Final = "bounded"
+ANSWERS: Final = "answers"
 RULES: Final = (
     CERTIFICATES,
     ONE_BLOCK,
@@ -101,6 +105,8 @@ RULES: Final = (
     OWN_VOTES,
     LOCK,
     ABSTENTION,
+    BOUNDED,
+    ANSWERS,
 )
 
 Subject = tuple[View, Digest]
@@ -160,6 +166,13 @@ class SafetyMonitor:
     def height(self) -> int:
         """The newest final block that was seen."""
         return max(self._final, default=0)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The books of the final blocks that were seen."""
+        if self._ledger is None:
+            self._ledger = Ledger(self.genesis)
+        return self._ledger
 
     def record(self) -> MonitorRecord:
         """What was watched, and what was seen."""
@@ -315,12 +328,10 @@ class SafetyMonitor:
 
     def _enter(self, height: int, archived: ArchivedBlock) -> None:
         """Keep the books; they begin with the chain."""
-        if self._ledger is None:
-            self._ledger = Ledger(self.genesis)
-        known = len(self._ledger.violations)
-        self._ledger.apply(archived.block, archived.receipts)
+        known = len(self.ledger.violations)
+        self.ledger.apply(archived.block, archived.receipts)
         self.counts[LEDGER] += 1
-        for violation in self._ledger.violations[known:]:
+        for violation in self.ledger.violations[known:]:
             self._note(f"{LEDGER}: height {violation.height}: {violation.what}")
 
     # --- who diverged -----------------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def test_a_validator_that_was_never_seen_is_inconclusive(name: str) -> None:
         assert run_check(record, name).verdict is INCONCLUSIVE
 
 
-UNASKED = ("faults", "joins", "recovery", "criteria", "byzantine", "evidence", "safety")
+UNASKED = ("faults", "joins", "recovery", "criteria", "byzantine", "evidence", "safety", "promises")
 """Checks that have nothing to say of a scenario without faults, criteria, late and byzantine validators."""
 
 
