@@ -51,7 +51,7 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
             record,
             answering,
             urls,
-            lambda client, found: audit.ask(found, _Client(client), proved[found.index]),
+            lambda client, found: audit.ask(found, ServedOverHttp(client), proved[found.index]),
             checkpoint,
         )
     finally:
@@ -145,7 +145,7 @@ def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: Questi
         yield
 
 
-class _Client:
+class ServedOverHttp:
     """What a validator serves of proofs (:class:`cluster.served_proofs.Server`)."""
 
     def __init__(self, client: ValidatorClient) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cluster.books import ledger_of, longest_chain
 from cluster.checks import Outcome, check_run
+from cluster.live.collect import ServedOverHttp
 from cluster.mutants.registry import MUTANTS
 from cluster.record import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
@@ -29,6 +30,7 @@ from cluster.served_proofs import (
 from cluster.simulation.driver import Simulation, _Pages
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode
+from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.cluster.records import ChainMaker, make_record
 from validator.records import timer_key
 
@@ -186,6 +188,25 @@ def test_who_does_not_serve_a_retained_height_is_named(ended: Ended) -> None:
     answers = ended.ask(Forgetful(ended.pages(0)))
     assert len(answers.violations) == answers.counts[SERVED_PROOFS] > 1
     assert "is not retained" in answers.violations[0]
+
+
+@pytest.mark.parametrize(("status", "is_refused"), [(404, False), (500, True), (503, True)])
+def test_over_http_no_proof_is_told_from_a_page_that_failed(
+    status: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> bytes:
+        raise (Refused if is_refused else NotFound)("http://x/y", status, "no")
+
+    with ValidatorClient("http://127.0.0.1:1") as client:
+        monkeypatch.setattr(client, "_request", refuse)
+        server = ServedOverHttp(client)
+        if is_refused:
+            with pytest.raises(Unproved, match=f"status {status}: no"):
+                server.finality(7)
+        else:
+            assert server.finality(7) is None
+        with pytest.raises(Unproved, match=f"status {status}: no"):
+            server.proof(b"k", 7)
 
 
 def test_who_has_no_finality_proof_is_named_unless_its_newest_blocks_are_proved_by_others() -> None:
