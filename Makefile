@@ -22,6 +22,7 @@ SOAK_OUT ?= runs/soak-$(shell git describe --always --dirty --abbrev=12 --exclud
 SOAK_MINUTES ?= 60
 SOAK_PROGRAMS ?= 100000
 SOAK_PROCESSES ?= 1
+SOAK_CLIMBS ?= 100000
 
 # The stamp holds the folder that was installed: an environment that was moved, copied along with the tree (it would run the
 # code of the other tree) or lost its interpreter does not count as installed.
@@ -33,8 +34,9 @@ help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests"
 	@echo "make install  build the environment in $(VENV) alone"
-	@echo "make soak     $(SOAK_SEEDS) random scenarios for each protocol, $(SOAK_PROGRAMS) random actor programs (hours; both go on where they"
-	@echo "              were interrupted; SOAK_PROCESSES=N for programs), and the tests that the default leaves out"
+	@echo "make soak     $(SOAK_SEEDS) random scenarios for each protocol, $(SOAK_PROGRAMS) random actor programs, $(SOAK_MINUTES) minutes of looking for"
+	@echo "              the dearest ones (hours; all go on where they were interrupted; SOAK_PROCESSES=N for programs), and the tests that"
+	@echo "              the default leaves out"
 	@echo "make soak-live  a live testnet under load and rolling faults for $(SOAK_MINUTES) minutes: roots agree, nothing grows, nothing is left"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
@@ -55,6 +57,7 @@ soak: install
 			--out $(SOAK_OUT)-$$protocol || status=$$?; \
 	done; \
 	$(BIN)/python -m tests.validator.pvm.soak 0:$(SOAK_PROGRAMS) --processes $(SOAK_PROCESSES) --out runs/soak-programs || status=$$?; \
+	$(BIN)/python -m tests.validator.pvm.search 0:$(SOAK_CLIMBS) --minutes $(SOAK_MINUTES) --out runs/soak-prices || status=$$?; \
 	$(BIN)/python -m pytest -m soak -n 0 || status=$$?; \
 	exit $$status
 

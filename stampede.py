@@ -212,6 +212,13 @@ class LiveTestnet:
         """
         return ControlClient.of_run(self.folder).add_fault(fault)
 
+    def pay(self, to: str, amount: int) -> dict[str, Any]:
+        """Have the faucet pay an address (``0x…``), in the smallest CBY unit; the scenario has a ``chain.faucet``.
+
+        Returns the transfer that it sent. Raises :class:`BadInput`, and :class:`HarnessError` where it does not pay.
+        """
+        return ControlClient.of_run(self.folder).pay(to, amount)
+
 
 @contextmanager
 def up(

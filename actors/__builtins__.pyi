@@ -42,6 +42,10 @@ class Actor:
         """Who calls: an account, an actor, or this actor where a timer fires."""
 
     @property
+    def origin_hash(self) -> bytes:
+        """Hash of the transaction that this run began with, through messages too; zeros in fires, bids and callbacks."""
+
+    @property
     def address(self) -> bytes:
         """This actor's own address."""
 
@@ -70,6 +74,12 @@ class Actor:
     def delete(self, key: str) -> None:
         """Remove what is stored under a key."""
 
+    def publish(self, key: str, value: _Value) -> None:
+        """Publish a value under a key, for every actor to read."""
+
+    def published(self, address: bytes, key: str) -> _Value:
+        """What an actor has published under a key, or None."""
+
     def schedule(
         self,
         height: int,
@@ -82,8 +92,47 @@ class Actor:
         max_priority_fee_per_cycle: int | None = None,
         payer_cap: int | None = None,
         tier: str | None = None,
+        bid: int | None = None,
+        bidding_agent: bytes | None = None,
     ) -> bytes:
         """Have the chain call a handler (``handle_timer`` where none is named) at a height; the timer's id."""
+
+    def schedule_timer(
+        self,
+        height: int,
+        payload: _Value = None,
+        handler: str = "handle_timer",
+        fee_payer: bytes | None = None,
+        gas_limit: int | None = None,
+        expires_at: int | None = None,
+        max_fee_per_cycle: int | None = None,
+        max_priority_fee_per_cycle: int | None = None,
+        payer_cap: int | None = None,
+        tier: str | None = None,
+        bid: int | None = None,
+        bidding_agent: bytes | None = None,
+    ) -> bytes:
+        """``schedule`` by another name."""
+
+    def schedule_timer_ex(
+        self,
+        height: int,
+        payload: _Value = None,
+        handler: str = "handle_timer",
+        fee_payer: bytes | None = None,
+        gas_limit: int | None = None,
+        expires_at: int | None = None,
+        max_fee_per_cycle: int | None = None,
+        max_priority_fee_per_cycle: int | None = None,
+        payer_cap: int | None = None,
+        tier: str | None = None,
+        bid: int | None = None,
+        bidding_agent: bytes | None = None,
+    ) -> bytes:
+        """``schedule`` by another name."""
+
+    def set_bidding_agent(self, agent: bytes | None) -> None:
+        """Have another actor's ``get_gas_bid`` bid for this actor's timers; None for what it has of its own."""
 
     def cancel(self, timer_id: bytes) -> None:
         """Cancel a timer of this actor."""

@@ -6,12 +6,14 @@ class Heartbeat(Actor):
     """
 
     def start(self, payload):
-        """``{"every": blocks, "times": how often, or None for ever}``; replaces a heart that beats already."""
+        """``{"every": blocks, "times": how often, or None for ever}``, and ``"agent"``, the address of an actor that bids
+        for the beats, where one is to; replaces a heart that beats already."""
         self.only_owner()
         every, times = payload["every"], payload["times"]
         assert every > 0, "every: at least one block"
         assert times is None or times > 0, "times: at least once, or None for ever"
         self.stop_timer()
+        self.set_bidding_agent(payload.get("agent"))
         self.set("every", every)
         self.set("left", times)
         self.beat_next(every)

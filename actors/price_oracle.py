@@ -1,8 +1,8 @@
 class PriceOracle(Actor):
-    """Asks runners for a price every so many blocks, and pushes the median to the actors that the owner subscribed.
+    """Asks runners for a price every so many blocks, publishes the median, and pushes it to subscribed actors.
 
-    The price comes from outside the chain, as a job (SPEC 14): several runners answer, the callback takes the median, and
-    each subscriber gets a message. Subscribers are told what changed, not what stayed the same.
+    The price comes from outside the chain, as a job (SPEC 14). It is published under "price", and how far it moved last
+    under "jump", in thousandths. Subscribers get a message besides, of what changed, not of what stayed the same.
 
     Each message is paid here, and one that cannot be sent fails the callback for all. So the owner alone subscribes, and
     who is no actor is found out then: it is sent the price at once.
@@ -70,16 +70,18 @@ class PriceOracle(Actor):
         if 2 * len(prices) <= self.RUNNERS:
             self.emit("no_price", self.height)
         else:
-            self.publish(prices[len(prices) // 2])
+            self.announce(prices[len(prices) // 2])
 
     def push(self, payload):
         """The owner's word for a price, where no runner is at hand."""
         self.only_owner()
         assert 0 < payload < self.PRICE_LIMIT, "no price"
-        self.publish(payload)
+        self.announce(payload)
 
-    def publish(self, price):
+    def announce(self, price):
         before = self.get("price", 0)
+        self.publish("price", price)
+        self.publish("jump", abs(price - before) * 1000 // before if before > 0 else 0)
         self.set("price", price)
         self.set("priced_at", self.height)
         self.emit("price", price)

@@ -115,7 +115,7 @@ class BenchmarkChain:
         if world is None:
             return
         timers = [(change.before, change.after) for change in world.changes_under(TIMER)]
-        world.put(OVERFLOW, self.index.overflow_root_after(timers))
+        world.put(OVERFLOW, self.index.overflow_root_after(timers, {}))
         changes = world.changes()
         self.store.commit(self.store.final.derive(self.store.final.height, World.batch(changes)))
         self.index.advance(changes)

@@ -15,9 +15,11 @@ from cluster.books import Books
 from cluster.ledger import TimerLife, TimerState
 from cluster.quantiles import counted_quantile
 from cluster.record import RunRecord
+from loadgen.workloads import UserGroup
+from loadgen.workloads.program import ProgramOptions
 
 OTHERS: Final = "others"
-"""Actors that are not the load's: deployed during the run, or of the genesis."""
+"""Actors that are neither the load's nor named in the scenario: deployed during the run."""
 WEIGHT_LOOKS: Final = 50
 """Heights at which an actor's fairness weight is looked at, evenly over the run."""
 
@@ -63,15 +65,17 @@ class ClassUse:
 
 
 def class_of_actors(record: RunRecord) -> dict[bytes, str]:
-    """The class of each of the load's actors, by address."""
-    plan = (record.given or record.scenario).load
-    names = [name for group in plan.users for name in [_class_name(group.workload, group.options)] * group.count]
-    return dict(zip(plan.genesis_actors(record.seed), names, strict=True))
+    """The class of each of the genesis's actors, by address: the load's by workload, the others by name."""
+    scenario = record.given or record.scenario
+    plan = scenario.load
+    names = [name for group in plan.users for name in [_class_name(group)] * group.count]
+    named: dict[bytes, str] = {address: f"actor {name}" for name, address in scenario.chain.actor_addresses().items()}
+    return named | dict(zip(plan.genesis_actors(record.seed), names, strict=True))
 
 
-def _class_name(workload: str, options: dict[str, object]) -> str:
-    program = options.get("program")
-    return f"{workload} {program}" if isinstance(program, str) else workload
+def _class_name(group: UserGroup) -> str:
+    options = group.parsed_options()
+    return f"{group.workload} {options.program.name}" if isinstance(options, ProgramOptions) else group.workload
 
 
 def use_by_actor(books: Books) -> list[ActorUse]:

@@ -11,14 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cluster.archive import BlockRecord
+from cluster.chain_codec import Unreadable, address_of, read_header
 from cluster.divergence.bisect import bisect, diverged_executions
 from cluster.divergence.words import Page
 from cluster.ledger import Ledger, Violation
 from cluster.record import RunRecord, ValidatorRecord
-from validator.block import Block, header_hash
-from validator.codec import CodecError, decode
 from validator.genesis import Genesis
-from validator.transactions import address_of
 from validator.types import address_text, parse_address
 
 MAX_ACCOUNTS_ASKED: Final = 256
@@ -248,10 +246,10 @@ def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes, in
 
 def _identity(block: bytes) -> tuple[bytes, bytes, int] | None:
     try:
-        header = decode(block, Block).header
-    except CodecError:
+        header, digest = read_header(block)
+    except Unreadable:
         return None
-    return header_hash(header), header.state_root, header.view
+    return digest, header.state_root, header.view
 
 
 def _is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from blake3 import blake3
 
@@ -23,9 +23,12 @@ from validator.assembly import PRODUCTION, Parts
 from validator.block import MAX_BLOCK_BYTES
 from validator.executor import StorageConfig
 from validator.genesis import Genesis, GenesisEpoch, Policy
-from validator.genesis_block import genesis_batch
+from validator.genesis_block import GenesisError, genesis_batch
 from validator.node import NodeConfig
 from validator.receipt_bound import require_receipts_fit
+from validator.types import Address, address_text
+
+T = TypeVar("T")
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
 """After so many views without a sign of a leader its views are nullified at once."""
@@ -61,18 +64,30 @@ def _committees(epochs: Iterable[tuple[int, Iterable[int]]]) -> tuple[Committee,
 
 
 def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Genesis:
-    """The genesis that every validator of the run starts from."""
+    """The genesis that every validator of the run starts from. Raises
+    :class:`~validator.genesis_block.GenesisError`.
+    """
+    chain, load = scenario.chain, scenario.load
     return Genesis(
         chain_id=chain_id(scenario, seed),
         validators=validators.public_keys,
-        policy=Policy(scenario.chain.policy),
-        parameters=scenario.chain.parameters(),
-        preset=scenario.chain.preset,
-        accounts=scenario.load.genesis_accounts(seed),
-        actors=scenario.load.genesis_actors(seed),
-        runners=scenario.load.genesis_runners(seed),
+        policy=Policy(chain.policy),
+        parameters=chain.parameters(),
+        preset=chain.preset,
+        accounts=_together("accounts", load.genesis_accounts(seed), chain.genesis_accounts(seed)),
+        actors=_together("actors", load.genesis_actors(seed), chain.genesis_actors(seed)),
+        system_deployers=tuple(dict.fromkeys([*load.genesis_deployers(seed), *chain.genesis_deployers(seed)])),
+        runners=load.genesis_runners(seed),
         epochs=tuple(GenesisEpoch(epoch.first_view, epoch.members) for epoch in validators.epochs),
     )
+
+
+def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address, T]) -> dict[Address, T]:
+    """What the load's users have and what the scenario names besides."""
+    for address in of_chain:
+        if address in of_load:
+            raise GenesisError(f"{what}: {address_text(address)} is that of a user of the load")
+    return {**of_load, **of_chain}
 
 
 def check_genesis(scenario: Scenario) -> None:

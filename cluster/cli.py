@@ -33,6 +33,7 @@ from cluster.printable import printable
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
+from validator.pvm.host_python import UnfitPython, require_fit_python
 
 MAX_HASH_SEED: Final = 2**32 - 1
 """What ``PYTHONHASHSEED`` takes."""
@@ -104,11 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _perform(arguments: Sequence[str] | None) -> int:
     try:
+        require_fit_python()
         options = _parser().parse_args(arguments)
         code: int = options.command(options)
     except HarnessError as error:
         _complain(str(error))
         return error.exit_code
+    except UnfitPython as error:
+        _complain(str(error))
+        return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         _complain("interrupted")
         return ExitCode.INCONCLUSIVE
@@ -134,7 +139,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
     run = commands.add_parser("run", help="run a scenario and judge it")
-    run.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
+    run.add_argument(
+        "scenario",
+        type=Path,
+        metavar="SCENARIO",
+        help="scenario file (YAML), or the name of one that ships, such as smoke",
+    )
     run.add_argument("--backend", choices=("live", "sim"), default="live", help="real hosts on Ray, or the simulator")
     run.add_argument("--seed", type=parse_seed, metavar="N", help="overrides the scenario's seed")
     run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
@@ -158,6 +168,11 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
     up.add_argument(
         "--port", type=parse_port, default=0, metavar="N", help="of the testnet's own endpoint (default: a free one)"
+    )
+    up.add_argument(
+        "--faucet",
+        action="store_true",
+        help="pay whoever shows the token in the file faucet-token (POST /faucet), as chain.faucet says",
     )
     add_bind_option(up)
     add_change_options(up)
@@ -221,7 +236,7 @@ def _run(options: Any) -> int:
 def _up(options: Any) -> int:
     from cluster.running import LiveOptions, run_scenario
 
-    live = LiveOptions(until_told=True, served=Served(options.bind, options.port))
+    live = LiveOptions(until_told=True, served=Served(options.bind, options.port), faucet=options.faucet)
     verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
     return verdict.exit_code
 

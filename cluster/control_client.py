@@ -10,7 +10,7 @@ from typing import Any, Final
 import urllib3
 
 from cluster.errors import BadInput, HarnessError
-from cluster.results import ENDPOINTS_FILE
+from cluster.results import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
 
 TIMEOUT_S: Final = 10.0
 ACCEPTED: Final = 202
@@ -58,10 +58,17 @@ class ControlClient:
         """
         return self._post("/faults", json.dumps(fields))
 
-    def _post(self, path: str, body: str = "") -> dict[str, Any]:
+    def pay(self, to: str, amount: int) -> dict[str, Any]:
+        """Have the faucet pay an address (``0x…``), in the smallest CBY unit. Returns the transfer that it sent."""
+        file = self._token_file.with_name(FAUCET_TOKEN_FILE)
+        if not file.exists():
+            raise BadInput(f"{file.parent}: its testnet has no faucet: chain.faucet in the scenario asks for one")
+        return self._post("/faucet", json.dumps({"to": to, "amount": amount}), file)
+
+    def _post(self, path: str, body: str = "", token_file: Path | None = None) -> dict[str, Any]:
         url = self._url + path
         try:
-            token = self._token_file.read_text(encoding="utf-8").strip()
+            token = (token_file or self._token_file).read_text(encoding="utf-8").strip()
             headers = {"Authorization": f"Bearer {token}"}
             answer = urllib3.request("POST", url, body=body, headers=headers, retries=False, timeout=TIMEOUT_S)
         except OSError as error:

@@ -37,7 +37,12 @@ SUPPLIES: Final = "supplies"
 AGREEMENT: Final = "agreement"
 """A rule of the simulator's monitor that takes two validators to be evaluated."""
 
-EVERY_HEIGHT: Final = frozenset({AGREEMENT, "roots", "proved_final", "ancestry", "ledger"})
+ABSTENTION: Final = "abstention"
+"""A rule of the simulator's monitor that takes a validator that joins by a snapshot."""
+
+EVERY_HEIGHT: Final = frozenset(
+    {AGREEMENT, "roots", "proved_final", "ancestry", "leaders", "ledger", "durable_votes", "own_votes"}
+)
 """Rules of the simulator's monitor that are due at every height; the others must have been evaluated at all."""
 
 COUNTED_BY_CHECKS: Final = {
@@ -87,9 +92,12 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
 
 
 def needed_of_monitor(books: Books, rule: str) -> int:
-    """How often the simulator's monitor must have looked at a rule. Nobody is asked to agree with itself alone."""
+    """How often the simulator's monitor must have looked at a rule. Nobody is asked to agree with itself alone, and
+    only who joins to have abstained."""
     if rule == AGREEMENT and len(books.judged) == 1:
         return 0
+    if rule == ABSTENTION:
+        return sum(join.ended_ms is not None for join in books.record.joins)
     return books.record.scenario.success.heights_compared if rule in EVERY_HEIGHT else 1
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from validator.block import FireReceipt, Header
-from validator.codec import unpack_uint
+from cluster.chain_codec import FireReceipt, Header, amount
 from validator.params import P50Weight, Parameters
 from validator.types import PRICE_LIMIT
 
@@ -33,9 +32,9 @@ class Basefees(NamedTuple):
     def of(cls, header: Header) -> Basefees:
         """Raises :class:`~validator.codec.CodecError`."""
         return cls(
-            unpack_uint(header.basefee_cycle, PRICE_LIMIT),
-            unpack_uint(header.basefee_cell, PRICE_LIMIT),
-            unpack_uint(header.basefee_lane_timer, PRICE_LIMIT),
+            amount(header.basefee_cycle, PRICE_LIMIT),
+            amount(header.basefee_cell, PRICE_LIMIT),
+            amount(header.basefee_lane_timer, PRICE_LIMIT),
         )
 
 
@@ -77,7 +76,7 @@ def fire_cap(parameters: Parameters, is_auctioned: bool) -> int:
 
 def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
     """``p50`` of a block's fires; 0 where there are none."""
-    tips = sorted((unpack_uint(fire.tip_per_cycle, PRICE_LIMIT), fire.cycles) for fire in fires)
+    tips = sorted((amount(fire.tip_per_cycle, PRICE_LIMIT), fire.cycles) for fire in fires)
     if not tips:
         return 0
     if weight is P50Weight.FIRES:

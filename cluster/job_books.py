@@ -13,16 +13,31 @@ Payloads are not in the receipts, so ids are not recomputed; that they differ is
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from validator import costs, jobs
-from validator.block import CallbackReceipt, Effects, Event
-from validator.codec import CodecError, decode
+from cluster.chain_codec import (
+    Call,
+    CallbackReceipt,
+    Effects,
+    Event,
+    Unreadable,
+    read_appointment,
+    read_submission,
+)
+from validator import costs
 from validator.genesis import Genesis
-from validator.jobs import Appointment, Submission
-from validator.transactions import Call
+from validator.jobs import (
+    CALLBACKS_PER_BLOCK,
+    JOB_LIFETIME_BLOCKS,
+    JOBS_PER_ACTOR,
+    MAX_RESULT_BYTES,
+    MAX_RESULTS_NEEDED,
+    REGISTER_RUNNER,
+    SUBMIT_RESULT,
+    UNREGISTER_RUNNER,
+)
 from validator.types import ADDRESS_BYTES, address_text, is_reserved
 
 T = TypeVar("T")
@@ -67,7 +82,7 @@ class JobLife:
 
     @property
     def ends_at(self) -> int:
-        return self.requested_at + jobs.JOB_LIFETIME_BLOCKS
+        return self.requested_at + JOB_LIFETIME_BLOCKS
 
     def is_gone(self, height: int) -> bool:
         """Whether it ended without being consumed."""
@@ -133,15 +148,15 @@ class JobBooks:
         if key in self.jobs:
             yield f"requested job {_short(key)} a second time"
             return
-        if not (needed.isdecimal() and 1 <= int(needed) <= jobs.MAX_RESULTS_NEEDED):
+        if not (needed.isdecimal() and 1 <= int(needed) <= MAX_RESULTS_NEEDED):
             yield f"requested job {_short(key)} with {needed[:20]} results"
             return
         life = JobLife(key, event.actor, fields["handler"], int(needed), self._height)
         self.jobs[key] = life
         self._ending.append(life)
         self._unsettled[life.actor] += 1
-        if self._unsettled[life.actor] > jobs.JOBS_PER_ACTOR:
-            yield f"requested job {_short(key)} beyond the {jobs.JOBS_PER_ACTOR} that an actor may have"
+        if self._unsettled[life.actor] > JOBS_PER_ACTOR:
+            yield f"requested job {_short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
 
     def _enter_consumption(self, run: Run, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key = _bytes(fields["job_id"])
@@ -200,24 +215,24 @@ class JobBooks:
 
     def _expected_errors(self, sender: bytes, call: Call) -> tuple[str, ...]:
         """With what the contract may refuse a call; nothing where it takes it."""
-        if call.handler == jobs.SUBMIT_RESULT:
+        if call.handler == SUBMIT_RESULT:
             return self._expected_of_result(sender, call.payload)
-        if call.handler not in (jobs.REGISTER_RUNNER, jobs.UNREGISTER_RUNNER):
+        if call.handler not in (REGISTER_RUNNER, UNREGISTER_RUNNER):
             return ("UnknownHandler",)
         if sender not in self._genesis.system_deployers:
             return ("NotSystemDeployer",)
-        appointment = _read(call.payload, Appointment)
+        appointment = _read(call.payload, read_appointment)
         if appointment is None or len(appointment.runner) != ADDRESS_BYTES or is_reserved(appointment.runner):
             return ("BadSubmission",)
         return ()
 
     def _expected_of_result(self, sender: bytes, payload: bytes) -> tuple[str, ...]:
-        given = _read(payload, Submission)
+        given = _read(payload, read_submission)
         if address_text(sender) not in self._runners:
             return ("NotRunner",)
         if given is None:
             return ("BadSubmission",)
-        if len(given.result) > jobs.MAX_RESULT_BYTES:
+        if len(given.result) > MAX_RESULT_BYTES:
             return ("ResultTooLarge",)
         life = self.jobs.get(given.job_id)
         if life is None or life.is_gone(self._height):
@@ -229,16 +244,16 @@ class JobBooks:
 
     def _expected_events(self, sender: bytes, call: Call) -> list[tuple[str, dict[str, str]]]:
         """What a call that is taken leaves behind."""
-        if call.handler == jobs.SUBMIT_RESULT:
-            given = _read(call.payload, Submission)
+        if call.handler == SUBMIT_RESULT:
+            given = _read(call.payload, read_submission)
             assert given is not None, "a result that is taken can be read"
             named = {"job_id": given.job_id.hex()}
             life = self.jobs[given.job_id]
             events = [("JobResultSubmitted", {**named, "runner": address_text(sender)})]
             return [*events, ("JobCompleted", named)] if len(life.runners) + 1 == life.results_needed else events
-        appointment = _read(call.payload, Appointment)
+        appointment = _read(call.payload, read_appointment)
         assert appointment is not None, "an appointment that is taken can be read"
-        runner, registers = address_text(appointment.runner), call.handler == jobs.REGISTER_RUNNER
+        runner, registers = address_text(appointment.runner), call.handler == REGISTER_RUNNER
         name = "RunnerRegistered" if registers else "RunnerUnregistered"
         return [] if (runner in self._runners) == registers else [(name, {"runner": runner})]
 
@@ -284,14 +299,14 @@ class JobBooks:
 
     def phase_problems(self, callbacks: tuple[CallbackReceipt, ...], messages: int) -> Iterator[str]:
         """Whether a callback was passed over in a block that is entered."""
-        if len(callbacks) > jobs.CALLBACKS_PER_BLOCK:
-            yield f"{len(callbacks)} callbacks ran of at most {jobs.CALLBACKS_PER_BLOCK}"
+        if len(callbacks) > CALLBACKS_PER_BLOCK:
+            yield f"{len(callbacks)} callbacks ran of at most {CALLBACKS_PER_BLOCK}"
         if not self.holds_messages_up:
             return
         p, first = self._genesis.parameters, next(iter(self._waiting.values()))
         key = _short(first.job_id)
         fits = sum(callback.cycles for callback in callbacks) + p.message_cycles <= p.lane_deferred_cycles
-        if fits and len(callbacks) < jobs.CALLBACKS_PER_BLOCK:
+        if fits and len(callbacks) < CALLBACKS_PER_BLOCK:
             yield f"the callback of job {key} was passed over, though it fitted in the lane"
         if messages:
             yield f"messages ran, though the callback of job {key} waits"
@@ -308,10 +323,10 @@ def _fields_of(event: Event) -> dict[str, str] | None:
     return dict(event.fields) if _FIELDS.get(event.name) == names else None
 
 
-def _read(payload: bytes, kind: type[T]) -> T | None:
+def _read(payload: bytes, read: Callable[[bytes], T]) -> T | None:
     try:
-        return decode(payload, kind)
-    except CodecError:
+        return read(payload)
+    except Unreadable:
         return None
 
 

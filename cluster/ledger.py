@@ -36,51 +36,51 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from cluster.fee_market import Basefees, fire_cap, first_basefees, following_basefees, lane_price
-from cluster.governed import GovernedParameters
-from cluster.job_books import JobBooks, Run
-from cluster.message_books import MessageBooks
-from cluster.queries import QueryAudit
-from cluster.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
-from cluster.turns import Offer, Terms, TurnAudit
-from validator.block import (
+from cluster.chain_codec import (
+    Bidder,
     Block,
     BlockReceipts,
+    Call,
     CallbackReceipt,
     Cancelled,
+    CancelTimer,
+    Deploy,
     DestroyedReceipt,
     Effects,
     Extended,
+    ExtendTimer,
     FireReceipt,
     Header,
     MessageReceipt,
     Movement,
     QueryReceipt,
     Scheduled,
+    System,
+    TransactionBody,
     TransactionReceipt,
-    header_hash,
-    receipts_root,
+    Transfer,
+    Unreadable,
+    UpdateTimerConfig,
+    address_of,
+    amount,
+    deployed_address,
+    read_block,
+    read_receipts,
+    read_transaction,
+    transaction_hash,
     transactions_root,
 )
-from validator.codec import CodecError, decode, unpack_uint
+from cluster.fee_market import Basefees, fire_cap, first_basefees, following_basefees, lane_price
+from cluster.governed import GovernedParameters
+from cluster.job_books import JobBooks, Run
+from cluster.message_books import MessageBooks
+from cluster.queries import Agents, QueryAudit
+from cluster.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
+from cluster.turns import Offer, Terms, TurnAudit
 from validator.genesis import Genesis
 from validator.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.params import Parameters
-from validator.transactions import (
-    SCRIPT_CODE,
-    Call,
-    CancelTimer,
-    Deploy,
-    ExtendTimer,
-    SignedTransaction,
-    System,
-    TransactionBody,
-    Transfer,
-    UpdateTimerConfig,
-    address_of,
-    deployed_address,
-    transaction_hash,
-)
+from validator.transactions import SCRIPT_CODE
 from validator.types import PRICE_LIMIT, RUNNER_CONTRACT_ADDRESS, address_text
 
 CHAIN: Final = "chain"
@@ -254,8 +254,9 @@ class Ledger:
         self.broken = False
         """The books ended at a block that could not be read or does not follow; everything after it is ignored."""
         self._governed = GovernedParameters(genesis.parameters)
-        self._audit = QueryAudit(genesis)
-        self.turns = TurnAudit(genesis)
+        self._agents = Agents(genesis)
+        self._audit = QueryAudit(genesis, self._agents)
+        self.turns = TurnAudit(genesis, self._agents)
         self.jobs = JobBooks(genesis)
         self._mailboxes = MessageBooks()
         self._basefees = first_basefees(genesis.parameters)
@@ -277,19 +278,19 @@ class Ledger:
             return
         height = self.height + 1
         try:
-            sealed, outcome = decode(block, Block), decode(receipts, BlockReceipts)
-            bodies = tuple(_body(wire) for wire in sealed.transactions)
+            sealed, outcome = read_block(block), read_receipts(receipts)
+            bodies = tuple(read_transaction(wire) for wire in sealed.transactions)
             if not self._follows(sealed.header, outcome):
                 self.broken = True
                 return
             self._check_seal(sealed, outcome, bodies)
             context = _Context(height, outcome.proposer, outcome.gc_cycles, outcome.p50_tip, sealed.header, bodies)
             self._enter(context, outcome)
-        except CodecError as error:
+        except Unreadable as error:
             self._violation(CHAIN, height, f"the served bytes cannot be read: {error}")
             self.broken = True
             return
-        self.tip_hash = header_hash(sealed.header)
+        self.tip_hash = sealed.digest
 
     def apply_evidence(self, receipts: bytes, block: bytes | None = None) -> None:
         """Enter what a validator's own, rejected execution of the next height gave.
@@ -300,9 +301,9 @@ class Ledger:
             return
         height = self.height + 1
         try:
-            outcome = decode(receipts, BlockReceipts)
-            sealed = decode(block, Block) if block is not None else None
-            bodies = tuple(_body(wire) for wire in sealed.transactions) if sealed is not None else ()
+            outcome = read_receipts(receipts)
+            sealed = read_block(block) if block is not None else None
+            bodies = tuple(read_transaction(wire) for wire in sealed.transactions) if sealed is not None else ()
             if outcome.height != height:
                 self._violation(CHAIN, height, f"the evidence is for height {outcome.height}")
                 self.broken = True
@@ -310,7 +311,7 @@ class Ledger:
             header = sealed.header if sealed is not None else None
             context = _Context(height, outcome.proposer, outcome.gc_cycles, outcome.p50_tip, header, bodies)
             self._enter(context, outcome)
-        except CodecError as error:
+        except Unreadable as error:
             self._violation(CHAIN, height, f"the evidence cannot be read: {error}")
             self.broken = True
 
@@ -368,7 +369,7 @@ class Ledger:
                 transactions_root(hashes) == header.transactions_root,
                 "transactions_root is not the transactions' root",
             ),
-            (receipts_root(outcome) == header.receipts_root, "receipts_root is not the receipts' root"),
+            (outcome.root == header.receipts_root, "receipts_root is not the receipts' root"),
             (receipted == hashes, f"{len(receipted)} receipts do not belong to the {len(hashes)} transactions"),
             (senders == [sender for sender, _ in bodies], "a receipt names another sender than its transaction"),
             (outcome.proposer == account, f"the tips go to {address_text(outcome.proposer)}, not to the proposer"),
@@ -494,7 +495,8 @@ class Ledger:
         script = body.action if body is not None and isinstance(body.action, Call) else None
         source = script.payload if script is not None and script.to in self._scripts else None
         self._check_sponsored(context, name, receipt, body)
-        self._enter_effects(context, receipt.effects, None if script is None else script.to, source)
+        actor = None if script is None else script.to
+        self._enter_effects(context, receipt.effects, actor, source, receipt.sender)
         self._enter_transactions_jobs(context, name, receipt, body)
         self._check_not_negative(context, name, receipt.sender, receipt.effects.movements)
 
@@ -541,14 +543,14 @@ class Ledger:
     ) -> None:
         self.evaluated[TRANSACTION_FEES] += 1
         basefee = context.basefee_cycle
-        headroom = unpack_uint(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
+        headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
         if headroom < 0:
             self._violation(CONSERVATION, context.height, f"{name} was taken below the basefee")
         if receipt.cycles > body.gas_limit or receipt.cells > body.cells_limit:
             self._violation(CONSERVATION, context.height, f"{name} used more than its limits")
         expected = receipt.cycles * basefee + receipt.cells * context.basefee_cell
         self._check_charge(context, name, "burned", _amount(receipt.burned), expected)
-        tip_per_cycle = max(0, min(unpack_uint(body.max_priority_fee_per_cycle, PRICE_LIMIT), headroom))
+        tip_per_cycle = max(0, min(amount(body.max_priority_fee_per_cycle, PRICE_LIMIT), headroom))
         self._check_charge(context, name, "tipped", _amount(receipt.tip), receipt.cycles * tip_per_cycle)
 
     def _check_value(self, context: _Context, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
@@ -573,7 +575,7 @@ class Ledger:
         if not isinstance(body.action, Deploy):
             return
         self._actors.add(receipt.created)
-        self._audit.deployed(receipt.created, body.action.code)
+        self._agents.deployed(receipt.created, body.action.code)
         if body.action.code == SCRIPT_CODE:
             self._scripts.add(receipt.created)
 
@@ -622,7 +624,7 @@ class Ledger:
             if said != expected:
                 what = f"basefee_{name} is {said}, the block before gives {expected}"
                 self._violation(CONSERVATION, height, what)
-        p50_tip = unpack_uint(context.p50_tip, PRICE_LIMIT)
+        p50_tip = amount(context.p50_tip, PRICE_LIMIT)
         if p50_tip != self.turns.p50_tip:
             what = f"the median tip is {p50_tip}, the fires of the block before give {self.turns.p50_tip}"
             self._violation(CONSERVATION, height, what)
@@ -733,7 +735,7 @@ class Ledger:
         """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
         for what in self.turns.take_turn(offer):
             self._violation(TIMERS, context.height, f"{name} {what}")
-        tip = unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
+        tip = amount(fire.tip_per_cycle, PRICE_LIMIT)
         if offer.passes and tip != offer.tip:
             what = f"{name} tips {tip} a cycle, where its terms and prices give {offer.tip}"
             self._violation(CONSERVATION, context.height, what)
@@ -764,7 +766,7 @@ class Ledger:
 
     def _check_fire_fee(self, context: _Context, name: str, fire: FireReceipt) -> None:
         self.evaluated[FIRE_FEES] += 1
-        tip_per_cycle = unpack_uint(fire.tip_per_cycle, PRICE_LIMIT)
+        tip_per_cycle = amount(fire.tip_per_cycle, PRICE_LIMIT)
         self._check_charge(context, name, "tipped", _amount(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
             return
@@ -832,13 +834,22 @@ class Ledger:
 
     # --- timers -----------------------------------------------------------------------------------------------------
 
-    def _enter_effects(self, context: _Context, effects: Effects, actor: bytes | None, script: bytes | None) -> None:
+    def _enter_effects(
+        self,
+        context: _Context,
+        effects: Effects,
+        actor: bytes | None,
+        script: bytes | None,
+        sender: bytes | None = None,
+    ) -> None:
         """What a handler left behind. ``actor`` is whose it was, ``None`` where that is unknown or anyone's timers may
-        change; ``script`` is its input, where the handler is a script's."""
+        change; ``script`` is its input, where the handler is a script's; ``sender`` the transaction's, where it was in
+        one.
+        """
         for movement in effects.movements:
-            amount = _amount(movement.amount)
-            self.balances[movement.source] = self.balances.get(movement.source, 0) - amount
-            self.balances[movement.target] = self.balances.get(movement.target, 0) + amount
+            moved = _amount(movement.amount)
+            self.balances[movement.source] = self.balances.get(movement.source, 0) - moved
+            self.balances[movement.target] = self.balances.get(movement.target, 0) + moved
         terms = None
         if script is not None and effects.scheduled:
             terms = scheduled_terms(script)
@@ -848,7 +859,12 @@ class Ledger:
             known = terms[position] if terms is not None and item.actor == actor else None
             self._check_owner(context, item.timer_id, item.actor, actor, "scheduled")
             self._schedule(context, item, known)
+            if known is not None:
+                self._check_asked(context, item, known, sender or item.actor)
         for change in effects.timer_changes:
+            if isinstance(change, Bidder):
+                self._enter_bidder(context, change, effects, actor)
+                continue
             life = self.pending.get(change.timer_id)
             if life is not None:
                 self._check_owner(context, change.timer_id, life.actor, actor, "changed")
@@ -856,6 +872,19 @@ class Ledger:
                 self._cancel(context, change)
             else:
                 self._extend(context, change)
+
+    def _enter_bidder(self, context: _Context, change: Bidder, effects: Effects, actor: bytes | None) -> None:
+        """An agent that was named for a timer that this run scheduled, or for those of the actor that ran (SPEC §9)."""
+        owners = {item.timer_id: item.actor for item in effects.scheduled}
+        if actor is None and not change.timer_id:
+            return  # whose run it was is not known
+        owner = owners.get(change.timer_id) if change.timer_id else actor
+        if owner is None or owner in self._scripts:
+            what = f"an agent was named for {_short(change.timer_id) or 'the timers of an actor'} by who must not"
+            self._violation(TIMERS, context.height, what)
+            return
+        for what in self._agents.named(owner, change):
+            self._violation(TIMERS, context.height, f"{address_text(owner)} {what}")
 
     def _check_owner(self, context: _Context, key: bytes, owner: bytes, actor: bytes | None, verb: str) -> None:
         if actor is not None and actor != owner:
@@ -881,6 +910,22 @@ class Ledger:
             self._violation(TIMERS, context.height, what)
         if script is not None and not terms.are_those_of(script):
             self._violation(TIMERS, context.height, f"{name} has other terms than its schedule says")
+
+    def _check_asked(self, context: _Context, item: Scheduled, script: ScheduledTerms, sender: bytes) -> None:
+        """A timer's trigger height, end and payer are what its script asked for (SPEC §4, steps 6 and 8)."""
+        latest = context.height + self.parameters.max_ttl
+        trigger = script.trigger_height(context.height)
+        end = latest if script.expires_at is None else min(script.expires_at, latest)
+        problems = []
+        if item.trigger_height != trigger:
+            problems.append(f"is for height {item.trigger_height}, its schedule gives {trigger}")
+        if item.expires_at != end:
+            problems.append(f"expires at {item.expires_at}, its schedule gives {end}")
+        payer = script.payer(item.actor, sender)
+        if item.fee_payer != payer:
+            problems.append(f"is paid by {address_text(item.fee_payer)}, its schedule names {address_text(payer)}")
+        for problem in problems:
+            self._violation(TIMERS, context.height, f"timer {_short(item.timer_id)} {problem}")
 
     def _schedule(self, context: _Context, item: Scheduled, script: ScheduledTerms | None) -> None:
         name, height = _short(item.timer_id), context.height
@@ -951,6 +996,7 @@ class Ledger:
             return None
         life.state, life.ended_at = state, context.height
         self.turns.ended(key)
+        self._agents.ended(key)
         self.states[TimerState.PENDING] -= 1
         self.states[state] += 1
         if life.trigger_height <= context.height:
@@ -1035,14 +1081,8 @@ class Ledger:
             self.violations.append(Violation(check, height, what))
 
 
-def _body(wire: bytes) -> tuple[bytes, TransactionBody]:
-    """Sender and body of a signed transaction. Raises :class:`CodecError`."""
-    signed = decode(wire, SignedTransaction)
-    return address_of(signed.public_key), decode(signed.body, TransactionBody)
-
-
 def _amount(data: bytes) -> int:
-    return unpack_uint(data, FEE_LIMIT)
+    return amount(data, FEE_LIMIT)
 
 
 def _short(key: bytes) -> str:

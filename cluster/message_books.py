@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cluster.chain_codec import CallbackReceipt, Effects, MessageReceipt, Sent
 from cluster.counted import counted
 from cluster.job_books import Run, jobs_requested
 from validator import costs
-from validator.block import CallbackReceipt, Effects, MessageReceipt, Sent
 from validator.mailbox import LEAST_MESSAGE_CYCLES
 from validator.params import Parameters
 from validator.types import address_text

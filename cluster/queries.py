@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from validator.block import QueryReceipt
+from cluster.chain_codec import Bidder, QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
 from validator.pvm.programs import compiled
 from validator.scheduler.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
 from validator.transactions import SCRIPT_CODE
+from validator.types import address_text
 
+OWN: Final = b""
+"""Of agents: what an actor has of its own."""
 UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)
 
@@ -26,25 +29,59 @@ def has_own_bid(code: str) -> bool:
     return code != SCRIPT_CODE and compiled(code).bids
 
 
+class Agents:
+    """Who bids for whose timers: what actors have of their own, and the contracts that they named (SPEC §9)."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self._contracts: set[bytes] = {at for at, actor in genesis.actors.items() if has_own_bid(actor.code)}
+        self._fixed: set[bytes] = {at for at, actor in genesis.actors.items() if actor.agent is not None}
+        self._named: dict[bytes, bytes] = {}
+        """By actor; empty where it went back to what it has of its own."""
+        self._of_timers: dict[bytes, bytes] = {}
+
+    def deployed(self, actor: bytes, code: str) -> None:
+        """A new actor; a program may bring an agent along."""
+        if has_own_bid(code):
+            self._contracts.add(actor)
+
+    def named(self, actor: bytes, change: Bidder) -> Iterator[str]:
+        """An actor named an agent, for a timer or for all that name none. What is wrong with that."""
+        if change.agent and change.agent not in self._contracts:
+            yield f"named {address_text(change.agent)} for its agent, which has no get_gas_bid"
+        if change.timer_id:
+            self._of_timers[change.timer_id] = change.agent
+        else:
+            self._named[actor] = change.agent
+
+    def ended(self, timer_id: bytes) -> None:
+        """A timer is pending no more."""
+        self._of_timers.pop(timer_id, None)
+
+    def is_fixed(self, actor: bytes) -> bool:
+        """Whether what an actor has of its own always gives the same bid."""
+        return actor in self._fixed
+
+    def agent_of(self, actor: bytes, timer_id: bytes) -> bytes | None:
+        """Who bids for a timer: a contract's address, empty for what its actor has of its own, ``None`` for nobody."""
+        named = self._of_timers.get(timer_id, self._named.get(actor, OWN))
+        has_own_method = actor in self._contracts and actor not in self._fixed
+        if named == actor and has_own_method:
+            return OWN
+        return None if named == OWN and not (has_own_method or actor in self._fixed) else named
+
+
 class QueryAudit:
     """Follows the queries of a chain, block after block."""
 
-    def __init__(self, genesis: Genesis) -> None:
+    def __init__(self, genesis: Genesis, agents: Agents) -> None:
         self._genesis = genesis
-        self._agents: set[bytes] = {
-            at for at, actor in genesis.actors.items() if actor.agent is not None or has_own_bid(actor.code)
-        }
+        self._agents = agents
         self._unpaid_heights: dict[bytes, int] = {}
         """When an actor was last found unable to pay."""
         self._height = 0
         self._spent = 0
         self._asked: set[bytes] = set()
         self._by_actor: Counter[bytes] = Counter()
-
-    def deployed(self, actor: bytes, code: str) -> None:
-        """A new actor; a program may bring an agent along."""
-        if has_own_bid(code):
-            self._agents.add(actor)
 
     def begin_block(self, height: int) -> None:
         """The next block's queries follow."""
@@ -69,8 +106,11 @@ class QueryAudit:
         unpaid = self._unpaid_heights.get(query.actor)
         if not self._genesis.runs_auction(self._height):
             yield "was made in a block that runs first in, first out"
-        if query.actor not in self._agents:
+        agent = self._agents.agent_of(query.actor, query.timer_id)
+        if agent is None:
             yield "was made of an actor without an agent"
+        elif agent != query.agent:
+            yield "was made of another agent than bids for that timer"
         if query.timer_id in self._asked:
             yield "was made twice in one block"
         if self._by_actor[query.actor] >= parameters.gba_queries_per_actor:
@@ -84,7 +124,7 @@ class QueryAudit:
         if query.outcome not in OUTCOMES:
             yield f"came to {query.outcome[:40]!r}, which is no outcome"
         low, high = LEAST_QUERY_CYCLES, parameters.gba_max_cycles
-        if self._has_fixed_agent(query.actor):
+        if query.agent == OWN and self._agents.is_fixed(query.actor):
             high = LEAST_QUERY_CYCLES
             if query.outcome == "failed":
                 yield "failed, which a fixed bid never does"
@@ -92,10 +132,6 @@ class QueryAudit:
             low = high = 0
         if not low <= query.cycles <= high:
             yield f"used {query.cycles} cycles, expected {low} to {high}"
-
-    def _has_fixed_agent(self, actor: bytes) -> bool:
-        record = self._genesis.actors.get(actor)  # type: ignore[call-overload]
-        return record is not None and record.agent is not None and record.agent.code == "builtin:fixed"
 
     def _enter(self, query: QueryReceipt) -> None:
         self._asked.add(query.timer_id)

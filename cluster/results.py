@@ -66,6 +66,8 @@ ENDPOINTS_FILE: Final = "endpoints.json"
 """Where everybody can be reached while a live run goes on."""
 TOKEN_FILE: Final = "token"
 """What a live run has to be shown before it obeys (:mod:`cluster.live.control`)."""
+FAUCET_TOKEN_FILE: Final = "faucet-token"
+"""What its faucet has to be shown before it pays."""
 LATEST: Final = "latest"
 
 MAX_FOLDERS_TRIED: Final = 10_000

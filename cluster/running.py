@@ -36,7 +36,8 @@ from cluster.results import (
     reproduce_command,
 )
 from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.settings import Change, options_of
+from cluster.scenario.files import find_scenario
+from cluster.settings import Change, options_of, parse_setting
 from cluster.terminal import Progress, print_kept, print_verdict
 from validator.genesis_block import GenesisError
 from validator.types import ValidatorError
@@ -57,6 +58,8 @@ class LiveOptions:
     until_told: bool = False
     """It runs until it is told to end, whatever the scenario says of its end."""
     served: Served = ON_THE_LOOPBACK
+    faucet: bool = False
+    """It has a faucet, even where the scenario asks for none."""
 
 
 def run_scenario(
@@ -80,7 +83,11 @@ def run_scenario(
         raise BadInput("only a live testnet listens: --bind needs --backend live")
     if twice and backend != "sim":
         raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
+    scenario_path = find_scenario(scenario_path)
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
+    if live.faucet and scenario.chain.faucet is None:
+        asked = [parse_setting("chain.faucet={}")]
+        scenario, changes = change_scenario(scenario, asked, f"{scenario_path} with a faucet"), [*changes, *asked]
     problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
     if problem:
         raise BadInput(f"{scenario_path}: {problem}")

@@ -21,7 +21,9 @@ from validator.pvm.machine import PythonVm
 from validator.records import (
     ACCOUNT,
     GLOBALS,
+    LONG_PUBLISHED,
     LONG_STORAGE,
+    PUBLISHED,
     PYTHON_CODE,
     STORAGE,
     TIMER,
@@ -36,9 +38,9 @@ from validator.records import (
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.tiers import count_tiers
 from validator.state import LogStateStore, View
-from validator.transactions import Transaction
+from validator.transactions import Transaction, unsigned_hash
 from validator.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
-from validator.types import ADDRESS_BYTES, ZERO_HASH, Height, address_text
+from validator.types import ADDRESS_BYTES, Height, address_text
 
 NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
 """Fields of protocol events that are numbers."""
@@ -90,13 +92,16 @@ class Conformance:
         data = view.get(GLOBALS)
         assert data is not None
         chain: Globals = decode_record(GLOBALS, data)
-        return {
+        page = {
             "accounts": self._accounts(view),
-            "storage": _storage(view),
+            "storage": _entries(view, STORAGE, LONG_STORAGE),
             "timers": _timers(view),
             "burned": chain.burned,
             "state_root": view.root.hex(),
         }
+        if published := _entries(view, PUBLISHED, LONG_PUBLISHED):
+            page["published"] = published
+        return page
 
     def _accounts(self, view: View) -> Page:
         """Every account of the genesis, and every other with a balance or nonce."""
@@ -111,7 +116,7 @@ class Conformance:
 
 def _execute(transition: Transition, transaction: Transaction) -> Page:
     try:
-        transition.execute(PreparedTransaction(ZERO_HASH, b"", transaction))
+        transition.execute(PreparedTransaction(unsigned_hash(transaction), b"", transaction))
     except NotAdmitted as refusal:
         return {"status": "rejected", "error": refusal.name, "cycles": 0, "cells": 0, "fee": 0}
     return _run_page(transition.receipts[-1])
@@ -186,13 +191,13 @@ def _event_page(event: Event) -> Page:
     return shown
 
 
-def _storage(view: View) -> Page:
-    """What actors stored: texts, as scripts store them; what programs store is no text."""
+def _entries(view: View, plain: bytes, hashed: bytes) -> Page:
+    """What actors stored or published: texts, as scripts store them; what programs store is no text."""
     shown: Page = {}
-    for prefix in (STORAGE, LONG_STORAGE):
+    for prefix in (plain, hashed):
         for key, value in view.scan(prefix):
             address, name = key[1 : 1 + ADDRESS_BYTES], key[1 + ADDRESS_BYTES :]
-            if prefix == LONG_STORAGE:
+            if prefix == hashed:
                 name, value = long_storage_entry(value)
             page = shown.setdefault(address_text(address), {})
             page[name.decode()] = {"hex": value.hex()} if _runs_program(view, address) else value.decode()

@@ -12,10 +12,22 @@ import binascii
 import json
 from typing import Any, Final, NamedTuple
 
-from validator.codec import keccak256
+from cluster.chain_codec import keccak256
 from validator.types import TimerId
 
 ENVELOPE_KEYS: Final = frozenset({"_handler", "_payload"})
+
+
+_FIGURES: Final = (
+    "gas_limit",
+    "max_fee_per_cycle",
+    "max_priority_fee_per_cycle",
+    "payer_cap",
+    "expires_at",
+    "height",
+    "in",
+)
+"""What a script calls the integers of :class:`ScheduledTerms`, in their order."""
 
 
 def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: int) -> TimerId:
@@ -31,6 +43,28 @@ class ScheduledTerms(NamedTuple):
     max_fee_per_cycle: int | None
     max_priority_fee_per_cycle: int | None = None
     payer_cap: int | None = None
+    expires_at: int | None = None
+    height: int | None = None
+    """When it fires; or else ``blocks_ahead``."""
+    blocks_ahead: int | None = None
+    fee_payer: str | None = None
+    """``self``, ``sender`` or an address."""
+
+    def trigger_height(self, now: int) -> int:
+        """The height that was asked for at height ``now``."""
+        return now + (self.blocks_ahead or 0) if self.height is None else self.height
+
+    def payer(self, actor: bytes, sender: bytes) -> bytes:
+        """Who was to pay; no address at all where the text is none."""
+        match self.fee_payer:
+            case None | "self":
+                return actor
+            case "sender":
+                return sender
+        try:
+            return bytes.fromhex(self.fee_payer.removeprefix("0x"))
+        except ValueError:
+            return b""
 
 
 def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
@@ -49,10 +83,13 @@ def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
         if not _is_mapping_operation(operation):
             return None
         payload = _payload_bytes(operation[1].get("payload"))
-        figures = [operation[1].get(name) for name in ScheduledTerms._fields[1:]]
+        figures = [operation[1].get(name) for name in _FIGURES]
+        payer = operation[1].get("fee_payer")
         if payload is None or not all(figure is None or type(figure) is int for figure in figures):
             return None
-        terms.append(ScheduledTerms(payload, *figures))
+        if payer is not None and not isinstance(payer, str):
+            return None
+        terms.append(ScheduledTerms._make([payload, *figures, payer]))
     return terms
 
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from cluster.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled, amount
 from cluster.fee_market import Basefees, FairnessWindow, fire_cap, lane_price, median_tip
+from cluster.queries import Agents
 from cluster.timer_ids import ScheduledTerms
-from validator.block import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
-from validator.codec import unpack_uint
 from validator.genesis import Genesis
 from validator.params import Parameters, TieBreak
 from validator.types import AMOUNT_LIMIT, PRICE_LIMIT
@@ -49,10 +49,17 @@ class Life(Protocol):
 
 
 class Bid(NamedTuple):
-    """What an agent answered, per cycle."""
+    """What an agent answered, per cycle; ``None`` is left to the default agent."""
 
-    max_fee: int
-    priority: int
+    max_fee: int | None
+    priority: int | None
+
+    @classmethod
+    def of(cls, query: QueryReceipt) -> Bid | None:
+        """``None`` where there was no answer. Raises :class:`~validator.codec.CodecError`."""
+        if query.bid is None:
+            return None
+        return cls(*(None if price is None else amount(price, PRICE_LIMIT) for price in query.bid))
 
 
 class Terms(NamedTuple):
@@ -68,8 +75,8 @@ class Terms(NamedTuple):
     def of(cls, item: Scheduled) -> Terms:
         """Raises :class:`~validator.codec.CodecError`."""
         fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
-        max_fee, priority = (None if fee is None else unpack_uint(fee, PRICE_LIMIT) for fee in fees)
-        payer_cap = None if item.payer_cap is None else unpack_uint(item.payer_cap, AMOUNT_LIMIT)
+        max_fee, priority = (None if fee is None else amount(fee, PRICE_LIMIT) for fee in fees)
+        payer_cap = None if item.payer_cap is None else amount(item.payer_cap, AMOUNT_LIMIT)
         return cls(item.fee_payer, item.gas_limit, max_fee, priority, payer_cap)
 
     def are_those_of(self, script: ScheduledTerms) -> bool:
@@ -162,8 +169,9 @@ class Phase:
 class TurnAudit:
     """Follows the timers of a chain that wait, block after block."""
 
-    def __init__(self, genesis: Genesis) -> None:
+    def __init__(self, genesis: Genesis, agents: Agents) -> None:
         self._genesis = genesis
+        self._agents = agents
         self.unjudged = 0
         """How often it could not be said whether a timer that waits should."""
         self._coming: list[tuple[int, int, _Waiting]] = []
@@ -172,8 +180,8 @@ class TurnAudit:
         """In the order of their trigger heights and sequence numbers."""
         self._without_default: dict[bytes, _Waiting] = {}
         """Those that are due, leave their max fee open, and were not priced by the default agent yet."""
-        self._last_bids: dict[bytes, Bid] = {}
-        """By actor, its agent's last good answer."""
+        self._last_bids: dict[tuple[bytes, bytes], Bid] = {}
+        """By actor and agent, the last good answer."""
         self._answers: dict[bytes, Bid | None] = {}
         """By timer, what this block's queries came to."""
         self._window = FairnessWindow()
@@ -205,12 +213,12 @@ class TurnAudit:
 
     def queried(self, query: QueryReceipt) -> Iterator[str]:
         """An agent was asked about a timer. What is wrong with that."""
-        bid = None if query.bid is None else Bid(*(unpack_uint(price, PRICE_LIMIT) for price in query.bid))
+        bid = Bid.of(query)
         if (bid is None) == (query.outcome == "ok"):
             yield "has no answer" if bid is None else "has an answer, though it failed"
         self._answers[query.timer_id] = bid
         if bid is not None:
-            self._last_bids[query.actor] = bid
+            self._last_bids[query.actor, query.agent] = bid
         waiting, phase = self._due.get(query.timer_id), self.phase
         if waiting is None or phase is None:
             return
@@ -226,7 +234,8 @@ class TurnAudit:
         if phase is None or not phase.is_auctioned:
             return
         for waiting in list(self._without_default.values()):
-            if self._bid_for(waiting) is None:
+            bid = self._bid_for(waiting)
+            if bid is None or bid.max_fee is None:
                 waiting.default_max_fee = min(DEFAULT_MAX_FEE_FACTOR * phase.lane_price, PRICE_LIMIT - 1)
                 del self._without_default[waiting.timer_id]
 
@@ -344,7 +353,8 @@ class TurnAudit:
     def _bid_for(self, waiting: _Waiting) -> Bid | None:
         if waiting.timer_id in self._answers:
             return self._answers[waiting.timer_id]
-        return self._last_bids.get(waiting.actor)
+        agent = self._agents.agent_of(waiting.actor, waiting.timer_id)
+        return None if agent is None else self._last_bids.get((waiting.actor, agent))
 
     def _offer(self, waiting: _Waiting, phase: Phase) -> Offer:
         terms, p = waiting.terms, phase.parameters
@@ -365,11 +375,15 @@ class TurnAudit:
         if max_fee is not None and priority is not None:
             return max_fee, priority
         bid = self._bid_for(waiting)
-        if bid is None:
-            cap = phase.parameters.default_tip_cap
-            default_tip = min(phase.p50_tip, phase.lane_price // cap) if cap else phase.p50_tip
-            bid = Bid(waiting.default_max_fee or 0, default_tip)
-        return bid.max_fee if max_fee is None else max_fee, bid.priority if priority is None else priority
+        if bid is not None:
+            max_fee = bid.max_fee if max_fee is None else max_fee
+            priority = bid.priority if priority is None else priority
+        cap = phase.parameters.default_tip_cap
+        default_tip = min(phase.p50_tip, phase.lane_price // cap) if cap else phase.p50_tip
+        return (
+            waiting.default_max_fee or 0 if max_fee is None else max_fee,
+            default_tip if priority is None else priority,
+        )
 
     # --- timers that wait ---------------------------------------------------------------------------------------------
 

@@ -55,7 +55,18 @@ def _is_ignored(folder: str) -> bool:
 
 # --- imports --------------------------------------------------------------------------------------------------------
 
-OURS = ("actors", "benchmarks", "cluster", "consensus", "k8s", "loadgen", "stampede", "tests", "validator")
+OURS = (
+    "actors",
+    "benchmarks",
+    "cluster",
+    "consensus",
+    "k8s",
+    "loadgen",
+    "stampede",
+    "stampede_command",
+    "tests",
+    "validator",
+)
 
 ENCODING = (
     "validator.codec",
@@ -78,6 +89,49 @@ MAY_IMPORT = {
     "actors": ("actors",),
 }
 """For each folder what it may import of ours; the first folder that holds a file decides."""
+
+AUDITOR = (
+    "cluster/books.py",
+    "cluster/chain_codec.py",
+    "cluster/fee_market.py",
+    "cluster/governed.py",
+    "cluster/job_books.py",
+    "cluster/ledger.py",
+    "cluster/message_books.py",
+    "cluster/queries.py",
+    "cluster/timer_ids.py",
+    "cluster/turns.py",
+)
+"""The books, which are kept a second time."""
+
+SHARED_WITH_THE_AUDITOR = (
+    # what a chain is: its genesis, parameters, kinds of quantities
+    "validator.genesis.Genesis",
+    "validator.params",
+    "validator.types",
+    # costs and limits
+    "validator.costs",
+    "validator.jobs.CALLBACKS_PER_BLOCK",
+    "validator.jobs.JOBS_PER_ACTOR",
+    "validator.jobs.JOB_LIFETIME_BLOCKS",
+    "validator.jobs.MAX_RESULTS_NEEDED",
+    "validator.jobs.MAX_RESULT_BYTES",
+    "validator.mailbox.LEAST_MESSAGE_CYCLES",
+    "validator.mailbox.MESSAGES_PER_DEFERRED_RUN",
+    "validator.mailbox.MESSAGES_PER_TRANSACTION",
+    "validator.scheduler.bidding.LEAST_QUERY_CYCLES",
+    "validator.scheduler.bidding.UNPAID_QUERY_CYCLES",
+    # names
+    "validator.jobs.REGISTER_RUNNER",
+    "validator.jobs.SUBMIT_RESULT",
+    "validator.jobs.UNREGISTER_RUNNER",
+    "validator.transactions.SCRIPT_CODE",
+    # what a text of a governance instruction says, and whether a program bids
+    "validator.errors.BadScript",
+    "validator.pvm.programs.compiled",
+    "validator.pvm.script_json",
+)
+"""All that the books have in common with the transition that they judge. A bug in any of it is on both sides."""
 
 FOREIGN = {
     "ray": ("cluster/live", "cluster/fanout", "cluster/fanout.py", "tests", "benchmarks"),
@@ -179,6 +233,13 @@ def imports_point_one_way(path: str, source: str) -> Iterator[Finding]:
             yield line, f"imports {module}; may import {', '.join(allowed)}"
         elif belongs_to(module, "tests") and not is_in(path, "tests"):
             yield line, f"imports {module}, a test"
+
+
+def the_auditor_shares_a_stated_list(path: str, source: str) -> Iterator[Finding]:
+    """The books use nothing of the validators but what stands in one list."""
+    for line, module in imports(path, source):
+        if belongs_to(module, "consensus", "validator") and not belongs_to(module, *SHARED_WITH_THE_AUDITOR):
+            yield line, f"imports {module}, which the auditor must not share with what it audits"
 
 
 def libraries_stay_in_their_place(path: str, source: str) -> Iterator[Finding]:
@@ -411,6 +472,21 @@ RULES = (
             ("cluster/fanout.py", "import ray"),
             ("loadgen/a.py", "import gevent\nfrom locust.contrib.fasthttp import FastHttpUser"),
             ("cluster/a.py", "import rayleigh"),
+        ),
+    ),
+    Rule(
+        the_auditor_shares_a_stated_list,
+        lambda path: path in AUDITOR,
+        faults=(
+            ("cluster/ledger.py", "from validator.codec import decode"),
+            ("cluster/turns.py", "from validator.block import FireReceipt"),
+            ("cluster/turns.py", "import validator.scheduler.lane"),
+            ("cluster/job_books.py", "from validator import jobs"),
+            ("cluster/books.py", "from consensus.certificates import verify_signed"),
+        ),
+        fine=(
+            ("cluster/ledger.py", "from validator.params import Parameters\nfrom validator import costs"),
+            ("cluster/queries.py", "from validator.pvm.programs import compiled\nimport msgpack"),
         ),
     ),
     Rule(

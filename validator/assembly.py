@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +12,7 @@ from validator.disk import Disk
 from validator.executor import DEFAULT_STORAGE, Executor, RecoveryError, StorageConfig
 from validator.genesis import Genesis
 from validator.joining import SnapshotJoin
-from validator.journal import JOURNAL_FILE, has_journal, open_journal
+from validator.journal import JOURNAL_FILE, JournalContent, has_journal, open_journal
 from validator.node import FinalPoint, Node, NodeConfig, NodeIdentity
 from validator.transition import Transition
 from validator.types import Height
@@ -19,13 +20,15 @@ from validator.types import Height
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The classes that a validator is made of; tests and planted bugs put derived ones in their place."""
+    """What a validator is made of, classes and what reads its journal; tests and planted bugs put others in."""
 
     transition: type[Transition] = Transition
     executor: type[Executor] = Executor
     node: type[Node] = Node
     join: type[SnapshotJoin] = SnapshotJoin
     """What makes the disk of one that begins without state one that can be opened."""
+    journal: Callable[[Disk], JournalContent] = open_journal
+    """Reads what the journal held."""
     storage: StorageConfig = DEFAULT_STORAGE
 
 
@@ -71,7 +74,7 @@ def open_validator(
         )
     identity = NodeIdentity(index, signer, validators, genesis)
     try:
-        node = parts.node(config, identity, start, open_journal(disk))
+        node = parts.node(config, identity, start, parts.journal(disk))
     except JournalError as error:
         raise RecoveryError(f"{JOURNAL_FILE}: {error}") from None
     return Validator(node, executor)

@@ -100,6 +100,15 @@ class Extended(msgspec.Struct, frozen=True, array_like=True, tag="extended"):
     expires_at: int
 
 
+class Bidder(msgspec.Struct, frozen=True, array_like=True, tag="bidder"):
+    """Another actor's program bids from now on (SPEC §9): for the timer, or, where no timer is named, for those of the
+    actor that runs."""
+
+    timer_id: bytes
+    agent: bytes
+    """Its address; empty where the actor went back to what it has of its own."""
+
+
 class Sent(msgspec.Struct, frozen=True, array_like=True):
     """A message that was queued, with what was reserved for its run."""
 
@@ -114,7 +123,7 @@ class Effects(msgspec.Struct, frozen=True, array_like=True):
 
     movements: tuple[Movement, ...] = ()
     scheduled: tuple[Scheduled, ...] = ()
-    timer_changes: tuple[Cancelled | Extended, ...] = ()
+    timer_changes: tuple[Cancelled | Extended | Bidder, ...] = ()
     events: tuple[Event, ...] = ()
     messages: tuple[Sent, ...] = ()
 
@@ -162,7 +171,7 @@ class DestroyedReceipt(msgspec.Struct, frozen=True, array_like=True):
     event: Event
 
 
-class QueryReceipt(msgspec.Struct, frozen=True, array_like=True):
+class QueryReceipt(OmitsEmptyLast, frozen=True, array_like=True):
     """One admitted query of an actor's gas bidding agent; the actor paid ``burned`` (SPEC §9)."""
 
     timer_id: bytes
@@ -171,8 +180,11 @@ class QueryReceipt(msgspec.Struct, frozen=True, array_like=True):
     """``ok``, ``failed`` or ``unpaid``."""
     cycles: int
     burned: bytes
-    bid: tuple[bytes, bytes] | None = None
-    """``max_fee`` and ``priority`` per cycle that the agent answered; ``None`` where it failed or was not paid."""
+    bid: tuple[bytes | None, bytes | None] | None = None
+    """``max_fee`` and ``priority`` per cycle that the agent answered, each ``None`` where it was left open; ``None``
+    where the agent failed or was not paid."""
+    agent: bytes = b""
+    """The contract that was asked; empty where it is the actor's own agent."""
 
 
 class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):

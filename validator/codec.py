@@ -2,7 +2,7 @@
 
 Structs are arrays of their fields in order, with the tag first where a type has several shapes. An encoding is
 canonical when it is what this codec writes for the value it decodes to; :func:`decode` refuses anything else, so that
-one value has one encoding and one hash. A struct that came to have one more list (:class:`OmitsEmptyLast`) leaves it
+one value has one encoding and one hash. A struct that came to have one more field (:class:`OmitsEmptyLast`) leaves it
 out where it is empty, so that what was encoded before stays as it was. Amounts and prices exceed 64 bits and travel as
 big-endian bytes without leading zeros (:func:`pack_uint`).
 """
@@ -29,15 +29,22 @@ class CodecError(ValidatorError):
 
 
 class OmitsEmptyLast(msgspec.Struct, frozen=True, array_like=True):
-    """A struct whose last field is a list that is not written where it is empty. Only for what is encoded by itself."""
+    """A struct whose last field, a list or bytes, is not written where it is empty. Only for what is encoded by itself,
+    or stands in a list of another such struct."""
 
 
 def encode(value: object) -> bytes:
     """The canonical encoding of a struct or of plain data."""
+    return _encoder.encode(_as_written(value))
+
+
+def _as_written(value: object) -> object:
     if isinstance(value, OmitsEmptyLast):
-        fields = msgspec.structs.astuple(value)
-        return _encoder.encode(fields if fields[-1] else fields[:-1])
-    return _encoder.encode(value)
+        fields = tuple(map(_as_written, msgspec.structs.astuple(value)))
+        return fields if fields[-1] else fields[:-1]
+    if isinstance(value, tuple) and value and isinstance(value[0], OmitsEmptyLast):
+        return tuple(map(_as_written, value))
+    return value
 
 
 def decode(data: bytes, kind: type[T]) -> T:

@@ -10,6 +10,10 @@ from typing import Final
 KV_GET_CYCLES: Final = 10
 KV_SET_CYCLES: Final = 200
 KV_DELETE_CYCLES: Final = 200
+PUBLISH_CYCLES: Final = 200
+PUBLISHED_CYCLES: Final = 10
+"""Of reading what an actor published."""
+SET_BIDDING_AGENT_CYCLES: Final = 200
 SCHEDULE_TIMER_CYCLES: Final = 1_000
 CANCEL_TIMER_CYCLES: Final = 500
 EXTEND_TIMER_CYCLES: Final = 500

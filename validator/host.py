@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from validator import costs, jobs, mailbox
-from validator.block import Cancelled, Effects, Event, Extended, Movement, Scheduled, Sent
+from validator.block import Bidder, Cancelled, Effects, Event, Extended, Movement, Scheduled, Sent
 from validator.codec import pack_uint
 from validator.errors import HandlerFailure, Rejection
 from validator.meter import Meter
 from validator.records import QueuedMessage, Timer
 from validator.scheduler import scheduling
 from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
-from validator.types import Address, Hash, TimerId, is_name, parse_timer_id
+from validator.types import ZERO_HASH, Address, Hash, TimerId, is_name, parse_timer_id
 from validator.world import World
 
 
@@ -44,11 +44,13 @@ class HandlerContext:
     """The job whose callback the run is."""
     value: int = 0
     """What the transaction pays to the actor."""
+    origin: Hash = ZERO_HASH
+    """The hash of the transaction that the run began with, through messages too; zero elsewhere."""
     cycles_prepaid: int = 0
     """Taken for the call that comes next."""
     movements: list[Movement] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
-    timer_changes: list[Cancelled | Extended] = field(default_factory=list)
+    timer_changes: list[Cancelled | Extended | Bidder] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     messages: list[Sent] = field(default_factory=list)
 
@@ -108,6 +110,19 @@ class HandlerContext:
         self._pay(costs.KV_DELETE_CYCLES)
         self.world.storage_delete(self.actor, key)
 
+    def publish(self, key: str, value: bytes) -> None:
+        self._pay(costs.PUBLISH_CYCLES, len(key.encode()) + len(value))
+        self.world.published_set(self.actor, key, value)
+
+    def published(self, address: Address, key: str) -> bytes | None:
+        self._pay(costs.PUBLISHED_CYCLES)
+        return self.world.published_get(address, key)
+
+    def set_bidding_agent(self, agent: Address | None) -> None:
+        self._pay(costs.SET_BIDDING_AGENT_CYCLES)
+        scheduling.name_agent(self.world, self.actor, agent)
+        self.timer_changes.append(Bidder(b"", agent or b""))
+
     def emit(self, name: str, data: str) -> None:
         self._pay(costs.EMIT_CYCLES, len(data.encode()))
         if not is_name(name, may_be_empty=True):
@@ -132,6 +147,8 @@ class HandlerContext:
                 ("clamped", str(timer.max_priority_fee_per_cycle)),
             )
         self.scheduled.append(_told(timer))
+        if timer.bidding_agent is not None:
+            self.timer_changes.append(Bidder(timer.timer_id, timer.bidding_agent))
         return timer.timer_id
 
     def cancel_timer(self, timer_id: bytes) -> None:
@@ -160,7 +177,8 @@ class HandlerContext:
         self._pay(costs.SEND_CYCLES + cycles, len(payload) + cells)
         if self.messages_left == 0:
             raise Rejection("TooManyMessages")
-        mailbox.enqueue(self.world, QueuedMessage(to, self.actor, handler, payload, cycles, cells), parameters)
+        message = QueuedMessage(to, self.actor, handler, payload, cycles, cells, self.origin)
+        mailbox.enqueue(self.world, message, parameters)
         self.messages.append(Sent(to, handler, cycles, cells))
         self.messages_left -= 1
         self.cycles_reserved += cycles
@@ -213,6 +231,12 @@ class ReadOnlyContext(HandlerContext):
 
     def kv_delete(self, key: str) -> None:
         self._refuse(costs.KV_DELETE_CYCLES)
+
+    def publish(self, key: str, value: bytes) -> None:
+        self._refuse(costs.PUBLISH_CYCLES)
+
+    def set_bidding_agent(self, agent: Address | None) -> None:
+        self._refuse(costs.SET_BIDDING_AGENT_CYCLES)
 
     def emit(self, name: str, data: str) -> None:
         self._refuse(costs.EMIT_CYCLES)

@@ -42,6 +42,12 @@ def encode_journal(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
     return b"".join([*(encode_batch((), (body,)) for body in bodies), encode_batch(records, ())])
 
 
+def decode_batch(payload: bytes) -> JournalContent:
+    """What a frame's payload holds. Raises :class:`~validator.codec.CodecError` where it is no batch."""
+    batch = decode(payload, _Batch)
+    return JournalContent(batch.records, batch.bodies)
+
+
 def has_journal(disk: Disk) -> bool:
     """Whether there is one: from the first start on there is, be it empty."""
     return JOURNAL_FILE in disk.names()
@@ -55,7 +61,7 @@ def open_journal(disk: Disk) -> JournalContent:
     """
     found = recover(disk, JOURNAL_FILE)
     disk.replace(JOURNAL_FILE, disk.read(JOURNAL_FILE))
-    batches = [decode(each.payload, _Batch) for each in found]
+    batches = [decode_batch(each.payload) for each in found]
     return JournalContent(
         records=tuple(record for batch in batches for record in batch.records),
         bodies=tuple(body for batch in batches for body in batch.bodies),

@@ -65,7 +65,7 @@ FIRE_BYTES: Final = _size(
     )
 )
 DESTROYED_BYTES: Final = _size(DestroyedReceipt(_HASH, "insufficient_funds", _INSOLVENCY))
-QUERY_BYTES: Final = _size(QueryReceipt(_HASH, _ADDRESS, "failed", _COUNT, _AMOUNT, (_AMOUNT, _AMOUNT)))
+QUERY_BYTES: Final = _size(QueryReceipt(_HASH, _ADDRESS, "failed", _COUNT, _AMOUNT, (_AMOUNT, _AMOUNT), _ADDRESS))
 DEFERRED_BYTES: Final = _size(
     CallbackReceipt(_HASH, _ADDRESS, _NAME, False, _ERROR, _COUNT, _COUNT, Effects(), _UNSETTLED)
 )

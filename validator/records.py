@@ -7,9 +7,11 @@ key                                        record
 ``c`` ‖ address[20]                        :class:`Actor`
 ``s`` ‖ address[20] ‖ key                  a storage value; keys over 256 bytes go by ``S`` ‖ address ‖ hash, and the
                                            record then holds the key too
+``v`` ‖ address[20] ‖ key                  a value that an actor published; ``V`` ‖ address ‖ hash likewise
 ``t`` ‖ timer id[32]                       :class:`Timer`
 ``T`` ‖ timer id[32]                       its payload, where that is long
-``b`` ‖ address[20]                        :class:`BidMemory` of an actor with a gas bidding agent
+``b`` ‖ address[20]                        :class:`BidMemory` of an actor whose gas bidding agent was asked
+``B`` ‖ address[20] ‖ agent[20]            :class:`KeptAnswer` that a contract gave for an actor's timers
 ``P`` ‖ hash[32]                           a Python program's source, once for all actors that run it
 ``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
 ``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
@@ -39,15 +41,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from validator.codec import encode, pack_uint, tagged_hash
-from validator.types import Address, Hash, TimerId
+from validator.types import ADDRESS_BYTES, ZERO_HASH, Address, Hash, TimerId
 
 ACCOUNT: Final = b"a"
 ACTOR: Final = b"c"
 STORAGE: Final = b"s"
 LONG_STORAGE: Final = b"S"
+PUBLISHED: Final = b"v"
+LONG_PUBLISHED: Final = b"V"
 TIMER: Final = b"t"
 TIMER_PAYLOAD: Final = b"T"
 BID_MEMORY: Final = b"b"
+KEPT_ANSWER: Final = b"B"
 CODE: Final = b"P"
 MESSAGE: Final = b"m"
 SUPPLY: Final = b"p"
@@ -89,6 +94,16 @@ class BiddingAgent(NamedTuple):
     max_priority_fee_per_cycle: int
 
 
+class Naming(NamedTuple):
+    """Whom an actor named to bid for its timers (SPEC §9, ``set_bidding_agent``)."""
+
+    agent: Address | None
+    """A contract; ``None`` where the actor went back to what it has of its own."""
+    answered_since: int = 0
+    """The block since which a kept answer has priced the max fee of the actor's timers, whoever gave it; 0 where none
+    does. As the last block with an auction left it."""
+
+
 class Actor(NamedTuple):
     """An account with code."""
 
@@ -100,17 +115,45 @@ class Actor(NamedTuple):
     mailbox_bytes: int = 0
     """Payload bytes of the messages that wait for it."""
     agent: BiddingAgent | None = None
+    """Of its own."""
+    naming: Naming | None = None
+    """``None`` where it never called ``set_bidding_agent``."""
+
+
+class KeptAnswer(NamedTuple):
+    """The last good answer of an agent for one actor's timers, per cycle. ``None`` is what it left open, both where
+    there was no answer."""
+
+    max_fee_per_cycle: int | None = None
+    max_priority_fee_per_cycle: int | None = None
+    since: int = 0
+    """The block since which a max fee has been kept without a break; 0 where none is."""
 
 
 class BidMemory(NamedTuple):
-    """What the chain remembers of an actor's bidding agent. Heights are 0 where it never happened."""
+    """What the chain remembers of the queries that an actor paid for. Heights are 0 where it never happened."""
 
     queried_height: int = 0
     unpaid_height: int = 0
-    first_answer_height: int = 0
+    answered_since: int = 0
+    """Of the actor's own agent, with the two that follow: its :class:`KeptAnswer`."""
     max_fee_per_cycle: int | None = None
-    """The last good answer, ``None`` where there was none."""
     max_priority_fee_per_cycle: int | None = None
+
+    @property
+    def kept(self) -> KeptAnswer:
+        """The last good answer of the actor's own agent."""
+        return KeptAnswer(self.max_fee_per_cycle, self.max_priority_fee_per_cycle, self.answered_since)
+
+    def keeping(self, answer: KeptAnswer) -> BidMemory:
+        """The same with another answer of the actor's own agent."""
+        return BidMemory(
+            self.queried_height,
+            self.unpaid_height,
+            answer.since,
+            answer.max_fee_per_cycle,
+            answer.max_priority_fee_per_cycle,
+        )
 
 
 class QueuedMessage(NamedTuple):
@@ -122,6 +165,8 @@ class QueuedMessage(NamedTuple):
     payload: bytes
     cycles: int
     cells: int
+    origin: Hash = ZERO_HASH
+    """The hash of the transaction that its sender's run began with."""
 
 
 class Timer(NamedTuple):
@@ -142,6 +187,8 @@ class Timer(NamedTuple):
     payer_cap: int | None
     default_max_fee: int | None
     scheduled_at: int
+    bidding_agent: Address | None = None
+    """The contract that bids for this timer, whomever its actor names."""
 
     @property
     def key(self) -> bytes:
@@ -254,14 +301,22 @@ def actor_key(address: bytes) -> bytes:
 
 
 def storage_key(address: bytes, key: str) -> bytes:
+    return _named_key(STORAGE, LONG_STORAGE, address, key)
+
+
+def published_key(address: bytes, key: str) -> bytes:
+    return _named_key(PUBLISHED, LONG_PUBLISHED, address, key)
+
+
+def _named_key(plain: bytes, hashed: bytes, address: bytes, key: str) -> bytes:
     raw = key.encode()
     if len(raw) <= LONGEST_PLAIN_STORAGE_KEY:
-        return STORAGE + address + raw
-    return LONG_STORAGE + address + tagged_hash(b"storage key", raw)
+        return plain + address + raw
+    return hashed + address + tagged_hash(b"storage key", raw)
 
 
 def long_storage_value(key: str, value: bytes) -> bytes:
-    """What stands under the hashed key of a storage entry: the key, its length in front, then the value."""
+    """What stands under the hashed key of an entry of storage: the key, its length in front, then the value."""
     raw = key.encode()
     return len(raw).to_bytes(4, "big") + raw + value
 
@@ -282,6 +337,15 @@ def timer_payload_key(timer_id: bytes) -> bytes:
 
 def bid_memory_key(address: bytes) -> bytes:
     return BID_MEMORY + address
+
+
+def kept_answer_key(address: bytes, agent: bytes) -> bytes:
+    return KEPT_ANSWER + address + agent
+
+
+def kept_answer_parties(key: bytes) -> tuple[Address, Address]:
+    """The actor and the agent in a key that :func:`kept_answer_key` made."""
+    return Address(key[1 : 1 + ADDRESS_BYTES]), Address(key[1 + ADDRESS_BYTES :])
 
 
 def supply_key(height: int) -> bytes:
@@ -346,6 +410,12 @@ def _pack_optional(value: int | None) -> bytes | None:
     return None if value is None else pack_uint(value)
 
 
+def _written(last: Any) -> tuple[Any, ...]:
+    """A record's last item, which is left out where it is ``None``: records from before there was one stay as they
+    were."""
+    return () if last is None else (last,)
+
+
 def _unpack(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
@@ -366,13 +436,13 @@ def _decode_account(data: bytes) -> Account:
 def _encode_actor(record: Actor) -> bytes:
     agent = record.agent
     packed = None if agent is None else (agent.code, pack_uint(agent[1]), pack_uint(agent[2]))
-    return encode((*record[:-1], packed))
+    return encode((*record[:-2], packed, *_written(record.naming)))
 
 
 def _decode_actor(data: bytes) -> Actor:
-    *plain, packed = msgspec.msgpack.decode(data)
+    code, deployer, nonce, live, mailbox, packed, *named = msgspec.msgpack.decode(data)
     agent = None if packed is None else BiddingAgent(packed[0], _unpack(packed[1]), _unpack(packed[2]))
-    return Actor._make((*plain, agent))
+    return Actor(code, deployer, nonce, live, mailbox, agent, Naming(*named[0]) if named else None)
 
 
 def _encode_bid_memory(record: BidMemory) -> bytes:
@@ -385,24 +455,37 @@ def _decode_bid_memory(data: bytes) -> BidMemory:
     return BidMemory._make((*heights, _unpack_optional(max_fee), _unpack_optional(priority)))
 
 
+def _encode_kept_answer(record: KeptAnswer) -> bytes:
+    max_fee, priority, since = record
+    return encode((_pack_optional(max_fee), _pack_optional(priority), since))
+
+
+def _decode_kept_answer(data: bytes) -> KeptAnswer:
+    max_fee, priority, since = msgspec.msgpack.decode(data)
+    return KeptAnswer(_unpack_optional(max_fee), _unpack_optional(priority), since)
+
+
+def _encode_message(record: QueuedMessage) -> bytes:
+    return encode((*record[:-1], *_written(None if record.origin == ZERO_HASH else record.origin)))
+
+
 def _decode_message(data: bytes) -> QueuedMessage:
-    return QueuedMessage._make(msgspec.msgpack.decode(data))
+    return QueuedMessage(*msgspec.msgpack.decode(data))
 
 
 def _encode_timer(record: Timer) -> bytes:
     """Without the id, which the key says, and without what is the rule: the actor pays, the default handler runs."""
-    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at = record
+    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at, agent = record
     named = None if handler == DEFAULT_HANDLER else handler
     paying = None if payer == actor else payer
     packed = [_pack_optional(value) for value in fees]
-    return encode((actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at))
+    plain = (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at)
+    return encode((*plain, *_written(agent)))
 
 
 def _decode_timer(data: bytes) -> Timer:
     """A timer whose id is still to be said, by the key."""
-    actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at = (
-        msgspec.msgpack.decode(data)
-    )
+    (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed) = msgspec.msgpack.decode(data)
     return Timer(
         TimerId(b""),
         actor,
@@ -417,7 +500,7 @@ def _decode_timer(data: bytes) -> Timer:
         _unpack_optional(packed[1]),
         _unpack_optional(packed[2]),
         _unpack_optional(packed[3]),
-        scheduled_at,
+        *packed[4:],
     )
 
 
@@ -472,11 +555,14 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     ACTOR: (_encode_actor, _decode_actor),
     STORAGE: (_identity, _identity),
     LONG_STORAGE: (_identity, _identity),
+    PUBLISHED: (_identity, _identity),
+    LONG_PUBLISHED: (_identity, _identity),
     TIMER: (_encode_timer, _decode_timer),
     TIMER_PAYLOAD: (_identity, _identity),
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
+    KEPT_ANSWER: (_encode_kept_answer, _decode_kept_answer),
     CODE: (_encode_text, _decode_text),
-    MESSAGE: (encode, _decode_message),
+    MESSAGE: (_encode_message, _decode_message),
     SUPPLY: (pack_uint, _unpack),
     OVERFLOW: (_identity, _identity),
     FIRES: (encode, _decode_fires),

@@ -160,6 +160,11 @@ def transaction_hash(wire: bytes) -> Hash:
     return tagged_hash(b"transaction", wire)
 
 
+def unsigned_hash(transaction: Transaction) -> Hash:
+    """What stands in for the hash of a transaction that is never signed, on chains without consensus."""
+    return tagged_hash(b"transaction", transaction.sender + transaction.nonce.to_bytes(8, "big"))
+
+
 def sign(key: SigningKey, chain_id: str, transaction: Transaction) -> bytes:
     """The wire form of a transaction, signed by its sender's key."""
     body = encode(

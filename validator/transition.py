@@ -37,7 +37,7 @@ from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
 from validator.pvm.machine import PythonVm, Vm
 from validator.pvm.subset import ProgramError
-from validator.records import OVERFLOW, TIMER, Fires, QueuedMessage, Timer, fires_key, supply_key
+from validator.records import ACTOR, OVERFLOW, TIMER, Fires, QueuedMessage, Timer, fires_key, supply_key
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -269,7 +269,7 @@ class Transition:
         self.world.debit(transaction.sender, upfront)
         meter = Meter(transaction.gas_limit, transaction.cells_limit)
         created: list[Address] = []
-        result = self.run_action(transaction, meter, created)
+        result = self.run_action(prepared, meter, created)
         burned = meter.cycles_used * self.prices.basefee_cycle + meter.cells_used * self.prices.basefee_cell
         tips = meter.cycles_used * tip
         self.world.credit(transaction.sender, upfront - burned - tips)
@@ -322,9 +322,9 @@ class Transition:
             used, limit = lane.cycles - lane.system_cycles, p.lane_user_cycles
         return used + transaction.gas_limit <= limit and lane.cells + transaction.cells_limit <= p.lane_user_cells
 
-    def run_action(self, transaction: Transaction, meter: Meter, created: list[Address]) -> RunResult:
+    def run_action(self, prepared: PreparedTransaction, meter: Meter, created: list[Address]) -> RunResult:
         """Run what the transaction asks for; ``created`` gets a deployed actor's address."""
-        action = transaction.action
+        transaction, action = prepared.transaction, prepared.transaction.action
         target = self._target(transaction)
         allowance = Allowance(transaction.sender, transaction.timer_allowance)
         run = HandlerContext(
@@ -336,6 +336,7 @@ class Transition:
             allowance,
             MESSAGES_PER_TRANSACTION,
             value=transaction.value,
+            origin=prepared.hash,
         )
 
         def body(context: HandlerContext) -> None:
@@ -508,7 +509,13 @@ class Transition:
         receiver = mailbox.dequeue(self.world, message)
         meter = Meter(message.cycles, message.cells)
         context = HandlerContext(
-            self.world, meter, message.to, message.sender, self.terms, messages_left=MESSAGES_PER_DEFERRED_RUN
+            self.world,
+            meter,
+            message.to,
+            message.sender,
+            self.terms,
+            messages_left=MESSAGES_PER_DEFERRED_RUN,
+            origin=message.origin,
         )
         result = self.run_deferred(context, program(self.vm, receiver.code, message.handler, message.payload))
         self.messages.append(
@@ -541,7 +548,7 @@ class Transition:
         standing = self.index.supplied_rows()
         touched: set[int] = {self.context.height}
         for timer in ended:
-            height = self.index.supply_height(timer, phase.bidding.answered)
+            height = self.index.supply_height(timer, phase.bidding.since)
             if height is not None and height in standing:
                 standing[height] -= 1
                 touched.add(height)
@@ -556,7 +563,9 @@ class Transition:
         changes: list[tuple[Timer | None, Timer | None]] = [
             (change.before, change.after) for change in self.world.changes_under(TIMER)
         ]
-        self.world.put(OVERFLOW, self.index.overflow_root_after(changes))
+        actors = self.world.changes_under(ACTOR)
+        deployed = {Address(key[1:]): actor for key, before, actor in actors if before is None and actor is not None}
+        self.world.put(OVERFLOW, self.index.overflow_root_after(changes, deployed))
         ended = (before for before, after in changes if before is not None and after is None)
         return [timer for timer in ended if timer.trigger_height <= self.context.height]
 

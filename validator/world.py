@@ -8,13 +8,14 @@ of changes, from which the child state is derived and the scheduler's indexes ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from validator.errors import Rejection
 from validator.pvm.cache import SizedCache
 from validator.pvm.limits import MAX_LOADED_CYCLES
 from validator.records import (
     GLOBALS,
+    LONG_PUBLISHED,
     LONG_STORAGE,
     LONGEST_INLINE_PAYLOAD,
     PYTHON_CODE,
@@ -29,6 +30,7 @@ from validator.records import (
     encode_record,
     long_storage_entry,
     long_storage_value,
+    published_key,
     storage_key,
     timer_key,
     timer_payload_key,
@@ -37,6 +39,8 @@ from validator.state import View
 from validator.types import HASH_BYTES
 
 Record = Any
+_HASHED: Final = (LONG_STORAGE, LONG_PUBLISHED)
+"""Entries whose keys are hashed; the key stands in the record."""
 
 
 class Change(NamedTuple):
@@ -159,17 +163,23 @@ class World:
         return source
 
     def storage_get(self, address: bytes, key: str) -> bytes | None:
-        state_key = storage_key(address, key)
-        stored: bytes | None = self.get(state_key)
-        if stored is None or state_key[:1] != LONG_STORAGE:
-            return stored
-        return long_storage_entry(stored)[1]
+        return self._entry(storage_key(address, key))
 
     def storage_set(self, address: bytes, key: str, value: bytes) -> None:
-        state_key = storage_key(address, key)
-        if state_key[:1] == LONG_STORAGE:
-            value = long_storage_value(key, value)
-        self.put(state_key, value)
+        self._put_entry(storage_key(address, key), key, value)
+
+    def published_get(self, address: bytes, key: str) -> bytes | None:
+        return self._entry(published_key(address, key))
+
+    def published_set(self, address: bytes, key: str, value: bytes) -> None:
+        self._put_entry(published_key(address, key), key, value)
+
+    def _entry(self, state_key: bytes) -> bytes | None:
+        stored: bytes | None = self.get(state_key)
+        return stored if stored is None or state_key[:1] not in _HASHED else long_storage_entry(stored)[1]
+
+    def _put_entry(self, state_key: bytes, key: str, value: bytes) -> None:
+        self.put(state_key, long_storage_value(key, value) if state_key[:1] in _HASHED else value)
 
     def storage_delete(self, address: bytes, key: str) -> None:
         self.put(storage_key(address, key), None)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from cluster.near import closest
 from validator.params import DEFAULTS
-from validator.pvm.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS
+from validator.pvm.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.programs import load_cycles
 from validator.pvm.source import Problem
 from validator.pvm.subset import SELF, Program
@@ -27,7 +27,8 @@ class Naming(NamedTuple):
     """The parameter that says whose handler it is; always this actor's where there is none."""
 
 
-NAMINGS: Final = (Naming("schedule"), Naming("request_job"), Naming("send", receiver="to"))
+SCHEDULES: Final = ("schedule", "schedule_timer", "schedule_timer_ex")
+NAMINGS: Final = (*map(Naming, SCHEDULES), Naming("request_job"), Naming("send", receiver="to"))
 HANDLER: Final = "handler"
 
 
@@ -39,6 +40,10 @@ def advice(program: Program, source: str) -> list[Problem]:
         shell = next(node for node in tree.body if isinstance(node, ast.ClassDef))
         remedy = f"a handler is a method whose one parameter is {HANDLER_PARAMETER}"
         found.append(Problem(shell.lineno, shell.col_offset + 1, "an actor without a handler, which nobody can call", remedy))
+    for name in sorted(YIELDING & program.methods.keys()):
+        own = program.methods[name].node
+        what = f"a method {name} of its own, which hides the host's"
+        found.append(Problem(own.lineno, own.col_offset + 1, what, "give it another name, if the host's may be wanted"))
     price = load_cycles(source)
     if program.bids and price > DEFAULTS.gba_max_cycles // 2:
         bid = program.methods[GAS_BID].node
@@ -48,12 +53,13 @@ def advice(program: Program, source: str) -> list[Problem]:
 
 
 def _of_call(node: ast.Call, program: Program) -> Iterator[Problem]:
-    naming = next((naming for naming in NAMINGS if _is_own(node.func, naming.call)), None)
+    host = (naming for naming in NAMINGS if naming.call not in program.methods)
+    naming = next((naming for naming in host if _is_own(node.func, naming.call)), None)
     if naming is None or (naming.receiver and not _is_own(_argument(node, naming.call, naming.receiver), "address")):
         return
     place = _argument(node, naming.call, HANDLER)
     if place is None:
-        if naming.call == "schedule" and DEFAULT_HANDLER not in program.handlers:
+        if naming.call in SCHEDULES and DEFAULT_HANDLER not in program.handlers:
             what = f"a timer that names no handler calls {DEFAULT_HANDLER}, and there is none"
             yield Problem(node.lineno, node.col_offset + 1, what, "name one, or write it")
         return

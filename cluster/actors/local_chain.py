@@ -21,7 +21,9 @@ from validator.pvm.api import GAS_BID
 from validator.pvm.machine import Vm
 from validator.records import (
     GLOBALS,
+    LONG_PUBLISHED,
     LONG_STORAGE,
+    PUBLISHED,
     STORAGE,
     TIMER,
     Globals,
@@ -31,9 +33,9 @@ from validator.records import (
 )
 from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore, View
-from validator.transactions import Action, Call, Deploy, Transaction, Transfer
+from validator.transactions import Action, Call, Deploy, Transaction, Transfer, unsigned_hash
 from validator.transition import BlockContext, Outcome, PreparedTransaction, Transition
-from validator.types import ADDRESS_BYTES, PRICE_LIMIT, ZERO_HASH, Address, Height
+from validator.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
 from validator.world import World
 
 CHAIN_ID: Final = "local"
@@ -124,7 +126,7 @@ class LocalChain:
         """Process the next block. Raises :class:`~validator.transition.NotAdmitted`."""
         height = Height(self.height + 1)
         transition = Transition(self.view, self._index, BlockContext(height, PROPOSER, self.genesis, True), self._vm)
-        prepared = [] if transaction is None else [PreparedTransaction(ZERO_HASH, b"", transaction)]
+        prepared = [] if transaction is None else [PreparedTransaction(unsigned_hash(transaction), b"", transaction)]
         outcome = transition.apply(prepared)
         self._store.commit(outcome.view)
         self._index.advance(outcome.changes)
@@ -135,11 +137,18 @@ class LocalChain:
 
     def storage(self, actor: Address) -> dict[str, bytes]:
         """What an actor keeps, by key, in the order of the keys' bytes."""
+        return self._entries(actor, STORAGE, LONG_STORAGE)
+
+    def published(self, actor: Address) -> dict[str, bytes]:
+        """What an actor published, likewise."""
+        return self._entries(actor, PUBLISHED, LONG_PUBLISHED)
+
+    def _entries(self, actor: Address, plain: bytes, hashed: bytes) -> dict[str, bytes]:
         found: dict[bytes, bytes] = {}
-        for prefix in (STORAGE, LONG_STORAGE):
+        for prefix in (plain, hashed):
             for key, value in self.view.scan(prefix + actor):
                 name = key[1 + ADDRESS_BYTES :]
-                if prefix == LONG_STORAGE:
+                if prefix == hashed:
                     name, value = long_storage_entry(value)
                 found[name] = value
         return {name.decode(): found[name] for name in sorted(found)}
@@ -201,8 +210,9 @@ def _of_transaction(transaction: Transaction, receipt: TransactionReceipt, run: 
 
 def _of_query(query: QueryReceipt, run: ProgramRun | None) -> Execution:
     error = "" if query.outcome == "ok" else (run.error if run is not None else query.outcome)
+    asked = Address(query.agent or query.actor)
     return Execution(
-        "bid", Address(query.actor), GAS_BID, error, query.cycles, 0, _number(query.burned), Effects(), run
+        "bid", asked, GAS_BID, error, query.cycles, 0, _number(query.burned), Effects(), run
     )
 
 

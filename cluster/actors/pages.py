@@ -13,8 +13,9 @@ from cluster.actors.local_chain import Execution, PlayedBlock
 from cluster.actors.profiler import LineProfile
 from cluster.actors.session import Session, handler_uses
 from cluster.actors.values import value_to_json
-from validator.block import Cancelled, Event
+from validator.block import Bidder, Cancelled, Event
 from validator.errors import HandlerFailure
+from validator.pvm.machine import BID_FIELDS
 from validator.pvm.values import decode_value
 from validator.types import address_text
 
@@ -31,6 +32,7 @@ def session_page(session: Session) -> Page:
                 "address": address_text(actor.address),
                 "balance": chain.world.balance(actor.address),
                 "storage": {key: _value(value) for key, value in chain.storage(actor.address).items()},
+                "published": {key: _value(value) for key, value in chain.published(actor.address).items()},
             }
             for actor in session.actors
         },
@@ -107,12 +109,17 @@ def _execution_page(session: Session, execution: Execution) -> Page:
             {"timer_id": timer.timer_id.hex(), "trigger_height": timer.trigger_height} for timer in effects.scheduled
         ],
         "cancelled": [each.timer_id.hex() for each in effects.timer_changes if isinstance(each, Cancelled)],
+        "agents": [
+            {"timer_id": each.timer_id.hex() or None, "agent": address_text(each.agent) if each.agent else None}
+            for each in effects.timer_changes
+            if isinstance(each, Bidder)
+        ],
         "events": [_event_page(event) for event in effects.events],
     }
     if execution.error and run is not None:
         page["failed_at"] = [{"method": place.method, "line": place.line} for place in run.places]
     if run is not None and run.bid is not None:
-        page["bid"] = {"max_fee_per_cycle": run.bid[0], "max_priority_fee_per_cycle": run.bid[1]}
+        page["bid"] = dict(zip(BID_FIELDS, run.bid, strict=True)) | {"owner": names.get(run.sender)}
     return page
 
 

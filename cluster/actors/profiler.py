@@ -23,7 +23,7 @@ from typing import Any
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID
 from validator.pvm.compiler import FILE_NAME, compile_program, piece_lines
-from validator.pvm.machine import LoadedProgram, Runtime, pay_for_loading
+from validator.pvm.machine import BidFigures, LoadedProgram, Runtime, pay_for_loading
 from validator.pvm.operations import Value
 from validator.pvm.programs import methods_of
 from validator.pvm.subset import Program, parse
@@ -59,7 +59,7 @@ class ProfilingVm:
     def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
         self._load(code, context, handler).run_handler(handler, payload, context)
 
-    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
         return self._load(code, context, GAS_BID).bid(offered, context)
 
     def _load(self, code: str, context: HandlerContext, method: str) -> LoadedProgram:

@@ -17,7 +17,7 @@ from cluster.actors.profiler import LineProfile
 from cluster.actors.session import Actor, HandlerUse, Session, handler_uses
 from cluster.actors.values import show
 from cluster.printable import printable
-from validator.block import Cancelled, Event
+from validator.block import Bidder, Cancelled, Event, Extended
 from validator.errors import HandlerFailure
 from validator.pvm.values import decode_value
 
@@ -127,19 +127,38 @@ def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]
         payload = _decoded(program.payload, names)
         if len(payload) > SHORT_PAYLOAD:
             yield f"with {payload}", ""
+        if execution.kind == "bid" and program.sender != program.actor:
+            yield f"asked for {_who(program.sender, names)}, which pays", ""
         if program.bid is not None:
-            most, tip = program.bid
-            yield f"bids at most {most:,} a cycle, a tip of {tip:,} included", ""
+            yield _bid(*program.bid), ""
     for movement in effects.movements:
         amount = int.from_bytes(movement.amount, "big")
         yield f"{_who(movement.source, names)} pays {amount:,} to {_who(movement.target, names)}", ""
     for timer in effects.scheduled:
         yield f"timer {_short(timer.timer_id)} for block {timer.trigger_height}", ""
     for change in effects.timer_changes:
-        what = "cancelled" if isinstance(change, Cancelled) else f"expires at {change.expires_at}"
-        yield f"timer {_short(change.timer_id)} {what}", ""
+        yield _change(change, names), ""
     for event in effects.events:
         yield _event(event, names), "cyan"
+
+
+def _bid(most: int | None, tip: int | None) -> str:
+    """A bid, of which the default agent fills what is open."""
+    share = "the default agent's tip" if tip is None else f"a tip of {tip:,}"
+    if most is None:
+        return f"leaves the limit to the default agent, and bids {share}"
+    return f"bids at most {most:,} a cycle, {share} included"
+
+
+def _change(change: Cancelled | Extended | Bidder, names: Mapping[bytes, str]) -> str:
+    match change:
+        case Cancelled(timer_id):
+            return f"timer {_short(timer_id)} cancelled"
+        case Extended(timer_id, expires_at):
+            return f"timer {_short(timer_id)} expires at {expires_at}"
+        case Bidder(timer_id, agent):
+            whose = f"timer {_short(timer_id)}" if timer_id else "its timers"
+            return f"{_who(agent, names)} bids for {whose}" if agent else "bids for its timers itself again"
 
 
 def failure_lines(session: Session, execution: Execution) -> list[str]:
@@ -175,6 +194,8 @@ def _print_state(console: Console, session: Session) -> None:
         )
         stored = [["", printable(key), _decoded(value, names)] for key, value in chain.storage(actor.address).items()]
         print_lines(console, _aligned(stored or [["", "nothing stored"]]))
+        published = chain.published(actor.address).items()
+        print_lines(console, [f"  published {printable(key)}: {_decoded(value, names)}" for key, value in published])
     for timer in chain.timers():
         owner = f"{names.get(timer.actor, '?')}.{printable(timer.handler)}"
         payload = _decoded(chain.world.payload_of(timer), names, PAYLOAD_CHARACTERS)

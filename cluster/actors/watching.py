@@ -14,7 +14,7 @@ from validator.errors import HandlerFailure
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID
 from validator.pvm.compiler import FILE_NAME, FUNCTION
-from validator.pvm.machine import Vm
+from validator.pvm.machine import BidFigures, Vm
 from validator.types import Address
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class ProgramRun(NamedTuple):
     error: str
     places: tuple[Place, ...]
     """Where it failed, the handler first; empty where it did not, or failed outside its own code."""
-    bid: tuple[int, int] | None
+    bid: BidFigures | None
     in_transaction: bool
 
 
@@ -59,7 +59,7 @@ class WatchingVm:
     def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
         self._watched(code, handler, payload, context, lambda: self._vm.run(code, handler, payload, context))
 
-    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
         return self._watched(code, GAS_BID, b"", context, lambda: self._vm.bid(code, offered, context))
 
     def _watched(
@@ -67,7 +67,7 @@ class WatchingVm:
     ) -> T:
         before, source = context.meter.cycles_used, context.world.source(code)
 
-        def note(error: str, places: tuple[Place, ...], bid: tuple[int, int] | None = None) -> None:
+        def note(error: str, places: tuple[Place, ...], bid: BidFigures | None = None) -> None:
             cycles = context.meter.cycles_used - before
             is_first = context.allowance is not None  # only transactions have one
             run = ProgramRun(

@@ -31,7 +31,7 @@ from consensus.types import DIGEST_BYTES, Digest, Signature, ValidatorIndex, Vie
 from validator import events
 from validator.codec import CodecError
 from validator.events import Effect, Event, Send
-from validator.messages import ConsensusMessage, PeerMessage, encode_message, read_message
+from validator.messages import ConsensusMessage, PeerMessage, decode_message, encode_message, read_message
 
 VIEWS_REMEMBERED: Final = 32
 """Views of which a behaviour keeps anything."""
@@ -91,6 +91,11 @@ class Position:
         subject = (View(view), View(parent_view), Digest(digest))
         message = vote_signing_bytes(self.namespace if namespace is None else namespace, kind, *subject)
         return Vote(kind, *subject, ValidatorIndex(self.index), self.signer.sign(message))
+
+    def forged_signatures(self, view: View) -> tuple[tuple[ValidatorIndex, Signature], ...]:
+        """As many signatures as a quorum of a view's committee gives, none of which anybody made."""
+        committee = self.validators.committee(view)
+        return tuple((signer, self.random_signature()) for signer in committee.members[: committee.quorum])
 
     def random_digest(self) -> Digest:
         return Digest(self.random.randbytes(DIGEST_BYTES))
@@ -154,6 +159,16 @@ class Behaviour:
 def consensus_message(effect: Effect) -> Message | None:
     """The consensus message that an effect sends, or ``None``."""
     return consensus_content(effect.payload) if isinstance(effect, Send) else None
+
+
+def peer_message(effect: Effect) -> PeerMessage | None:
+    """The message that an effect sends, in its envelope, or ``None``."""
+    if not isinstance(effect, Send):
+        return None
+    try:
+        return decode_message(effect.payload)
+    except CodecError:
+        return None
 
 
 def heard_in(event: Event) -> Heard | None:

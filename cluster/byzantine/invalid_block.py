@@ -3,24 +3,27 @@
 - ``bad-root``: the header promises another state root than execution gives;
 - ``bad-transaction``: the last transaction is none, the header commits to it all the same;
 - ``bad-header``: by turns another height, another view, another proposer, another parent;
+- ``any-field``: each field of the header in its turn, in an order that is drawn;
 - ``oversized``: the body is larger than any block may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from typing import Any, ClassVar
 
 import msgspec
 
 from cluster.byzantine.base import Behaviour, Position, recipient_of, tell
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
-from validator.block import MAX_BLOCK_BYTES, Block, header_hash, transactions_root
-from validator.codec import encode
+from validator.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
+from validator.codec import encode, pack_uint, unpack_uint
 from validator.events import Effect
 from validator.executor import decode_block
 from validator.transactions import transaction_hash
+from validator.types import PRICE_LIMIT
 
 NO_TRANSACTION = b"no transaction"
 
@@ -64,13 +67,44 @@ class InvalidBlock(Behaviour):
         return self._spoilt is not None and vote == self._spoilt[0].vote
 
 
-class BadRoot(InvalidBlock):
-    name = "invalid-block-bad-root"
-    description = "as leader, proposes blocks whose header has a wrong state root"
+class FalseHeader(InvalidBlock):
+    """A header that is false in one field, by turns each of these."""
+
+    fields: ClassVar[tuple[str, ...]]
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._turns: Iterator[str] = cycle(self._order())
+
+    def _order(self) -> Sequence[str]:
+        return self.fields
 
     def spoil(self, block: Block) -> Block:
-        root = bytes([block.header.state_root[0] ^ 1]) + block.header.state_root[1:]
-        return Block(msgspec.structs.replace(block.header, state_root=root), block.transactions)
+        header, field = block.header, next(self._turns)
+        return Block(msgspec.structs.replace(header, **{field: false_value(header, field)}), block.transactions)
+
+
+def false_value(header: Header, field: str) -> Any:
+    """What a header does not say in a field, and might."""
+    match field:
+        case "height":
+            return header.height + 2
+        case "proposer":
+            return header.proposer - 1 if header.proposer else 1
+        case "parent_hash":
+            return header_hash(header)
+        case "basefee_cycle" | "basefee_cell" | "basefee_lane_timer":
+            return pack_uint(unpack_uint(getattr(header, field), PRICE_LIMIT) + 1)
+        case "chain_id":
+            return f"{header.chain_id}-2"
+    value = getattr(header, field)
+    return value + 1 if isinstance(value, int) else bytes([value[0] ^ 1]) + value[1:]
+
+
+class BadRoot(FalseHeader):
+    name = "invalid-block-bad-root"
+    description = "as leader, proposes blocks whose header has a wrong state root"
+    fields = ("state_root",)
 
 
 class BadTransaction(InvalidBlock):
@@ -81,25 +115,19 @@ class BadTransaction(InvalidBlock):
         return _with_transaction(block, NO_TRANSACTION)
 
 
-class BadHeader(InvalidBlock):
+class BadHeader(FalseHeader):
     name = "invalid-block-bad-header"
     description = "as leader, proposes blocks whose header has another height, view, proposer or parent"
+    fields = ("height", "view", "proposer", "parent_hash")
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
-        self._lies = 0
 
-    def spoil(self, block: Block) -> Block:
-        header = block.header
-        lies: tuple[dict[str, Any], ...] = (
-            {"height": header.height + 2},
-            {"view": header.view + 1},
-            {"proposer": header.proposer - 1 if header.proposer else 1},
-            {"parent_hash": header_hash(header)},
-        )
-        lie = lies[self._lies % len(lies)]
-        self._lies += 1
-        return Block(msgspec.structs.replace(header, **lie), block.transactions)
+class AnyField(FalseHeader):
+    name = "invalid-block-any-field"
+    description = "as leader, proposes blocks whose header is false in one field, each field in its turn"
+    fields = Header.__struct_fields__
+
+    def _order(self) -> Sequence[str]:
+        return self.position.random.sample(self.fields, len(self.fields))
 
 
 class Oversized(InvalidBlock):

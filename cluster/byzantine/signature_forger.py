@@ -38,7 +38,5 @@ class SignatureForger(Behaviour):
         at, random = self.position, self.position.random
         view = View(min(vote.view + random.randrange(VIEWS_AHEAD + 1), MAX_VIEW))
         kind = random.choice((VoteKind.NOTARIZE, VoteKind.FINALIZE))
-        committee = at.validators.committee(view)
-        signers = committee.members[: committee.quorum]
-        signatures = tuple((signer, at.random_signature()) for signer in signers)
+        signatures = at.forged_signatures(view)
         return Certificate(kind, view, View(view - 1), at.random_digest(), signatures)

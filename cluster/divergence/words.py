@@ -98,6 +98,8 @@ def _about(step: Step) -> Iterator[str]:
         yield f"of sender {address_text(receipt.sender)}"
     if isinstance(receipt, FireReceipt | QueryReceipt | CallbackReceipt):
         yield f"of actor {address_text(receipt.actor)}"
+    if isinstance(receipt, QueryReceipt) and receipt.agent:
+        yield f"to agent {address_text(receipt.agent)}"
     if isinstance(receipt, FireReceipt):
         yield f"due at height {receipt.trigger_height:,}"
 
@@ -220,6 +222,9 @@ def key_words(key: bytes) -> str:
         (_BY_NUMBER, lambda: f"{_BY_NUMBER[prefix]} {int.from_bytes(rest, 'big'):,}"),
         ({records.STORAGE}, lambda: f"storage of actor {address}, entry {name.decode('utf-8', 'replace')!r}"),
         ({records.LONG_STORAGE}, lambda: f"storage of actor {address}, entry with hash {name.hex()}"),
+        ({records.PUBLISHED}, lambda: f"value {name.decode('utf-8', 'replace')!r} published by actor {address}"),
+        ({records.LONG_PUBLISHED}, lambda: f"value with key hash {name.hex()} published by actor {address}"),
+        ({records.KEPT_ANSWER}, lambda: f"last bid of agent {address_text(name)} for actor {address}"),
         ({records.JOB_RESULT}, lambda: f"result of job {rest[:32].hex()} by runner {address_text(rest[32:])}"),
     ]
     return next((say() for known, say in words if prefix in known), f"key {key.hex()}")

@@ -10,13 +10,12 @@ from typing import Final
 
 from cluster.archive import BlockRecord
 from cluster.books import Books
+from cluster.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
 from cluster.drills.base import Expectation, Judgement
 from cluster.measures import first_finalizations
 from cluster.record import FaultRecord, ValidatorRecord
 from cluster.reexecution import Reexecutor
 from cluster.verdict import Outcome
-from validator.block import Block, BlockReceipts, Cancelled, Effects, Header
-from validator.codec import CodecError, decode
 
 KILL: Final = "kill"
 """The kind of fault by which drills take validators down."""
@@ -206,8 +205,8 @@ def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
     """Headers of the blocks that can be read."""
     for record in chain:
         try:
-            yield decode(record.block, Block).header
-        except CodecError:
+            yield read_header(record.block)[0]
+        except Unreadable:
             continue
 
 
@@ -215,8 +214,8 @@ def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
 def receipts_of(data: bytes) -> BlockReceipts | None:
     """Receipts as they were served; ``None`` where they cannot be read, which the check ``chain`` tells."""
     try:
-        return decode(data, BlockReceipts)
-    except CodecError:
+        return read_receipts(data)
+    except Unreadable:
         return None
 
 

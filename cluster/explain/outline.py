@@ -32,11 +32,13 @@ from cluster.faults import (
 )
 from cluster.record import Backend
 from cluster.scenario import Scenario
+from cluster.scenario.chain import FAUCET_OWNER, SEED_PREFIX, owner_address
 from cluster.scenario.model import NodeSection
 from cluster.scenario.schema import plain_text
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
 from loadgen.workloads.phases import AnyPhase
+from validator.types import address_text
 
 Rows = tuple[tuple[str, ...], ...]
 
@@ -75,6 +77,7 @@ def outline(scenario: Scenario, backend: Backend | None = None) -> Outline:
         _backends(scenario),
         _validators(scenario),
         _committees(scenario),
+        _accounts(scenario),
         _load(scenario),
         _timeline(scenario, each_ms),
         _figures(scenario, each_ms, ahead),
@@ -138,6 +141,25 @@ def _committees(scenario: Scenario) -> Table:
     return Table("Committees", ("when", "members", "how many", "f", "quorum"), tuple(rows))
 
 
+def _accounts(scenario: Scenario) -> Table:
+    """What the genesis holds besides the load's users, with the addresses of the scenario's own seed."""
+    chain, seed = scenario.chain, scenario.seed
+    deployers = chain.genesis_deployers(seed)
+    balances = chain.genesis_accounts(seed)
+    rows = []
+    for owner in dict.fromkeys([*chain.accounts, *([FAUCET_OWNER] if chain.faucet else []), *chain.system_deployers]):
+        address = owner_address(owner, seed)
+        what = "faucet" if owner == FAUCET_OWNER and chain.faucet else "account"
+        governs = ", may give system instructions" if address in deployers else ""
+        rows.append((owner, address_text(address), f"{balances.get(address, 0):,}", what + governs))
+    for name, address in chain.actor_addresses().items():
+        actor = chain.actors[name]
+        agent = "" if actor.gba is None else f", bidding agent {actor.gba.code}"
+        rows.append((name, address_text(address), f"{actor.balance:,}", f"actor, {actor.program.name}{agent}"))
+    note = f"besides those of the load's users; keys of {SEED_PREFIX}NAME are those of seed {seed}" if rows else ""
+    return Table("Accounts and actors of the genesis", ("who", "address", "balance", "what"), tuple(rows), note)
+
+
 # --- the load -------------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +187,8 @@ def _options(group: UserGroup) -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, dict) and "name" in value:
+        return str(value["name"])
     return f"({len(value)})" if isinstance(value, list) else str(value)
 
 

@@ -2,7 +2,8 @@
 
 It is served from a thread of the driver, on the loopback. What it shows is the driver's newest look at the testnet;
 what it is told waits in a short queue until the driver's next look. Whatever changes something needs the run's token,
-which stands in the run's folder, readable by the user alone: ``Authorization: Bearer <token>``.
+which stands in the run's folder, readable by the user alone: ``Authorization: Bearer <token>``. The faucet has a token
+of its own, which may be given to others: it opens nothing else.
 
 ==================  ================================================================================================
 ``GET /status``     the run and every validator, as the driver sees them
@@ -12,6 +13,7 @@ which stands in the run's folder, readable by the user alone: ``Authorization: B
 ``POST /faults``    adds a fault to the run: a JSON object as in a scenario's ``faults``, which begins at once where it
                     states neither height nor time; needs the token
 ``POST /stop``      ends the run as if its stop height was reached; needs the token
+``POST /faucet``    ``{"to": address, "amount": n}``: sends a transfer from the faucet's account; needs its token
 ==================  ================================================================================================
 """
 
@@ -36,10 +38,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.errors import BadInput
+from cluster.live.faucet import Faucet, FaucetRefusal
 from cluster.live.prometheus import PROMETHEUS, merge_pages, render_metric
 from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.live.web import Endpoint, Page, Rate, build_application, json_response, read_body, serve
+from cluster.results import FAUCET_TOKEN_FILE, TOKEN_FILE
 from loadgen.client import ClientError, ValidatorClient
+from validator.types import Address, parse_address
 
 TOKEN_BYTES: Final = 32
 CLIENT_RATE: Final = Rate(50, 100)
@@ -51,6 +56,7 @@ START_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 5.0
 """The driver looks several times a second, unless it waits for hosts."""
 SCHEME: Final = "Bearer "
+MAX_AMOUNT_DIGITS: Final = 40
 
 
 class StopRun:
@@ -86,11 +92,14 @@ class Overview:
 class ControlServer:
     """The endpoint. :meth:`close` ends it."""
 
-    def __init__(self, token_file: Path, served: Served = ON_THE_LOOPBACK) -> None:
-        """Serve at once and write the run's token, which goes with the server.
+    def __init__(self, token_file: Path, served: Served = ON_THE_LOOPBACK, faucet: Faucet | None = None) -> None:
+        """Serve at once and write the run's token, which goes with the server; with a faucet, that one's beside it.
 
         Raises :class:`OSError`.
         """
+        self._faucet = faucet
+        self._faucet_token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._faucet_token_file = token_file.with_name(FAUCET_TOKEN_FILE)
         self.view = Overview()
         self.orders: queue.Queue[Order] = queue.Queue(MAX_WAITING)
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -108,6 +117,8 @@ class ControlServer:
             raise
         try:
             _write_secret(token_file, self._token)
+            if faucet is not None:
+                _write_secret(self._faucet_token_file, self._faucet_token)
         except BaseException:
             self.close()
             raise
@@ -117,8 +128,9 @@ class ControlServer:
         return self._server.url
 
     def close(self) -> None:
-        """End the server and its thread, and remove the token, which opens nothing any more."""
+        """End the server and its thread, and remove the tokens, which open nothing any more."""
         self._token_file.unlink(missing_ok=True)
+        self._faucet_token_file.unlink(missing_ok=True)
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
         self._end_thread()
 
@@ -136,6 +148,7 @@ class ControlServer:
             ("GET", "/targets", self._targets),
             ("POST", "/faults", self._add_fault),
             ("POST", "/stop", self._stop),
+            ("POST", "/faucet", self._pay),
         ]
 
     async def _status(self, _request: Request) -> Response:
@@ -186,19 +199,55 @@ class ControlServer:
             raise HTTPException(503, "the driver does not take orders now: the testnet starts or ends") from None
         return json_response(page, 202)
 
+    async def _pay(self, request: Request) -> Response:
+        if self._faucet is None:
+            raise HTTPException(404, "the testnet has no faucet: chain.faucet in the scenario, or stampede up --faucet")
+        self._check_token(request, self._faucet_token, FAUCET_TOKEN_FILE)
+        to, amount = _payment(await read_body(request))
+        try:
+            page = await asyncio.to_thread(self._faucet.pay, to, amount, self.view.urls)
+        except FaucetRefusal as refusal:
+            raise HTTPException(refusal.status, str(refusal)) from None
+        return json_response(page, 202)
+
     def _tell(self, order: Order) -> None:
         try:
             self.orders.put_nowait(order)
         except queue.Full:
             raise HTTPException(429, "the driver has not looked at what it was told before") from None
 
-    def _check_token(self, request: Request) -> None:
+    def _check_token(self, request: Request, token: str | None = None, file: str = TOKEN_FILE) -> None:
+        """Whether the request shows the token of a file; by default the run's."""
+        expected = self._token if token is None else token
         given = request.headers.get("authorization", "")
         if not given.startswith(SCHEME) or not hmac.compare_digest(
-            given.removeprefix(SCHEME).encode(), self._token.encode()
+            given.removeprefix(SCHEME).encode(), expected.encode()
         ):
             told: Any = {"www-authenticate": SCHEME.strip()}
-            raise HTTPException(401, "needs the run's token: Authorization: Bearer <content of the file token>", told)
+            whose = "run" if file == TOKEN_FILE else "faucet"
+            raise HTTPException(
+                401, f"needs the {whose}'s token: Authorization: Bearer <content of the file {file}>", told
+            )
+
+
+def _payment(body: bytes) -> tuple[Address, int]:
+    """Who is to get how much. Raises :class:`HTTPException`."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict) or fields.keys() != {"to", "amount"}:
+        raise HTTPException(400, 'expected a JSON object with the fields to and amount: {"to": "0x…", "amount": 1000}')
+    to, amount = fields["to"], fields["amount"]
+    try:
+        address = parse_address(to if isinstance(to, str) else "")
+    except ValueError:
+        raise HTTPException(400, "to: expected an address, 0x and 40 hex digits") from None
+    if isinstance(amount, str) and amount.isascii() and amount.isdecimal() and len(amount) <= MAX_AMOUNT_DIGITS:
+        amount = int(amount)
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        raise HTTPException(400, "amount: expected a whole number, or decimal text")
+    return address, amount
 
 
 def _scrape(url: str) -> str | None:

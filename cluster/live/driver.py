@@ -25,6 +25,7 @@ from cluster.files import write_atomically
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect, keep_blocks
 from cluster.live.control import AddFault, ControlServer, StopRun
+from cluster.live.faucet import Faucet
 from cluster.live.guardian import Guardian
 from cluster.live.host import LOGS_FOLDER, ValidatorView
 from cluster.live.hosts import Host, Hosts, Phase, nothing
@@ -40,7 +41,7 @@ from cluster.live.watch import ChainWatch
 from cluster.machine import Busyness
 from cluster.record import JoinRecord, RunRecord, Sample
 from cluster.recovery import height_when_healed
-from cluster.results import ENDPOINTS_FILE, TOKEN_FILE
+from cluster.results import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.scenario import Scenario, fault_to_add
 from consensus.keys import Ed25519Scheme
 
@@ -262,7 +263,8 @@ class _LiveRun:
 
     def _start_control(self) -> None:
         try:
-            self._control = ControlServer(self._folder / TOKEN_FILE, self._served)
+            faucet = Faucet.of(self._scenario, self.record.seed, self.record.genesis.chain_id)
+            self._control = ControlServer(self._folder / TOKEN_FILE, self._served, faucet)
         except OSError as error:
             told = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
             raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(told) from None
@@ -303,6 +305,8 @@ class _LiveRun:
         ]
         assert self._control is not None
         testnet = {"url": self._control.url, "token_file": TOKEN_FILE}
+        if self._scenario.chain.faucet is not None:
+            testnet["faucet_token_file"] = FAUCET_TOKEN_FILE
         write_atomically(
             self._folder / ENDPOINTS_FILE, json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
         )

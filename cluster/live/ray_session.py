@@ -28,6 +28,7 @@ from cluster.live.host import ValidatorHost
 from cluster.live.processes import Process
 from cluster.live.served import LOOPBACK
 from cluster.live.warden import Warden
+from cluster.own_names import check_working_directory
 from cluster.release import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
@@ -184,8 +185,10 @@ class RaySession:
     @staticmethod
     def start(cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None) -> RaySession:
         """Start or join Ray; one of our own has so many processors for tasks, and ``on_folder`` gets its folder before
-        there is any process. Raises :class:`TestnetError`.
+        there is any process. Raises :class:`TestnetError`, and :class:`~cluster.errors.BadInput` where the working
+        directory holds something that workers would take for ours.
         """
+        check_working_directory(Path.cwd())
         ray = _import_ray()
 
         if ray.is_initialized():

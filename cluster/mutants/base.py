@@ -15,6 +15,7 @@ class Area(StrEnum):
     """Where a bug is planted."""
 
     CONSENSUS = "consensus"
+    NODE = "node"
     SCHEDULER = "scheduler"
     STATE = "state"
     STORAGE = "storage"

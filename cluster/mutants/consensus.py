@@ -12,9 +12,9 @@ from cluster.mutants.scenes import ALL, Hunt
 from consensus.certificates import VoteTally
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent
 from consensus.keys import Committee
-from consensus.messages import NO_PARENT, Certificate, Proposal, Vote, VoteKind
+from consensus.messages import NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
 from consensus.protocols import EngineType
-from consensus.types import Digest, ValidatorIndex, View
+from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import Ancestry, Round
 
 # The bases are the protocol that the chain runs: what is built here cannot be typed more narrowly.
@@ -168,6 +168,16 @@ def _notarizes_twice(base: Any, counter: RunCounter) -> EngineType:
     return ProposesTwice
 
 
+def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
+    class ReleasesAll(base):
+        def _on_durable(self, token: Token) -> None:
+            tokens = [outgoing.token for outgoing in self._unsynced]
+            counter.runs += any(waiting > token for waiting in tokens)
+            super()._on_durable(max([token, *tokens]))
+
+    return ReleasesAll
+
+
 # --- HotStuff -------------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +233,45 @@ def _one_phase(base: Any, counter: RunCounter) -> EngineType:
                 self._effects.append(Finalized(certificate))
 
     return FinalizesOnOneCertificate
+
+
+def _forgets_lock(base: Any, counter: RunCounter) -> EngineType:
+    class ForgetsLock(base):
+        def _restore_certificate(self, certificate: AnyCertificate) -> None:
+            if certificate.kind == VoteKind.NOTARIZE:
+                counter.ran()
+            else:
+                super()._restore_certificate(certificate)
+
+    return ForgetsLock
+
+
+def _lock_not_journaled(base: Any, counter: RunCounter) -> EngineType:
+    class JournalsNoNotarization(base):
+        def _learn(self, certificate: Certificate) -> None:
+            place = len(self._records)
+            super()._learn(certificate)
+            if certificate.kind == VoteKind.NOTARIZE:
+                counter.ran()
+                del self._records[place]
+
+    return JournalsNoNotarization
+
+
+def _times_out_too_soon(base: Any, counter: RunCounter) -> EngineType:
+    class TimesOutTooSoon(base):
+        _abstain_through: View
+
+        def _give_up(self, round_: Round) -> None:
+            """Takes its abstention for over where the view is, certified block or not."""
+            through = self._abstain_through
+            if self._high.view < through < round_.view:
+                counter.ran()
+                self._abstain_through = GENESIS_VIEW
+            super()._give_up(round_)
+            self._abstain_through = through
+
+    return TimesOutTooSoon
 
 
 def _mutant(
@@ -321,5 +370,45 @@ MUTANTS = (
         Hunt("bad-links", ALL, "hotstuff"),
         "safety",
         "proved_final",
+    ),
+    _mutant(
+        "any-sync-releases-all",
+        "whatever sync ends, every vote that waits for one is sent",
+        _any_sync_releases_all,
+        Hunt("leader-restarts", ALL),
+        "safety",
+        "durable_votes",
+    ),
+    _mutant(
+        "forgets-timeouts",
+        "HotStuff: a restart does not replay timeouts from the journal",
+        _forgets_nullify,
+        Hunt("outage", ALL, "hotstuff", seeds=12),
+        "safety",
+        "own_votes",
+    ),
+    _mutant(
+        "forgets-lock",
+        "HotStuff: a restart does not replay notarizations from the journal",
+        _forgets_lock,
+        Hunt("outage", ALL, "hotstuff", seeds=12),
+        "safety",
+        "lock",
+    ),
+    _mutant(
+        "lock-not-journaled",
+        "HotStuff: notarizations are not journaled",
+        _lock_not_journaled,
+        Hunt("calm", ALL, "hotstuff"),
+        "safety",
+        "lock",
+    ),
+    _mutant(
+        "times-out-too-soon",
+        "HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized",
+        _times_out_too_soon,
+        Hunt("lost-disk", ALL, "hotstuff", seeds=8),
+        "safety",
+        "abstention",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.mutants import certificates, consensus, scheduler, state, storage
+from cluster.mutants import certificates, consensus, scheduler, state, storage, unchecked
 from cluster.mutants.base import Mutant
 from cluster.mutants.double_fire import DOUBLE_FIRE
 
@@ -11,6 +11,7 @@ MUTANTS: dict[str, Mutant] = {
     for mutant in (
         *consensus.MUTANTS,
         *certificates.MUTANTS,
+        *unchecked.MUTANTS,
         DOUBLE_FIRE,
         *scheduler.MUTANTS,
         *state.MUTANTS,

@@ -66,6 +66,17 @@ def _slow_disks(height: int, until: int) -> Fields:
     return {"kind": "slow_disk", "target": targets, "at_height": height, "until_height": until, "sync_ms": 60}
 
 
+def _call(handler: str, payload: Any, **more: Any) -> Fields:
+    return {"handler": handler, "payload": payload, **more}
+
+
+def _program(
+    name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None, **more: Any
+) -> Fields:
+    options = {"program": name, "setup": setup, "calls": calls or []}
+    return {"workload": "program", "interval_ms": interval_ms, "options": options, **more}
+
+
 _NARROW: Final[Fields] = _TINY_CALENDAR | {
     "LANE_TIMER_CYCLES": 300_000,
     "MAX_CYCLES_PER_FIRE": 50_000,
@@ -86,8 +97,27 @@ _LIES: Final[Mapping[str, str]] = {
     "sister-chain": "A validator says certificates of another chain.",
     "timeout-forger": "A validator forges certificates that views were given up.",
     "false-high-certificate": "A validator says timeouts with a forged certificate inside.",
+    "invalid-block-any-field": "A validator proposes blocks whose header is false in one field.",
+    "false-proposer": "A validator proposes blocks in the name of another.",
 }
 """By behaviour, the scenes in which one validator lies in one way and nothing else is wrong."""
+
+_FEW_QUERIES: Final[Fields] = {
+    "LANE_TIMER_CYCLES": 300_000,
+    "MAX_CYCLES_PER_FIRE": 250_000,
+    "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 250_000,
+    "GBA_MAX_CYCLES": 10_000,
+    "GBA_BUDGET_CYCLES": 20_000,
+}
+_BIDDERS: Final[Fields] = {
+    "workload": "program",
+    "count": 8,
+    "options": {
+        "program": "liquidation_bot",
+        "setup": [{"handler": "init", "payload": {"deposit": 1_000, "oracle": {"actor": 0}}, "value": 10**12}],
+    },
+}
+_WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
 
 SCENES: Final[Mapping[str, Fields]] = {
     "calm": _scene("Nothing breaks."),
@@ -129,10 +159,39 @@ SCENES: Final[Mapping[str, Fields]] = {
             *(_kill([f"validator-{i}" for i in (0, 2, 3)], height, 30) for height in (7, 11, 15, 19, 23)),
         ],
     ),
+    "agents": _scene(
+        "A contract bids for others by what an oracle publishes; some of the oracle's calls run out after that.",
+        load={
+            "users": [
+                _program(
+                    "price_oracle",
+                    500,
+                    [_call("start", {"every": 20, "pair": "x"}), _call("subscribe", {"actor": 2})],
+                    [
+                        _call("push", {"random": [900, 1_100]}),
+                        _call("push", {"random": [2_000, 9_000]}, gas_limit=30_000),
+                    ],
+                ),
+                _program("bidding_agent", 1_000, [_call("init", {"actor": 0})]),
+                _program("liquidation_bot", 1_000, [_call("init", {"deposit": 1, "oracle": {"actor": 0}})]),
+                _program(
+                    "heartbeat", 1_000, [_call("start", {"every": 1, "times": None, "agent": {"actor": 1}})], count=3
+                ),
+            ]
+        },
+    ),
     "forks": _scene(
         "Leaders are cut off from the rest in turn, so that what they build is overtaken by another branch.",
         chain={"params": _NARROW, "preset": "hardened"},
         load={"users": [_CROWD["users"][0], {**_CROWD["users"][1], "count": 2}]},
+        faults=[_bad_links(4, 28)],
+    ),
+    "forks-of-bidders": _scene(
+        "Views fail and branches are given up; agents bid for their timers, and few of them can be asked in a block.",
+        chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
+        load={
+            "users": [{"workload": "flood", "interval_ms": 800, "options": {"timers": 10, "burn": 20_000}}, _BIDDERS]
+        },
         faults=[_bad_links(4, 28)],
     ),
     "bad-links": _scene("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
@@ -175,8 +234,31 @@ SCENES: Final[Mapping[str, Fields]] = {
     ),
     "false-snapshot": _scene(
         "A validator loses its disk, and one of those that help it gives wrong chunks.",
-        faults=[{"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}],
+        faults=[_WIPED],
         byzantine={0: ["false-snapshots"]},
+    ),
+    "unproved-snapshot": _scene(
+        "A validator loses its disk, and the first that it asks offers a block that is not final.",
+        faults=[_WIPED],
+        byzantine={3: ["unproved-snapshot"]},
+    ),
+    "false-manifest": _scene(
+        "A validator loses its disk, and the first that it asks offers another state.",
+        faults=[_WIPED],
+        byzantine={3: ["false-manifest"]},
+    ),
+    "unproved-blocks": _scene(
+        "A validator is down for a while, and the first that it asks gives it a block that is not final.",
+        faults=[_kill("validator-2", 10, 2_500)],
+        byzantine={3: ["unproved-blocks"]},
+    ),
+    "lost-disk": _scene(
+        "Messages are late and lost, and views fail, when a validator loses its disk.",
+        faults=[_bad_links(12, 26), {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500}],
+    ),
+    "upgrades": _scene(
+        "Disks are slow; again and again all validators get other code, one after the other.",
+        faults=[_slow_disks(3, 29), *({"kind": "upgrade", "at_height": at, "down_ms": 20} for at in (5, 13, 21))],
     ),
     "long": _scene(
         "Long enough for journals to be replaced; validators are killed now and then.",

@@ -16,9 +16,11 @@ from validator.block import Event
 from validator.disk import Disk
 from validator.executor import Executor, StorageConfig
 from validator.genesis import Genesis
+from validator.host import ReadOnlyContext
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.records import Fires, Timer
+from validator.records import PUBLISHED, BidMemory, Fires, Timer
+from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.calendar import Bucket, Calendar
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
@@ -26,7 +28,7 @@ from validator.scheduler.lane import Candidate, TimerPhase
 from validator.scheduler.rows import DEAD, timer_id_of_row
 from validator.transition import Transition
 from validator.types import Address, address_text
-from validator.world import Change
+from validator.world import Change, World
 
 STRANGER: Final = Address(b"\x5a" * 20)
 
@@ -207,6 +209,39 @@ def _no_fee_gate(counter: RunCounter) -> Parts:
     return _with_phase(NoFeeGate)
 
 
+# --- agents ---------------------------------------------------------------------------------------------------------
+
+
+def _asks_over_the_owners_storage(counter: RunCounter) -> Parts:
+    class AsksTheOwner(BiddingRound):
+        def context_for(self, owner: Address, contract: Address, meter: Meter) -> ReadOnlyContext:
+            counter.runs += owner != contract
+            return BiddingRound.context_for(self, owner, owner, meter)
+
+    class AsksTheOwnerPhase(TimerPhase):
+        bidding_class = AsksTheOwner
+
+    return _with_phase(AsksTheOwnerPhase)
+
+
+def _published_survives_a_revert(counter: RunCounter) -> Parts:
+    class KeepsPublished(World):
+        def revert(self, checkpoint: int) -> None:
+            """Leaves out of what is undone whatever was published."""
+            kept = {key: self.get(key) for key, _ in self._journal[checkpoint:] if key[:1] == PUBLISHED}
+            super().revert(checkpoint)
+            for key, value in kept.items():
+                counter.ran()
+                self.put(key, value)
+
+    class Mutated(Transition):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.world = KeepsPublished(self.parent)
+
+    return Parts(transition=Mutated)
+
+
 # --- settlement -----------------------------------------------------------------------------------------------------
 
 
@@ -336,6 +371,28 @@ def _fires_not_taken_back(counter: RunCounter) -> Parts:
     return _with_index(ForgetsToUncount)
 
 
+def _bids_not_taken_back(counter: RunCounter) -> Parts:
+    memories: dict[Address, BidMemory] = {}
+
+    class KeepsMemories(BiddingRound):
+        """Remembers beside the state when it asked whom and who did not pay: nothing of it goes with a branch."""
+
+        def _memory(self, actor: Address) -> BidMemory:
+            right = super()._memory(actor)
+            kept = memories.get(actor, right)
+            counter.runs += kept != right
+            return kept
+
+        def _remember(self, actor: Address, memory: BidMemory) -> None:
+            memories[actor] = memory
+            super()._remember(actor, memory)
+
+    class Mutated(TimerPhase):
+        bidding_class = KeepsMemories
+
+    return _with_phase(Mutated)
+
+
 def _mutant(
     name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
 ) -> Mutant:
@@ -414,6 +471,18 @@ MUTANTS = (
         "timers",
     ),
     _mutant(
+        "asks-over-the-owners-storage",
+        "a contract that bids for another actor is asked over that actor's storage, not its own",
+        _asks_over_the_owners_storage,
+        Hunt("agents", ONE),
+    ),
+    _mutant(
+        "published-survives-a-revert",
+        "what a handler published stays where it fails afterwards",
+        _published_survives_a_revert,
+        Hunt("agents", ONE),
+    ),
+    _mutant(
         "destroys-the-solvent",
         "every third timer is destroyed for insufficient funds that its payer has",
         _destroys_the_solvent,
@@ -466,5 +535,11 @@ MUTANTS = (
         "going back from a block leaves its fires in the fairness window",
         _fires_not_taken_back,
         Hunt("forks", ONE, seeds=12),
+    ),
+    _mutant(
+        "bids-not-taken-back",
+        "which agents were asked, did not pay and answered what is not taken back with a block",
+        _bids_not_taken_back,
+        Hunt("forks-of-bidders", ONE, seeds=12),
     ),
 )

@@ -7,16 +7,18 @@ from typing import Any
 
 from cluster.mutants.base import Area, Mutant, RunCounter
 from cluster.mutants.scenes import ALL, Hunt
+from consensus.messages import Vote
 from validator.archive import ARCHIVE_FILE, ArchivedBlock, BlockArchive
 from validator.assembly import Parts
 from validator.block import BlockReceipts
-from validator.codec import encode
+from validator.codec import CodecError, encode
 from validator.disk import Disk
 from validator.events import ReplaceJournal
 from validator.executor import Executor
 from validator.frames import frame
 from validator.joining import SnapshotJoin
-from validator.journal import encode_journal
+from validator.journal import JournalContent, encode_journal, open_journal
+from validator.messages import read_message
 from validator.node import Node
 from validator.state.engine import SectionHead
 from validator.state.hashing import TWIG_LEVELS
@@ -28,6 +30,16 @@ from validator.state.snapshot import SnapshotError
 from validator.state.store import LogStateStore
 
 
+class _Around:
+    """A disk, but for what a derived class does in its place."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+
 def _with_store(store: type[LogStateStore]) -> Parts:
     class Mutated(Executor):
         store_class = store
@@ -36,14 +48,8 @@ def _with_store(store: type[LogStateStore]) -> Parts:
 
 
 def _unsynced_meta(counter: RunCounter) -> Parts:
-    class NeverSynced:
+    class NeverSynced(_Around):
         """A log's disk whose syncs do nothing."""
-
-        def __init__(self, disk: Disk) -> None:
-            self._disk = disk
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._disk, name)
 
         def sync(self, name: str) -> None:
             counter.ran()
@@ -128,6 +134,48 @@ def _journal_dropped(counter: RunCounter) -> Parts:
     return Parts(node=DropsJournal)
 
 
+def _journal_as_it_is(counter: RunCounter) -> Parts:
+    class NeverReplaced(_Around):
+        """A disk whose journal stays as it was found."""
+
+        def replace(self, name: str, data: bytes) -> None:
+            if name in self._disk.names():
+                counter.ran()
+            else:
+                self._disk.replace(name, data)
+
+    def read(disk: Disk) -> JournalContent:
+        found: Any = NeverReplaced(disk)
+        return open_journal(found)
+
+    return Parts(journal=read)
+
+
+def _joins_on_one_word(counter: RunCounter) -> Parts:
+    class TakesOneWord(SnapshotJoin):
+        def _knows_where_it_voted(self) -> bool:
+            counter.runs += bool(self._views) and not super()._knows_where_it_voted()
+            return bool(self._views)
+
+    return Parts(join=TakesOneWord)
+
+
+def _joins_on_votes(counter: RunCounter) -> Parts:
+    class TakesVotes(SnapshotJoin):
+        def _on_message(self, sender: int, payload: bytes) -> None:
+            """Takes a peer to be in the view that it votes in."""
+            try:
+                message = read_message(payload)
+            except CodecError:
+                message = None
+            if isinstance(message, Vote) and sender not in self._views:
+                counter.ran()
+                self._views[sender] = message.view
+            super()._on_message(sender, payload)
+
+    return Parts(join=TakesVotes)
+
+
 def _mutant(name: str, description: str, parts: Any, hunt: Hunt, caught_by: str, rule: str = "") -> Mutant:
     return Mutant(name, Area.STORAGE, description, caught_by, hunt, rule, parts=parts)
 
@@ -167,5 +215,29 @@ MUTANTS = (
         _journal_dropped,
         Hunt("long", ALL, seeds=12),
         "evidence",
+    ),
+    _mutant(
+        "journal-read-unsynced",
+        "what a restart reads of the journal is not made durable before it is repeated",
+        _journal_as_it_is,
+        Hunt("upgrades", ALL, seeds=8),
+        "safety",
+        "durable_votes",
+    ),
+    _mutant(
+        "joins-on-one-word",
+        "one peer's view ends the abstention of who lost its journal",
+        _joins_on_one_word,
+        Hunt("lost-disk", ALL),
+        "safety",
+        "abstention",
+    ),
+    _mutant(
+        "joins-on-votes",
+        "a vote counts as proof of the view that its sender is in, for who lost its journal",
+        _joins_on_votes,
+        Hunt("lost-disk", ALL, seeds=12),
+        "safety",
+        "abstention",
     ),
 )

@@ -7,10 +7,10 @@ fields.
 
 from __future__ import annotations
 
+from cluster.scenario.chain import ChainSection
 from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields, scenario_from
 from cluster.scenario.links import LinksSection
 from cluster.scenario.model import (
-    ChainSection,
     ConsensusSection,
     EpochSection,
     NodeSection,

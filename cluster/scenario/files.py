@@ -15,22 +15,40 @@ from pydantic import ValidationError
 from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
 from cluster.errors import BadInput
 from cluster.faults import AnyFault
+from cluster.near import closest
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
+from cluster.scenario.programs import with_programs_read
 from cluster.settings import Change, SettingError, apply_changes
 from cluster.yaml_input import MOST_CHARACTERS, NoYaml, parse
 
+SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
 MAX_PARENTS: Final = 16
 """Files behind each other that a scenario may be made from."""
 
 
+def find_scenario(path: Path) -> Path:
+    """A scenario's file: the one at the path, or the one that ships under that name (``smoke``).
+
+    Raises :class:`BadInput` where a name is neither.
+    """
+    if path.exists() or path.suffix or len(path.parts) != 1:
+        return path
+    shipped = {file.stem: file for file in SHIPPED_FOLDER.glob("*.yaml")}
+    if path.name not in shipped:
+        meant = closest(path.name, sorted(shipped))
+        hint = "" if meant is None else f"; did you mean {meant}?"
+        raise BadInput(f"{path}: no such file, and no scenario of that name ships{hint}")
+    return shipped[path.name]
+
+
 def load_scenario(path: Path | str) -> Scenario:
-    """Read and check a scenario file, with the files that it extends.
+    """Read and check a scenario file, or one that ships by its name, with the files that it extends.
 
     Raises :class:`BadInput` with the file that holds what is wrong, its path in there and the reason, in one line.
     """
-    path = Path(path)
+    path = find_scenario(Path(path))
     layers = _read_layers(path)
     fields = merge_layers(layers)
     try:
@@ -42,6 +60,7 @@ def load_scenario(path: Path | str) -> Scenario:
 def problems_in(path: Path) -> list[str]:
     """Everything that is wrong with a scenario file, as :func:`load_scenario` says the first of it; a line each."""
     try:
+        path = find_scenario(path)
         layers = _read_layers(path)
     except BadInput as error:
         return [str(error)]
@@ -71,14 +90,22 @@ def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) 
 
 
 def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenario:
-    """The scenario of plain data, as a file has it. Raises :class:`BadInput` with ``source``, path and reason in one
-    line.
+    """The scenario of plain data, as a file has it; paths in it are relative to the working directory.
+
+    Raises :class:`BadInput` with ``source``, path and reason in one line.
     """
-    given = _plain(fields)
+    given = _with_programs(_plain(fields), Path(), source)
     try:
         return Scenario.model_validate(given)
     except ValidationError as error:
         raise BadInput(f"{source}: {describe(error, given)}") from None
+
+
+def _with_programs(fields: Any, folder: Path, source: Path | str) -> Any:
+    try:
+        return with_programs_read(fields, folder)
+    except BadInput as error:
+        raise BadInput(f"{source}: {one_line(str(error))}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -119,7 +146,18 @@ def scenario_text(scenario: Scenario, path: Path | None) -> str:
     if text is not None:
         return text
     fields = scenario.model_dump(mode="json", exclude_unset=True)
-    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+    return yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines, such as programs, as such."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def _text_that_stands_alone(path: Path, scenario: Scenario) -> str | None:
@@ -137,7 +175,7 @@ def _text_that_stands_alone(path: Path, scenario: Scenario) -> str | None:
 
 def _read_layers(path: Path) -> list[Layer]:
     """The file, its parent, its parent's parent …"""
-    layers = [Layer(path, _parse(_read_text(path), path))]
+    layers = [_layer(path, _read_text(path))]
     seen = [path.resolve()]
     while (given := layers[-1].fields.get(EXTENDS, _ABSENT)) is not _ABSENT:
         child = layers[-1].path
@@ -153,12 +191,16 @@ def _read_layers(path: Path) -> list[Layer]:
             raise BadInput(f"{child}: {EXTENDS}: goes round in a circle: {chain}")
         if len(layers) > MAX_PARENTS:
             raise BadInput(f"{child}: {EXTENDS}: {path} is made from more than {MAX_PARENTS} files behind each other")
-        layers.append(Layer(parent, _parse(text, parent)))
+        layers.append(_layer(parent, text))
         seen.append(parent.resolve())
     return layers
 
 
 _ABSENT: Final = object()
+
+
+def _layer(path: Path, text: str) -> Layer:
+    return Layer(path, _with_programs(_parse(text, path), path.parent, path))
 
 
 def _read_text(path: Path) -> str:

@@ -21,7 +21,8 @@ from cluster.faults import (
     with_regions_named,
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.near import instead, meant_or_known, unknown
+from cluster.near import instead, unknown
+from cluster.scenario.chain import ChainSection
 from cluster.scenario.links import LinksSection
 from cluster.scenario.network import Network
 from cluster.scenario.problems import describe
@@ -31,41 +32,7 @@ from cluster.settings import Change, apply_changes
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.genesis_block import GenesisError
-from validator.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter, parse_value
-
-
-class ChainSection(Section):
-    """The chain's parameters and what its genesis holds besides the load's accounts."""
-
-    policy: Literal["cip1", "fifo"] = "cip1"
-    """The scheduling policy."""
-    preset: Literal["hardened"] | None = None
-    """A named set of parameters."""
-    params: dict[str, Any] = {}
-    """Single parameters by name; they override the preset."""
-
-    @field_validator("params")
-    @classmethod
-    def _each_parameter_is_right(cls, given: dict[str, Any]) -> dict[str, Any]:
-        for name, value in given.items():
-            try:
-                parse_value(name, value)
-            except UnknownParameter as error:
-                raise ValueError(f"{error}; {meant_or_known(name, PARAMETER_NAMES)}") from None
-            except ParameterError as error:
-                raise ValueError(str(error)) from None
-        return given
-
-    @model_validator(mode="after")
-    def _parameters_are_right(self) -> ChainSection:
-        try:
-            self.parameters()
-        except ParameterError as error:
-            raise ValueError(f"params.{error}") from None
-        return self
-
-    def parameters(self) -> Parameters:
-        return Parameters.from_names(self.params, self.preset)
+from validator.pvm.deployment import refusal
 
 
 class NodeSection(Section):
@@ -370,6 +337,10 @@ class Scenario(Section):
     def _genesis_can_be_built(self) -> Scenario:
         from cluster.chain import check_genesis
 
+        for number, group in enumerate(self.load.users):
+            for place, program in group.parsed_options().programs().items():
+                if problem := refusal(program):
+                    raise ValueError(f"load.users[{number}].options.{place}: {problem}")
         try:
             check_genesis(self)
         except GenesisError as error:

@@ -94,6 +94,7 @@ PATTERN_WORDS: Final = {
 _LIST: Final = "a list"
 _MAPPING: Final = "a mapping of fields"
 _TARGET: Final = f"the name of a validator, a list of such, {REGION_PREFIX}NAME, leader, random or f"
+_PROGRAM: Final = f"the name of a program, the path of one or {_MAPPING}"
 _WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
     (("validators",), f"a number, a list of validators or {_MAPPING}"),
     (("validators", "nodes", None, "byzantine"), "the name of a behaviour or a list of such"),
@@ -101,6 +102,9 @@ _WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
     (("links", "topology", "edges", None), f"a list of two validators or {_MAPPING}"),
     (("faults", None), f"{_MAPPING}, such as {{kind: kill, target: leader, at_height: 9}}"),
     (("faults", None, "target"), _TARGET),
+    (("chain", "actors", None, "program"), _PROGRAM),
+    (("load", "users", None, "options", "program"), _PROGRAM),
+    (("load", "users", None, "options", "deploys", None), _PROGRAM),
     (("load", "users", None, "workload"), f"one of {', '.join(sorted(WORKLOADS))}"),
 )
 """Places that have short forms, or where an example helps; ``None`` is any item of a list."""

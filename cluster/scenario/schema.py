@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from cluster.byzantine import BEHAVIOURS
 from cluster.figures import METRICS, SAMPLES
 from cluster.mutants.registry import MUTANTS
+from cluster.scenario.chain import ADDRESS_PATTERN, DECIMAL_PATTERN, OWNER_PATTERN
 from cluster.scenario.inheritance import EXTENDS
 from cluster.scenario.links import TOPOLOGY_NAMES
 from cluster.scenario.model import Scenario
@@ -157,6 +158,7 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     parameters = definitions["ChainSection"]["properties"]["params"]
     parameters["properties"] = {name: _parameter(name, value) for name, value in DEFAULTS.to_names().items()}
     parameters["additionalProperties"] = False
+    _name_owners(definitions)
     group = definitions["UserGroup"]
     group["properties"]["workload"]["enum"] = list(WORKLOADS)
     group["properties"]["options"] = {"description": group["properties"]["options"]["description"], "type": "object"}
@@ -167,6 +169,30 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
         }
         for name in WORKLOADS
     ]
+
+
+def _name_owners(definitions: dict[str, Schema]) -> None:
+    """Who holds accounts, and amounts, for which decimal text may stand."""
+    chain, actor = definitions["ChainSection"]["properties"], definitions["ActorSection"]["properties"]
+    owner = {"type": "string", "pattern": OWNER_PATTERN}
+    chain["accounts"] |= {"additionalProperties": _amount(chain["accounts"]["additionalProperties"])}
+    chain["accounts"]["propertyNames"] = {"pattern": OWNER_PATTERN}
+    chain["system_deployers"]["items"] = owner
+    actor["deployer"] |= owner
+    actor["address"]["anyOf"][0]["pattern"] = ADDRESS_PATTERN
+    for section, names in (("ActorSection", ["balance"]), ("FaucetSection", ["balance", "max_amount"])):
+        for name in names:
+            definitions[section]["properties"][name] = _amount(definitions[section]["properties"][name])
+    fees = definitions["BiddingAgentSection"]["properties"]
+    for name in ("max_fee_per_cycle", "max_priority_fee_per_cycle"):
+        fees[name] = _amount(fees[name])
+
+
+def _amount(schema: Schema) -> Schema:
+    """An amount as a number, or as decimal text."""
+    kept: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
+    number = {key: value for key, value in schema.items() if key not in kept}
+    return {"anyOf": [number, {"type": "string", "pattern": DECIMAL_PATTERN}], **kept}
 
 
 def _by_name(schema: Schema, names: Mapping[str, str]) -> Schema:
@@ -181,7 +207,7 @@ def _parameter(name: str, default: Any) -> Schema:
     if bounds is not None:
         least, most = bounds
         number = {"type": "integer", "minimum": least, "maximum": most}
-        return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]{1,40}$"}], "default": default}
+        return _amount(number | {"default": default})
     if isinstance(default, list):
         return {"type": "array", "minItems": len(default), "maxItems": len(default), "default": default}
     return {"enum": [choice.value for choice in type(default)], "default": default.value}
@@ -204,6 +230,10 @@ def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
     topology = definitions["LinksSection"]["properties"]["topology"]
     _add_alternatives(topology, {"type": "string", "enum": list(TOPOLOGY_NAMES)}, {"type": "array", **_items(edges)})
     definitions["FullTopology"]["required"] = ["kind"]
+    name = {"type": "string", "minLength": 1}
+    for section in ("ActorSection", _options_name("program")):
+        _add_alternatives(definitions[section]["properties"]["program"], name)
+    _add_alternatives(definitions[_options_name("governance")]["properties"]["deploys"]["items"], name)
 
 
 def _items(edges: Schema) -> Schema:

@@ -57,6 +57,10 @@ class _File:
     """How many writes came before those."""
     is_durable: bool = False
     """Whether the file itself outlives a crash, be it empty."""
+    replaced_at: int = 0
+    """The change of the disk that made it anew, whole; 0 where it grew out of nothing."""
+    whole_bytes: int = 0
+    """How long it was then."""
 
     def settle(self, written: int | None = None) -> list[_Write]:
         """Take out what is pending of the first ``written`` writes, or all of it."""
@@ -142,7 +146,9 @@ class MemoryDisk:
     def replace(self, name: str, data: bytes) -> None:
         """Make ``data`` the file's whole content, atomically and durably."""
         self._begin(name, 0, "replace")
-        self._files[name] = _File(bytearray(data), bytearray(data), [], self.written(name), True)
+        self._files[name] = _File(
+            bytearray(data), bytearray(data), [], self.written(name), True, self.operations, len(data)
+        )
 
     def remove(self, name: str) -> None:
         """Delete the file, durably; nothing happens where there is none."""
@@ -152,6 +158,16 @@ class MemoryDisk:
     def durable_size(self, name: str) -> int:
         """Bytes of the file that a crash leaves alone; 0 where there is none."""
         return len(self._files[name].durable) if name in self._files else 0
+
+    def durable(self, name: str, offset: int = 0) -> bytes:
+        """What a crash leaves alone of the file, from ``offset`` to the end."""
+        return bytes(self._files[name].durable[offset:]) if name in self._files else b""
+
+    def replaced(self, name: str) -> tuple[int, int]:
+        """The change of this disk that made the file anew, whole, last, and how many bytes it then had; zeros where
+        nothing did."""
+        file = self._files.get(name)
+        return (0, 0) if file is None else (file.replaced_at, file.whole_bytes)
 
     def flip_bit(self, name: str, offset: int, bit: int) -> None:
         """Let one bit (0 to 7) of a durable byte rot."""

@@ -7,7 +7,7 @@ the validators as events of virtual time, without HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from cluster.archive import BlockRecord
 from cluster.books import ledger_of, longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
-from cluster.byzantine.base import consensus_content, vote_of
+from cluster.byzantine.base import vote_of
 from cluster.chain import (
     build_genesis,
     byzantine_of,
@@ -43,9 +43,11 @@ from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.monitor import SafetyMonitor
 from cluster.simulation.reading import SharedReader
 from cluster.simulation.signatures import RememberingScheme
+from cluster.simulation.vote_watch import VoteWatch
 from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
-from consensus.messages import Vote
+from consensus.leader import ELECTIONS
+from consensus.messages import Message
 from loadgen.workloads import LoadUser, Observation
 from validator.assembly import Validator, open_validator
 from validator.events import BlockFinal, Certified, Diverged, Effect, Joined, Reply, Run
@@ -124,9 +126,7 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        self.monitor = SafetyMonitor(
-            self._validators, self._genesis.chain_id.encode(), self._genesis, lambda: self.clock.now_ms
-        )
+        self.monitor, self._votes = self._make_watches(names)
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -246,10 +246,17 @@ class Simulation:
     def _make_links(self) -> Links:
         return Links(self.scenario.network, self.random)
 
+    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch]:
+        namespace = self._genesis.chain_id.encode()
+        leader = ELECTIONS[self.scenario.consensus.leader_election](self._validators, namespace).leader
+        monitor = SafetyMonitor(self._validators, namespace, self._genesis, leader, lambda: self.clock.now_ms)
+        return monitor, VoteWatch(names, self._validators, namespace, monitor.look)
+
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         mutant = self._releases.get(index, FIRST_RELEASE).mutant
         parts = parts_of(self.scenario, index, self.machines[index].tally.mutant_runs, mutant)
         nonce = self.random.randbytes(JOIN_NONCE_BYTES)
+        self._votes.begins_to_join(index, nonce, self.machines[index].view)
         return parts.join(disk, index, self._validators, self._genesis.chain_id, nonce=nonce)
 
     def _install(self, index: int, release: Release) -> None:
@@ -329,7 +336,11 @@ class Simulation:
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = self._everybody if recipient is None else (recipient,)
-        if self.faults.is_listening and (vote := _vote_in(payload)) is not None:
+        content, machine = self._reader.read(payload), self.machines[sender]
+        if machine.byzantine is None:
+            self.monitor.said(machine.name, machine.tally.starts)
+            self._votes.sent(sender, machine.disk, content)
+        if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
         later_us = self.stage.leader_delay_us(sender)
@@ -339,7 +350,10 @@ class Simulation:
         self.clock.send(sender, payload, arrivals)
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
-        self.machines[recipient].receive(sender, payload, self._reader.read(payload))
+        content = self._reader.read(payload)
+        if self.machines[recipient].joining is not None:
+            self._votes.reported(recipient, sender, content)
+        self.machines[recipient].receive(sender, payload, content)
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
@@ -362,9 +376,12 @@ class Simulation:
                     self._on_new_height()
             case Joined(height=height):
                 self._may_be_over = True
+                if self.machines[index].byzantine is None:
+                    self._votes.joined(index)
                 self._note_joined(index, height)
                 self.faults.on_up()
             case Diverged():
+                self.monitor.diverged(self.machines[index].name, self.machines[index].tally.starts)
                 self._may_be_over = True
                 self.faults.on_progress()
             case Run(job=Build() | Execute() as job):
@@ -601,12 +618,6 @@ class _Pages:
 
 def _ignore(index: int, effect: Effect) -> None:
     """Nobody watches a twin."""
-
-
-def _vote_in(payload: bytes) -> Vote | None:
-    """The vote that a payload carries, if it is one."""
-    message = consensus_content(payload)
-    return None if message is None else vote_of(message)
 
 
 def _limit_us(scenario: Scenario) -> int:

@@ -20,8 +20,13 @@ certified          the final block of a view is the one that the view's certific
 proved_final       each final block's view, or a later one, is finalised by a certificate, by the end at the latest
 ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
                    the certificates that the protocol asks for
+leaders            a final block's proposer leads its view
+silence            whoever found a final block that does not execute to its header says nothing more, until it restarts
 ledger             the books of timers and amounts (:mod:`cluster.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
+durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.vote_watch`)
+own_votes, lock,
+abstention
 =================  ===================================================================================================
 """
 
@@ -66,8 +71,14 @@ ROOTS: Final = "roots"
 ANCESTRY: Final = "ancestry"
 CERTIFIED: Final = "certified"
 PROVED_FINAL: Final = "proved_final"
+LEADERS: Final = "leaders"
+SILENCE: Final = "silence"
 LEDGER: Final = "ledger"
 PROOFS: Final = "proofs"
+DURABLE_VOTES: Final = "durable_votes"
+OWN_VOTES: Final = "own_votes"
+LOCK: Final = "lock"
+ABSTENTION: Final = "abstention"
 RULES: Final = (
     CERTIFICATES,
     ONE_BLOCK,
@@ -78,8 +89,14 @@ RULES: Final = (
     CERTIFIED,
     PROVED_FINAL,
     ANCESTRY,
+    LEADERS,
+    SILENCE,
     LEDGER,
     PROOFS,
+    DURABLE_VOTES,
+    OWN_VOTES,
+    LOCK,
+    ABSTENTION,
 )
 
 Subject = tuple[View, Digest]
@@ -115,6 +132,8 @@ class SafetyMonitor:
     validators: ValidatorSet
     namespace: bytes
     genesis: Genesis
+    leader: Callable[[View], int]
+    """Of a view."""
     now_ms: Callable[[], float]
     counts: Counter[str] = field(default_factory=Counter)
     """How often each rule was looked at."""
@@ -130,6 +149,8 @@ class SafetyMonitor:
     """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
     _newest_finalized: int = GENESIS_VIEW
     _ledger: Ledger | None = None
+    _diverged: set[tuple[str, int]] = field(default_factory=set)
+    """Validators that did, and in which of their lives."""
 
     @property
     def height(self) -> int:
@@ -161,13 +182,13 @@ class SafetyMonitor:
         if certificate in self._seen:
             return
         self._seen.add(certificate)
-        self._look(CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
+        self.look(CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
         view = self._views.setdefault(certificate.view, _View())
         if isinstance(certificate, TimeoutCertificate):
             self._on_timeouts(name, certificate)
         elif certificate.kind == VoteKind.NULLIFY:
             view.nullified = True
-            self._look(SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
+            self.look(SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
         elif certificate.kind == VoteKind.NOTARIZE:
             self._on_notarization(certificate, view)
         else:
@@ -179,26 +200,26 @@ class SafetyMonitor:
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)
         other = view.notarized or view.finalized
-        self._look(ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
+        self.look(ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
         view.notarized = view.notarized or subject
         self._compare(certificate.view, view)
 
     def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
         number, subject = certificate.view, (certificate.parent_view, certificate.digest)
         known = view.notarized is not None
-        self._look(NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized")
-        self._look(
+        self.look(NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized")
+        self.look(
             ONE_BLOCK, view.notarized in (None, subject), f"view {number} finalises another block than it notarized"
         )
-        self._look(ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
-        self._look(SKIPS, not view.nullified, f"view {number} is final and nullified")
+        self.look(ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
+        self.look(SKIPS, not view.nullified, f"view {number} is final and nullified")
         low = [at for at, high in self._timeouts.items() if at >= number and high < number]
-        self._look(SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
+        self.look(SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
         view.finalized = subject
         self._newest_finalized = max(self._newest_finalized, number)
         self._compare(number, view)
         if number <= self._passed and number not in self._final_of:
-            self._look(CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
+            self.look(CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
 
     def _compare(self, number: int, view: _View) -> None:
         """Hold the certificates of a view against its final block, where both are known."""
@@ -207,7 +228,7 @@ class SafetyMonitor:
             return
         for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
             if subject is not None:
-                self._look(CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
+                self.look(CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
 
     def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
         high = highest_named(certificate)
@@ -216,7 +237,7 @@ class SafetyMonitor:
         if newest > certificate.view:
             finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
             newest = max(finalized, default=GENESIS_VIEW)
-        self._look(
+        self.look(
             SKIPS, high >= newest, f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}"
         )
 
@@ -229,24 +250,27 @@ class SafetyMonitor:
             try:
                 header = decode(archived.block, Block).header
             except CodecError as error:
-                self._look(AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}")
+                self.look(AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}")
                 return
         else:
             header = known.header
             is_same = archived.block == known.block
-            self._look(AGREEMENT, is_same, f"{name} has another final block at height {height}")
+            self.look(AGREEMENT, is_same, f"{name} has another final block at height {height}")
             if not is_same:
                 return
-        self._look(ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
+        self.look(ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
         if known is not None:
             return
         digest = header_hash(header)
         self._final[height] = _Final(archived.block, archived.receipts, digest, header)
         self._enter_view(height, header, digest)
         for what in self._ancestry_problems(height, header):
-            self._look(ANCESTRY, False, f"the final block at height {height} {what}")
+            self.look(ANCESTRY, False, f"the final block at height {height} {what}")
         self.counts[ANCESTRY] += 1
         self.counts[PROVED_FINAL] += 1
+        view, proposer = View(header.view), header.proposer
+        what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
+        self.look(LEADERS, proposer == self.leader(view), what)
         self._enter(height, archived)
 
     def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
@@ -257,7 +281,7 @@ class SafetyMonitor:
         for number in range(parent_view + 1, header.view):
             view = self._views.get(number)
             if view is not None and view.finalized is not None:
-                self._look(CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
+                self.look(CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
         self._passed = max(self._passed, header.view)
 
     def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
@@ -295,6 +319,17 @@ class SafetyMonitor:
         for violation in self._ledger.violations[known:]:
             self._note(f"{LEDGER}: height {violation.height}: {violation.what}")
 
+    # --- who diverged -----------------------------------------------------------------------------------------------
+
+    def diverged(self, name: str, life: int) -> None:
+        """A validator, after so many starts, says that a final block does not execute to its header."""
+        self._diverged.add((name, life))
+
+    def said(self, name: str, life: int) -> None:
+        """A validator sends something to its peers."""
+        is_silent = (name, life) in self._diverged
+        self.look(SILENCE, not is_silent, f"{name} diverged and takes part all the same")
+
     # --- proofs -----------------------------------------------------------------------------------------------------
 
     def wants_proofs(self, height: int, validator: int) -> bool:
@@ -321,13 +356,13 @@ class SafetyMonitor:
             try:
                 value = verify(Hash(known.header.state_root), key, prove(key, at))
             except HistoryError as error:
-                self._look(PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
+                self.look(PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
                 continue
             except ProofError as error:
-                self._look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
+                self.look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
                 continue
             is_wrong = expected.get(key, value is not None) != (value is not None)
-            self._look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
+            self.look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def _has_account(self, address: Address) -> bool | None:
         """Whether an account is there at all heights, or at none so far; ``None`` where it came up on the way.
@@ -341,7 +376,8 @@ class SafetyMonitor:
 
     # --- words ------------------------------------------------------------------------------------------------------
 
-    def _look(self, rule: str, holds: bool, what: str) -> None:
+    def look(self, rule: str, holds: bool, what: str) -> None:
+        """Count a look at a rule, and note what is wrong where it does not hold."""
         self.counts[rule] += 1
         if not holds:
             self._note(f"{rule}: {what}")

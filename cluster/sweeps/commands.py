@@ -85,8 +85,10 @@ def _sweep(options: Any) -> int:
 
 
 def _fuzz(options: Any) -> int:
+    from cluster.sweeps.generator import check_installed
     from cluster.sweeps.tasks import FuzzTask
 
+    check_installed()
     return run_task(FuzzTask(options.protocol), f"fuzz-{options.protocol}", options)
 
 

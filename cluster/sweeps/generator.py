@@ -18,8 +18,10 @@ from typing import Any, Final
 from blake3 import blake3
 
 from cluster.byzantine import BEHAVIOURS
+from cluster.errors import BadInput
 from cluster.scenario import Scenario
 from consensus.types import fault_bound
+from loadgen.workloads.shipped import FOLDER, NAMES
 
 STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4
@@ -41,6 +43,23 @@ STRAINED: Final = 0.1
 """Share of the seeds in which chain, disks or load come to their limits, too."""
 MOST_STRAINS: Final = 4
 """At a time, of those that any network bears."""
+GOVERNED: Final = 0.12
+"""Share of the seeds in which system instructions are given and programs are deployed."""
+CONFIGS: Final[list[dict[str, Any]]] = [
+    {"LANE_TIMER_CYCLES": 600_000},
+    {"LANE_TIMER_CYCLES": 2_000_000},
+    {"LANE_BASEFEE_SLOPE": 4, "LANE_FEE_MULTIPLIER_MILLI": 1_500},
+    {"LANE_BASEFEE_SLOPE": 1, "LANE_FEE_MULTIPLIER_MILLI": 500},
+    {"PRIORITY_TIERS": [1, 10, 30, 90], "PRIORITY_FLOOR": 5},
+    {"FAIRNESS_WINDOW_BLOCKS": 1},
+    {"FAIRNESS_WINDOW_BLOCKS": 20},
+    {"MAX_TTL": 20},
+    {"MAX_TTL": 1_000},
+    {"MAX_CELLS_PER_FIRE": 20_000},
+    {"MAX_CYCLES_PER_FIRE": 200_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 100_000},
+]
+"""Changes of parameters that governed chains draw from; one that does not fit the others is refused by the chain."""
+DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
 LIES: Final = (
     "short-certificate",
     "double-signer",
@@ -53,6 +72,13 @@ LIES: Final = (
     "lock-breaker",
 )
 """Byzantine behaviours that are drawn from a source of their own, so that all else is drawn as it is without them."""
+FORGED_BLOCKS: Final = ("invalid-block-any-field", "false-proposer")
+FORGED_RANGES: Final = ("unproved-blocks",)
+FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
+"""Likewise, from another source: lies in blocks, to who catches up, and, wherever two can be spared, to who joins."""
+FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS)
+FORGERS: Final = 0.15
+"""Share of the seeds in which one forges, if one more can be spared or is byzantine anyway."""
 LIARS: Final = 0.25
 """Share of the seeds in which one says such a lie, if one more can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
@@ -61,6 +87,16 @@ SURELY_REACHED: Final = 30
 """A view that no run ends before."""
 
 Fields = dict[str, Any]
+
+
+PROGRAMS: Final = ("liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
+"""Those of the programs that ship that scenarios are drawn with."""
+
+
+def check_installed() -> None:
+    """Raise :class:`BadInput` where a program that scenarios are drawn with is not there."""
+    if missing := sorted(set(PROGRAMS) - set(NAMES)):
+        raise BadInput(f"programs of actors are missing: {', '.join(missing)}; expected them in {FOLDER}")
 
 
 def random_scenario(seed: int, protocol: str) -> Scenario:
@@ -117,6 +153,12 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/lies")
         if random.random() < LIARS:
             self.lie(random, fields["validators"], fields["consensus"])
+        random = Random(f"{self.seed}/{self.protocol}/forgeries")
+        if random.random() < FORGERS:
+            self.forge(random, fields)
+        random = Random(f"{self.seed}/{self.protocol}/governance")  # of its own, as that of the lies
+        if random.random() < GOVERNED:
+            self.govern(random, fields)
         return fields
 
     # --- what runs --------------------------------------------------------------------------------------------------
@@ -142,7 +184,7 @@ class _Drawing:
             nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
             fields["nodes"] = nodes
         elif self.byzantine:
-            others = sorted(set(BEHAVIOURS) - set(LIES))
+            others = sorted(set(BEHAVIOURS) - {*LIES, *FORGERIES})
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
@@ -193,6 +235,19 @@ class _Drawing:
         users += [{"workload": workload, "count": count, "interval_ms": interval_ms} for workload in others]
         return {"users": users}
 
+    def govern(self, random: Random, fields: Fields) -> None:
+        """Parameters that change, timers that their actors do not own, programs that come later."""
+        options = {
+            "timers": random.randint(1, 4),
+            "ahead_blocks": random.choice([4, 6, 10]),
+            "cancel_percent": random.choice([20, 50, 80]),
+            "configs": random.sample(CONFIGS, random.randint(1, 4)),
+            "refused_percent": random.choice([0, 30]),
+            "deploys": random.sample(DEPLOYED, random.randint(0, 2)),
+        }
+        group = {"workload": "governance", "interval_ms": random.choice([500, 900]), "options": options}
+        fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+
     # --- what is scarce ---------------------------------------------------------------------------------------------
 
     def strain(self, random: Random, fields: Fields) -> None:
@@ -225,10 +280,11 @@ class _Drawing:
         fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
 
     def run_programs(self, random: Random, fields: Fields) -> None:
-        """Actors in Python: jobs and runners, messages, an agent that bids, calls that fail."""
+        """Actors in Python: jobs and runners, messages, published values, a program that bids for itself and one that
+        bids for others, calls that fail."""
         users = fields["load"]["users"]
         oracle = sum(group.get("count", 1) for group in users)
-        bot = oracle + 1
+        bot, agent = oracle + 1, oracle + 3
         told = [_call("start", {"every": 4, "pair": "CBY/USD"}), _call("subscribe", {"actor": bot})]
         debt = _call("open_position", {"collateral": 1_000, "debt": 900_000}) | {"value": 1_000}
         bidder = [_call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
@@ -238,6 +294,8 @@ class _Drawing:
             _program("price_oracle", 400, told),
             _program("liquidation_bot", 200, bidder),
             _program("subscription", 600, members, calls),
+            _program("bidding_agent", 1_000, [_call("init", {"actor": oracle})]),
+            _program("heartbeat", 1_000, [_call("start", {"every": 2, "times": None, "agent": {"actor": agent}})]),
             {"workload": "runner", "count": 3, "interval_ms": 200, "options": {"serves": oracle}},
         ]
 
@@ -287,6 +345,30 @@ class _Drawing:
         if consensus["leader_election"] != "random" or consensus["rebroadcast_ms"] <= self.advance_timeout_ms:
             spoken = [name for name in spoken if name != "lock-breaker"]  # it would never come to it
         return [name for name in spoken if not (changing and BEHAVIOURS[name].protocol)]
+
+    def forge(self, random: Random, fields: Fields) -> None:
+        """Have a validator forge blocks or snapshots: one that is byzantine anyway, or one more.
+
+        So that it is heard, the one that asks it first is down for long, or loses its disk.
+        """
+        nodes: list[Fields] = fields["validators"].get("nodes") or [{} for _ in range(self.count)]
+        liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
+        lost = sum(fault["kind"] in ("wipe", "bit_rot") for fault in fields["faults"])
+        spare = fault_bound(self.smallest_committee) - max(len(liars), 1) - lost - int(self.late)
+        if spare < 0:
+            return
+        liar = random.choice(liars or range(len(self.targets)))
+        asking = (liar - 1) % len(self.targets)
+        is_asked = asking not in liars
+        possible = FORGED_SNAPSHOTS if is_asked and spare else FORGED_BLOCKS + FORGED_RANGES * is_asked
+        forged = random.choice(possible)
+        nodes[liar].setdefault("byzantine", []).append(forged)
+        fields["validators"]["nodes"] = nodes
+        if forged not in FORGED_BLOCKS:
+            kind = "kill" if forged in FORGED_RANGES else "wipe"
+            height, down_ms = random.randrange(SNAPSHOT_HEIGHT, LAST_FAULT_HEIGHT), 3 * self.view_change_ms
+            fault = {"kind": kind, "target": self.names[asking], "at_height": height, "down_ms": down_ms}
+            fields["faults"].append(fault)
 
     # --- what breaks ------------------------------------------------------------------------------------------------
 

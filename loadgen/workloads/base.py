@@ -32,6 +32,10 @@ class Options(BaseModel):
         """The other users that these options name, by number."""
         return set()
 
+    def programs(self) -> dict[str, str]:
+        """The code that these options bring along, by the field that names it."""
+        return {}
+
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
@@ -51,6 +55,8 @@ class Observation:
     """Live timers of the user's actor."""
     open_jobs: tuple[bytes, ...] = ()
     """Jobs that still take results, of the actor that the user watches, in no particular order."""
+    next_nonce: int = 0
+    """The nonce of the user's next new transaction: what is under way counts. The user itself fills it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,8 @@ class Workload(ABC, Generic[OptionsT]):
     options_type: ClassVar[type[Options]]
     is_runner: ClassVar[bool] = False
     """Whether its users' accounts are registered runners from the genesis on."""
+    is_deployer: ClassVar[bool] = False
+    """Whether its users may give system instructions (SPEC §12)."""
 
     @property
     def watched(self) -> Address:

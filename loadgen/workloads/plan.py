@@ -57,7 +57,7 @@ class UserGroup(BaseModel):
         if name not in WORKLOADS:
             raise PydanticCustomError(
                 "unknown_name",
-                "unknown {what} {name}; known: {known}",
+                "unknown {what} '{name}'; known: {known}",
                 {"what": "workload", "name": name, "known": ", ".join(sorted(WORKLOADS))},
             )
         return name
@@ -159,6 +159,11 @@ class LoadPlan(BaseModel):
         """The users that are registered runners, addresses ascending."""
         runners = (number for number, group in enumerate(self._groups) if WORKLOADS[group.workload].is_runner)
         return tuple(sorted(_account_address(seed, number) for number in runners))
+
+    def genesis_deployers(self, seed: int) -> list[Address]:
+        """The users that may give system instructions, by number."""
+        deployers = (number for number, group in enumerate(self._groups) if WORKLOADS[group.workload].is_deployer)
+        return [_account_address(seed, number) for number in deployers]
 
     def build_users(
         self,

@@ -1,4 +1,4 @@
-"""Program: each user has a Python actor of its own, one of those that ship, and calls its handlers.
+"""Program: each user has a Python actor of its own, whose handlers it calls.
 
 The calls of ``setup`` are made once, in the first turn; then each turn makes the next one of ``calls``, round and
 round. A payload is JSON, and stands for the value that the handler gets: ``{"hex": text}`` for bytes, ``{"actor": n}``
@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
 
+from loadgen.workloads.actor_program import ActorProgram
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from loadgen.workloads.shipped import NAMES, source_of
 from validator.errors import HandlerFailure
 from validator.pvm.values import encode_value
 from validator.transactions import Call
@@ -52,8 +52,8 @@ class ProgramCall(Options):
 class ProgramOptions(Options):
     """Options of :class:`Program`."""
 
-    program: str
-    """Its name in ``actors/``."""
+    program: ActorProgram
+    """The actor's program: a name in ``actors/``, or the path of a file of one's own."""
     setup: list[ProgramCall] = []
     """Calls that are made once, in the first turn."""
     calls: list[ProgramCall] = []
@@ -61,10 +61,13 @@ class ProgramOptions(Options):
 
     @field_validator("program")
     @classmethod
-    def _program_ships(cls, name: str) -> str:
-        if name not in NAMES:
-            raise ValueError(f"unknown program {name!r}; known: {', '.join(NAMES)}")
-        return name
+    def _program_has_handlers(cls, program: ActorProgram) -> ActorProgram:
+        if program.is_script:
+            raise ValueError(f"{program.name} is not called by handlers; expected a Python program")
+        return program
+
+    def programs(self) -> dict[str, str]:
+        return {"program": self.program.code}
 
     def users_named(self) -> set[int]:
         found: set[int] = set()
@@ -91,7 +94,7 @@ class Program(Workload[ProgramOptions]):
     @classmethod
     def actor_code(cls, options: Options) -> str:
         assert isinstance(options, ProgramOptions)
-        return source_of(options.program)
+        return options.program.code
 
     def intents(self, observation: Observation) -> list[Intent]:
         turn, calls = self._turns, self.options.calls

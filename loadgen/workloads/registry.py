@@ -8,6 +8,7 @@ from typing import Any, Final
 from loadgen.workloads.base import Workload
 from loadgen.workloads.churn import Churn
 from loadgen.workloads.flood import Flood
+from loadgen.workloads.governance import Governance
 from loadgen.workloads.heartbeat import Heartbeat
 from loadgen.workloads.program import Program
 from loadgen.workloads.runner import Runner
@@ -15,6 +16,6 @@ from loadgen.workloads.storm import Storm
 from loadgen.workloads.transfer import Transfer
 
 WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {
-    workload.name: workload for workload in (Heartbeat, Flood, Churn, Storm, Transfer, Program, Runner)
+    workload.name: workload for workload in (Heartbeat, Flood, Churn, Storm, Transfer, Program, Runner, Governance)
 }
 """By name. A new workload is one file and one entry here."""

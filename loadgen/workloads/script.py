@@ -87,6 +87,11 @@ def schedule(in_blocks: int, payload: Script, **fields: object) -> Operation:
     return ["schedule", {"in": in_blocks, "payload": payload, **given}]
 
 
+def schedule_at(height: int, payload: Script, **fields: object) -> Operation:
+    """Schedule a timer for a height. ``fields`` are those of SPEC §2."""
+    return ["schedule", {"height": height, "payload": payload, **fields}]
+
+
 def cancel_saved(key: str) -> Operation:
     """Cancel the timer whose id ``save_as`` stored under this key."""
     return ["cancel", {"saved": key}]

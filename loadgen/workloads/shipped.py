@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-_FOLDER: Final = Path(__file__).resolve().parents[2] / "actors"
+FOLDER: Final = Path(__file__).resolve().parents[2] / "actors"
 
-NAMES: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.py")))
+NAMES: Final = tuple(sorted(path.stem for path in FOLDER.glob("*.py")))
 """The programs that ship, by the names of their files."""
 
 
@@ -15,4 +15,4 @@ def source_of(name: str) -> str:
     """A program's text. Raises :class:`KeyError` for a name that is none of :data:`NAMES`."""
     if name not in NAMES:
         raise KeyError(name)
-    return (_FOLDER / f"{name}.py").read_text(encoding="ascii")
+    return (FOLDER / f"{name}.py").read_text(encoding="ascii")

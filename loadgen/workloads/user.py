@@ -13,7 +13,7 @@ A rejected transaction gives its nonce back, and the next turn fills the gap; th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from nacl.signing import SigningKey
@@ -97,7 +97,7 @@ class LoadUser:
         room = MAX_UNCONFIRMED - len(self._sent)
         if room <= 0:
             return []
-        intents = self._workload.intents(observation)
+        intents = self._workload.intents(replace(observation, next_nonce=self._next_nonce))
         for intent in intents[room:]:
             self._workload.dropped(intent)
         return [self._send(intent, observation) for intent in intents[:room]]

@@ -547,3 +547,35 @@ def test_a_piece_of_work_that_no_step_could_do_is_none() -> None:
     assert bench.call("keeper", "start", {"jobs": [["a", 2**64 - 300, 2**64 - 1]]}) == ""
     bench.wait(3)
     assert bench.stored("keeper", "done:a") == sum(n * n % 7 for n in range(2**64 - 300, 2**64))
+
+
+# --- a bidding agent --------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_bids_for_others_by_what_an_oracle_published() -> None:
+    bench = Bench(("price_oracle", "bidding_agent", "heartbeat"))
+    oracle, agent = bench.at["price_oracle"], bench.at["bidding_agent"]
+    assert bench.call("bidding_agent", "init", oracle, BOB) == "ActorError: only the owner"
+    assert bench.call("bidding_agent", "init", oracle) == ""
+    started = {"every": 2, "times": None, "agent": agent}
+    assert bench.call("heartbeat", "start", {**started, "agent": oracle}) == "UnknownActor", "the oracle does not bid"
+    assert bench.call("heartbeat", "start", started) == ""
+    assert asked(bench, 2) == [(None, None)], "nothing is published yet"
+    assert bench.call("price_oracle", "push", 1_000) == ""
+    assert asked(bench, 2) == [(None, 0)], "calm: the limit is the default agent's"
+    assert bench.call("price_oracle", "push", 2_000) == ""
+    (bid,) = asked(bench, 2)
+    assert bid[0] is not None and bid[1] is not None and bid[0] > 2 * bid[1] > 0, "the price has doubled"
+    assert bench.call("heartbeat", "start", {"every": 2, "times": None}) == ""
+    assert asked(bench, 4) == [], "the heart went back to the default agent"
+    assert bench.balance(agent) == RICH, "whoever names an agent pays for it"
+
+
+def asked(bench: Bench, blocks: int) -> list[tuple[int | None, ...]]:
+    """The bids of some blocks, in each of which whoever was asked about fires."""
+    queries = [query for outcome in bench.wait(blocks) for query in outcome.receipts.queries]
+    assert {query.agent for query in queries} <= {bytes(bench.at["bidding_agent"])}
+    return [
+        tuple(None if figure is None else int.from_bytes(figure, "big") for figure in query.bid or ())
+        for query in queries
+    ]

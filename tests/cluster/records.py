@@ -192,7 +192,8 @@ class ChainMaker:
 
     def schedule(self, blocks_ahead: int, expires_at: int | None = None, **changes: Any) -> Scheduled:
         """Add a transaction whose script schedules one timer; ``changes`` plant faults in what was scheduled."""
-        script = schedule(blocks_ahead, [["burn", 1]])
+        expires_at = self.height + TTL if expires_at is None else expires_at
+        script = schedule(blocks_ahead, [["burn", 1]], expires_at=expires_at)
         item = self.scheduled(blocks_ahead, encode_script(script[1]["payload"]), expires_at)
         item = msgspec.structs.replace(item, **changes)
         self.transact(Call(ACTOR, "run", encode_script([script])), Effects(scheduled=(item,)))

@@ -237,6 +237,18 @@ def test_a_sync_makes_durable_what_was_written_when_it_began() -> None:
     assert outcomes == {b"first second"[:end] for end in range(6, 13)}
 
 
+def test_what_is_durable_can_be_read_and_when_a_file_was_made_anew() -> None:
+    disk = MemoryDisk()
+    assert (disk.durable("log"), disk.replaced("log")) == (b"", (0, 0))
+    disk.append("log", b"abc")
+    disk.sync("log")
+    disk.append("log", b"de")
+    assert (disk.durable("log", 1), disk.replaced("log")) == (b"bc", (0, 0))
+    disk.replace("log", b"xyz")
+    disk.append("log", b"!")
+    assert (disk.durable("log"), disk.replaced("log")) == (b"xyz", (disk.operations - 1, 3))
+
+
 def test_syncs_end_in_any_order_and_after_other_changes() -> None:
     disk = MemoryDisk()
     disk.append("log", b"ab")

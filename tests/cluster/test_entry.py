@@ -75,6 +75,18 @@ def test_a_command_that_is_misspelt_is_guessed(capsys: pytest.CaptureFixture[str
     )
 
 
+@pytest.mark.parametrize("flag", ["-b", "-bb"])
+def test_a_python_that_cannot_run_programs_is_one_line(flag: str) -> None:
+    code = "import sys; from cluster import entry; sys.exit(entry.main())"
+    command = [sys.executable, flag, "-c", code, "validate", "scenarios/smoke.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "stampede: Python was started with -b, which makes a comparison of bytes with a text warn or fail: "
+        "start it without -b\n"
+    )
+
+
 def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, Ledger, TimerState
-from cluster.timer_ids import handler_input, scheduled_terms, timer_id
+from cluster.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
 from tests.cluster.records import (
     ACTOR,
     OTHER,
@@ -23,7 +24,7 @@ from tests.cluster.records import (
 from validator.block import Block, BlockReceipts, Cancelled, Effects, Event, Extended, Movement
 from validator.codec import decode, encode, pack_uint
 from validator.transactions import Call, Deploy, address_of, deployed_address
-from validator.types import Address
+from validator.types import Address, address_text
 
 
 def books_of(maker: ChainMaker) -> Ledger:
@@ -406,12 +407,12 @@ def test_evidence_is_audited_with_the_prices_of_the_final_block() -> None:
 def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
     maker = ChainMaker()
     inner = b'[["burn",1]]'
-    outer = b'[["schedule",{"in":2,"payload":[["burn",1]]}]]'
-    first = maker.scheduled(1, outer)
-    script = b'[["schedule",{"in":1,"payload":' + outer + b"}]]"
+    outer = b'[["schedule",{"in":2,"payload":[["burn",1]],"expires_at":90}]]'
+    first = maker.scheduled(1, outer, expires_at=90)
+    script = b'[["schedule",{"in":1,"payload":' + outer + b',"expires_at":90}]]'
     maker.transact(Call(ACTOR, "run", script), Effects(scheduled=(first,)))
     maker.seal()
-    second = maker.scheduled(2, inner)
+    second = maker.scheduled(2, inner, expires_at=90)
     maker.fire(first, effects=Effects(scheduled=(second,)))
     maker.seal()
     ledger = books_of(maker)
@@ -419,10 +420,41 @@ def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
     assert ledger.ids_recomputed == 2
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"fee_payer": OTHER}, "is paid by 0x"),
+        ({"expires_at": 77}, "expires at 77, its schedule gives 76"),
+        ({"trigger_height": 4}, "is for height 4, its schedule gives 3"),
+    ],
+)
+def test_a_timer_is_stored_as_its_script_asked(changes: dict[str, Any], words: str) -> None:
+    maker = ChainMaker()
+    payload = b'[["burn",1]]'
+    item = msgspec.structs.replace(maker.scheduled(2, payload, 76), **changes)
+    script = b'[["schedule",{"in":2,"payload":[["burn",1]],"expires_at":76}]]'
+    maker.transact(Call(ACTOR, "run", script), Effects(scheduled=(item,)))
+    maker.seal()
+    assert any(words in violation.what for violation in books_of(maker).violations)
+
+
+def test_a_timers_end_is_at_most_the_longest_and_its_sender_may_pay() -> None:
+    terms = ScheduledTerms(b"", None, None, blocks_ahead=3, fee_payer="sender")
+    assert terms.payer(ACTOR, USER_ADDRESS) == USER_ADDRESS
+    assert terms._replace(fee_payer=None).payer(ACTOR, USER_ADDRESS) == ACTOR
+    assert terms._replace(fee_payer="self").payer(ACTOR, USER_ADDRESS) == ACTOR
+    assert terms._replace(fee_payer=address_text(OTHER)).payer(ACTOR, USER_ADDRESS) == OTHER
+    assert terms._replace(fee_payer="nobody").payer(ACTOR, USER_ADDRESS) == b""
+    assert (terms.trigger_height(4), terms._replace(height=9).trigger_height(4)) == (7, 9)
+
+
 def test_terms_of_scripts() -> None:
     tried = b'[["burn",1],["try",["schedule",{"in":1,"payload":{"hex":"00ff"},"gas_limit":7,"max_fee_per_cycle":9}]]]'
-    assert scheduled_terms(tried) == [(b"\x00\xff", 7, 9, None, None)]
-    assert scheduled_terms('[["schedule",{"in":1,"payload":"é"}]]'.encode()) == [("é".encode(), None, None, None, None)]
+    assert scheduled_terms(tried) == [ScheduledTerms(b"\x00\xff", 7, 9, blocks_ahead=1)]
+    given = '[["schedule",{"height":9,"payload":"é","expires_at":20,"fee_payer":"sender"}]]'.encode()
+    assert scheduled_terms(given) == [
+        ScheduledTerms("é".encode(), None, None, expires_at=20, height=9, fee_payer="sender")
+    ]
     assert scheduled_terms(b'[["schedule",{"in":1}]]') is None
     assert scheduled_terms(b'[["schedule",{"payload":"","gas_limit":"1"}]]') is None
     for nonsense in (

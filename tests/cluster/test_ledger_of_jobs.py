@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cluster import job_books
 from cluster.ledger import CHAIN, CONSERVATION, Ledger
 from cluster.simulation.disk import MemoryDisk
 from tests.cluster.records import ACTOR, FUNDS, OTHER, PRICE, USER_ADDRESS, ChainMaker, make_genesis
@@ -110,6 +111,8 @@ def require_jobs(ledger: Ledger, held: dict[bytes, Any]) -> None:
 def patched() -> Any:
     with small_limits() as patch:
         patch.setattr(jobs, "JOBS_ENDED_PER_BLOCK", 100)
+        for limit in ("JOB_LIFETIME_BLOCKS", "JOBS_PER_ACTOR", "CALLBACKS_PER_BLOCK"):
+            patch.setattr(job_books, limit, getattr(jobs, limit))
         yield patch
 
 
@@ -280,7 +283,7 @@ def test_what_an_actor_emits_is_no_event_of_the_protocol() -> None:
 
 def test_jobs_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for height, error in ((4, "UnknownJob"), (3, "")):
-        monkeypatch.setattr(jobs, "JOB_LIFETIME_BLOCKS", LIMITS.lifetime - 4)
+        monkeypatch.setattr(job_books, "JOB_LIFETIME_BLOCKS", LIMITS.lifetime - 4)
         maker = maker_of_jobs()
         request(maker)
         while maker.height < height:
@@ -461,7 +464,7 @@ def test_a_job_that_breaks_a_rule_is_named(plant_fault: Plant, check: str, expec
 
 
 def test_a_block_holds_so_many_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "CALLBACKS_PER_BLOCK", 1)
+    monkeypatch.setattr(job_books, "CALLBACKS_PER_BLOCK", 1)
     for count, said in ((1, ""), (2, "2 callbacks ran of at most 1")):
         maker = maker_of_jobs()
         completed(maker, JOB_ID, NEXT_ID)

@@ -69,7 +69,9 @@ def result(folder: Path) -> dict[str, Any]:
 def test_a_run_passes(scenario: Path) -> None:
     assert simulate(scenario, "--out", "out") == ExitCode.PASS
     assert result(Path("out"))["verdict"] == "pass"
-    assert Path("runs/latest").resolve() == Path("out").resolve()
+    assert not Path("runs/latest").exists(), "it is where --out says"
+    assert simulate(scenario, "--out", "runs/mine") == ExitCode.PASS
+    assert Path("runs/latest").resolve() == Path("runs/mine").resolve()
 
 
 # --- bad input and failures -------------------------------------------------------------------------------------------

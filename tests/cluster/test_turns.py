@@ -538,7 +538,7 @@ def test_terms_are_those_that_a_script_asked_for() -> None:
     ):
         maker = chain()
         item = msgspec.structs.replace(maker.scheduled(3, b"[]"), gas_limit=2_000, payer_cap=b"\7")
-        operation = ["schedule", {"in": 3, "payload": "[]", **asked}]
+        operation = ["schedule", {"in": 3, "payload": "[]", "expires_at": item.expires_at, **asked}]
         maker.transact(Call(ACTOR, "run", encode_script([operation])), Effects(scheduled=(item,)))
         maker.seal()
         assert told(maker) == ([] if is_right else [f"timer {name(item)} has other terms than its schedule says"])

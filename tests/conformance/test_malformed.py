@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster import cli
+from cluster import cli, json_input
 from tests.conformance.generate import ACTORS, BAD_SCRIPTS, USERS, case
 
 CORPUS = Path(__file__).parent.parent / "vectors" / "t8n" / "malformed"
@@ -117,6 +117,79 @@ def test_scripts_that_json_itself_forbids_are_refused_as_lists_and_revert_as_tex
         output = json.loads(bench.paths["out"].read_text(encoding="utf-8"))
         assert output["blocks"][0]["txs"][0]["error"] == "BadScript", script
     assert capsys.readouterr().err == ""
+
+
+# --- unknown fields ---------------------------------------------------------------------------------------------------
+
+COMMON = {key: given for key, given in SOUND["blocks"][0]["txs"][0].items() if key not in ("to", "handler", "payload")}
+EVERY_LEVEL: dict[str, Any] = {
+    "genesis": SOUND["genesis"] | {"runners": []},
+    "blocks": [
+        SOUND["blocks"][0],
+        {"proposer": USERS[0], "empty": 1},
+        {
+            "proposer": USERS[0],
+            "txs": [
+                {**SOUND["blocks"][0]["txs"][0], "payload": {"hex": "5b5d"}, "value": 1, "timer_allowance": 1},
+                *(
+                    COMMON | {"kind": "system", "opcode": opcode, "args": args}
+                    for opcode, args in (
+                        (48, {"timer_id": "00" * 32}),
+                        (49, {"config": {"MAX_TTL": 5}}),
+                        (50, {"timer_id": "00" * 32, "new_expires_at": 9}),
+                    )
+                ),
+            ],
+        },
+    ],
+}
+"""Every kind of object that there is."""
+NAMED_BY_THEIR_KEYS = ("accounts", "actors", "params", "config")
+"""Objects whose keys are names of their own: addresses and parameters."""
+
+
+def objects(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of the objects that have fields."""
+    found = [place for place in places(value) if isinstance(at(value, place), dict)]
+    return [path + place for place in found if not place or place[-1] not in NAMED_BY_THEIR_KEYS]
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def accepted_with_one_field_more(bench: Bench) -> list[tuple[str, tuple[Any, ...]]]:
+    """Where an unknown field is not refused."""
+    sound = {name: json.dumps(document) for name, document in EVERY_LEVEL.items()}
+    assert bench.run(sound) == 0
+    found = []
+    for file, document in EVERY_LEVEL.items():
+        for path in objects(document):
+            copy = json.loads(json.dumps(document))
+            at(copy, path)["unknown"] = 1
+            if bench.run(sound | {file: json.dumps(copy)}) != 2:
+                found.append((file, path))
+    return found
+
+
+def test_an_unknown_field_is_refused_at_every_level(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert accepted_with_one_field_more(bench) == []
+    refusals = capsys.readouterr().err.splitlines()
+    assert len(refusals) == sum(len(objects(document)) for document in EVERY_LEVEL.values()) == 17
+    assert all("unknown field 'unknown'" in line for line in refusals)
+
+
+def test_an_argument_that_is_passed_over_is_found(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the check: arguments of instructions may hold anything."""
+    mapping = json_input.mapping
+
+    def lenient(value: Any, path: str, allowed: Any, needed: Any) -> dict[str, Any]:
+        return mapping(value, path, {*allowed, "unknown"} if path.endswith(".args") else allowed, needed)
+
+    monkeypatch.setattr(json_input, "mapping", lenient)
+    assert [path[-1] for _, path in accepted_with_one_field_more(bench)] == ["args"] * 3
 
 
 # --- mutations --------------------------------------------------------------------------------------------------------

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from cluster.simulation.disk import MemoryDisk
 from loadgen.workloads import LoadPlan, LoadUser, Observation
+from loadgen.workloads.shipped import source_of
 from validator.block import BlockReceipts, FireReceipt, TransactionReceipt
 from validator.codec import decode
 from validator.executor import Build, Executor, Finalize, ReadAccounts
 from validator.genesis import Genesis
 from validator.mempool import Mempool
-from validator.transactions import Transaction, parse
+from validator.transactions import System, Transaction, parse
 from validator.types import Hash
 
 CHAIN_ID = "chain"
@@ -33,6 +36,7 @@ class Chain:
             validators=(bytes(32),),
             accounts=plan.genesis_accounts(SEED),
             actors=plan.genesis_actors(SEED),
+            system_deployers=tuple(plan.genesis_deployers(SEED)),
         )
         self.executor = Executor(MemoryDisk(), genesis)
         self.mempool = Mempool(genesis)
@@ -150,3 +154,53 @@ def test_a_crowded_lane_defers_and_most_still_succeeds(hard: Played) -> None:
     assert all(fire.ok for fire in hard.fires)
     assert hard.late > 100
     assert scheduled - len(hard.fires) > 1_000
+
+
+@pytest.fixture(scope="module")
+def governed() -> Played:
+    """A user that governs beside one that does not, and so finds nothing but what the genesis says."""
+    deploys = ["token", {"name": "mine", "source": source_of("heartbeat")}]
+    governance = {"workload": "governance", "options": {"deploys": deploys, "refused_percent": 25}}
+    return Played(LoadPlan.model_validate({"users": [governance, {"workload": "heartbeat"}]}))
+
+
+def test_governance_does_what_it_is_for(governed: Played) -> None:
+    """Each instruction is done, but for the changes that are to be refused."""
+    done = Counter((_kind_of(transaction), receipt.error) for transaction, receipt in governed.receipts())
+    turns = BLOCKS // TURN_EVERY
+    assert done["deploy", ""] == 2 * turns, "a script actor and a program a turn"
+    assert done["UpdateTimerConfig", ""] + done["UpdateTimerConfig", "ConfigInvalid"] == turns
+    assert done["UpdateTimerConfig", "ConfigInvalid"] > 2
+    assert done["CancelTimer", ""] + done["ExtendTimer", ""] == 4 * (turns - 1)
+    assert {error for _, error in done} == {"", "ConfigInvalid"}, "no timer that is not found, no cycles too few"
+    changes = Counter(
+        type(change).__name__ for receipt in governed.transactions for change in receipt.effects.timer_changes
+    )
+    assert changes["Cancelled"] == done["CancelTimer", ""] > 20, "every cancelled one was there"
+    assert changes["Extended"] == done["ExtendTimer", ""] > 20
+    assert len({receipt.created for receipt in governed.transactions if receipt.created}) == 2 * turns
+
+
+def _kind_of(transaction: Transaction) -> str:
+    action = transaction.action
+    return type(action.instruction).__name__ if isinstance(action, System) else transaction.kind
+
+
+def test_only_those_that_govern_may(governed: Played) -> None:
+    governor, other = governed.users
+    plan = LoadPlan.model_validate({"users": [{"workload": "governance"}, {"workload": "heartbeat"}]})
+    assert plan.genesis_deployers(SEED) == [governor.address] != [other.address]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"configs": [{"SCAN_LIMIT": 5}]}, "[0]: SCAN_LIMIT is not governed; known: FAIRNESS_WINDOW_BLOCKS, "),
+        ({"configs": [{}, {"MAX_TTL": 0}]}, "[1]: MAX_TTL: 0 is out of range, expected 1 to 1000000000"),
+        ({"deploys": ["tokn"]}, "unknown program 'tokn'; known: escrow, "),
+    ],
+)
+def test_what_governance_cannot_do_is_refused(options: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        LoadPlan.model_validate({"users": [{"workload": "governance", "options": options}]})
+    assert line in caught.value.errors()[0]["msg"]

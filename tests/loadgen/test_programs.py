@@ -71,7 +71,7 @@ def test_without_calls_the_setup_is_all() -> None:
 @pytest.mark.parametrize(
     ("calls", "options", "what"),
     [
-        ([], {"program": "nothing"}, "unknown program 'nothing'; known: escrow, "),
+        ([], {"program": "nothing"}, "unknown program 'nothing'; known: bidding_agent, escrow, "),
         ([{"handler": "pay", "payload": {"actor": 7}}], {}, "there is no user 7, the last is 1"),
         ([{"handler": "pay", "payload": {"hex": "0"}}], {}, "non-hexadecimal number"),
         ([{"handler": "pay", "payload": {"random": [9, 3]}}], {}, "is no pair of least and most"),

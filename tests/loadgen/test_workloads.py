@@ -328,7 +328,7 @@ def test_a_plan_survives_json() -> None:
         (
             {"users": [{"workload": "nope"}]},
             ("users", 0, "workload"),
-            "known: churn, flood, heartbeat, program, runner, storm, transfer",
+            "known: churn, flood, governance, heartbeat, program, runner, storm, transfer",
         ),
         ({"users": [{"workload": "flood", "count": 0}]}, ("users", 0, "count"), "greater than or equal to 1"),
         ({"users": [{"workload": "flood", "interval_ms": 1.5}]}, ("users", 0, "interval_ms"), "valid integer"),

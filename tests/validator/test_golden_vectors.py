@@ -15,7 +15,7 @@ from Crypto.Signature import eddsa
 
 from tests.validator import vectors
 from validator import codec, records
-from validator.block import Block, BlockReceipts, Header
+from validator.block import Block, BlockReceipts, Header, QueryReceipt
 from validator.codec import decode
 from validator.frames import split
 from validator.messages import BlockRequest, decode_message
@@ -128,6 +128,34 @@ def test_receipts_header_and_block_from_the_page_alone() -> None:
     assert packed([header, [pinned("transaction")]]) == pinned("block")
 
 
+def test_records_of_agents_from_the_page_alone() -> None:
+    actor, agent, timer_id = b"\xaa" * 20, b"\xbb" * 20, pinned("timer_id")
+    timer = [actor, 8, 0, None, b"", None, None, 99, None, uint(5), None, None, 3]
+    assert packed([*timer, agent]) == pinned("timer_with_agent")
+    assert packed(["builtin:script", agent, 1, 1, 0, None, [agent, 4]]) == pinned("actor_with_naming")
+    assert packed([uint(7), None, 4]) == pinned("kept_answer")
+    assert packed([actor, agent, "run", b"[]", 2_000, 0, b"\x04" * 32]) == pinned("message_with_origin")
+    query = [timer_id, actor, "ok", 700, uint(1), [None, uint(5)]]
+    assert packed([*query, agent]) == pinned("query_of_contract")
+    assert packed(query) == codec.encode(QueryReceipt(*query[:5], tuple(query[5])))
+
+
+def test_what_names_no_agent_and_has_no_origin_is_written_as_before() -> None:
+    """And what is written reads back as it was."""
+    for key, name in (
+        (b"t" + pinned("timer_id"), "timer_with_agent"),
+        (b"c", "actor_with_naming"),
+        (b"m", "message_with_origin"),
+    ):
+        record = records.decode_record(key, pinned(name))
+        assert records.encode_record(key, record) == pinned(name)
+        last = record._fields[-1]
+        without = record._replace(**{last: type(record)._field_defaults[last]})
+        assert len(records.encode_record(key, without)) < len(pinned(name))
+        assert msgpack.unpackb(records.encode_record(key, without)) == msgpack.unpackb(pinned(name))[:-1]
+        assert records.decode_record(key, records.encode_record(key, without)) == without
+
+
 def test_the_genesis_receipts_from_the_page_alone() -> None:
     assert root("receipts", [packed([0, bytes(20), 0, b"", 0, 0, 0, 0, 0])]) == pinned("genesis_receipts_root")
 
@@ -137,6 +165,7 @@ def test_the_genesis_receipts_from_the_page_alone() -> None:
     [
         (records.supply_key(7), 1_000_000, bytes.fromhex("0f4240")),
         (records.storage_key(b"\1" * 20, "k"), b"text", b"text"),
+        (records.published_key(b"\1" * 20, "k"), b"text", b"text"),
         (records.timer_payload_key(b"\2" * 32), b"payload", b"payload"),
         (records.job_payload_key(b"\3" * 32), b"payload", b"payload"),
         (records.job_result_key(b"\3" * 32, b"\4" * 20), b"result", b"result"),

@@ -179,7 +179,10 @@ class IndexMachine(RuleBasedStateMachine):
         assert self.index.pool.live == len(due)
         for actor in ACTORS:
             ids = [timer.timer_id for timer in due if timer.actor == actor and None in timer[9:11]]
-            assert [timer_id_of_row(row) for row in self.index.open_rows(actor)] == (ids if actor in AGENTS else [])
+            assert self.open_ids(actor) == (ids if actor in AGENTS else [])
+
+    def open_ids(self, actor: Address) -> list[bytes]:
+        return [timer_id_of_row(row) for row in self.index.open_rows(self.index.open_parties(actor))]
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -225,15 +228,21 @@ class IndexMachine(RuleBasedStateMachine):
 
 def everything(index: SchedulerIndex) -> dict[str, Any]:
     """All that a state determines of its index."""
-    table = {
-        index.numbers.address(number): tuple(index.actors[number].tolist()) for number in range(len(index.numbers))
+    used = {int(number) for number in index.timers_rows()["actor"]}
+    table = {index.numbers.party(number): tuple(index.actors[number].tolist()) for number in used}
+    waiting_for = {
+        party: [timer_id_of_row(row) for row in index.open_rows([party])]
+        for actor in index._open
+        for party in index.open_parties(actor)
     }
-    waiting_for = {actor: [timer_id_of_row(row) for row in index.open_rows(actor)] for actor in index.bidders()}
     return {
         "contents": index.contents(),
-        "actors": {actor: known for actor, known in table.items() if any(known)},
-        "open": {actor: ids for actor, ids in waiting_for.items() if ids},
-        "agents": {actor for actor in ACTORS if index.has_agent(actor)},
+        "parties": {party: known for party, known in table.items() if any(known)},
+        "open": waiting_for,
+        "agents": {party: index.agent_of(party) for party in waiting_for},
+        "answered": {party: index.answered_since(party) for party in waiting_for},
+        "asked": index.bidders(),
+        "unsettled": index.unsettled(),
         "live": index.pool.live,
         "supplies": {height: index.supply_of(height) for height in index.supplied_rows()},
         "divisor": index.fires.divisor(),
@@ -355,8 +364,8 @@ def always_up(count: Method) -> Method:
 
 
 def forgetting_which(expect_bids: Method) -> Method:
-    def changed(index: SchedulerIndex, memories: Any) -> None:
-        expect_bids(index, memories)
+    def changed(index: SchedulerIndex, kept: Any) -> None:
+        expect_bids(index, kept)
         index._expected = []
 
     return changed

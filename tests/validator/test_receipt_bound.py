@@ -76,10 +76,10 @@ def test_no_transaction_makes_a_block_that_the_archive_cannot_give_back() -> Non
 
 def test_the_whole_lane_of_events_costs_more_than_it_leaves() -> None:
     chain = Chain(crowd_genesis())
-    call = Call(ACTOR, "shout", encode_value({"name": MAX_NAME_BYTES // 4, "times": 13_000}))
+    call = Call(ACTOR, "shout", encode_value({"name": MAX_NAME_BYTES // 4, "times": 11_700}))
     outcome = chain.block(chain.transaction(call, gas_limit=5_000_000))
     (receipt,) = outcome.receipts.transactions
-    assert (receipt.error, len(receipt.effects.events)) == ("", 13_000)
+    assert (receipt.error, len(receipt.effects.events)) == ("", 11_700)
     encoded = receipts_of(outcome)
     assert len(encoded) < receipt.cycles
     archive = BlockArchive(disk := MemoryDisk())

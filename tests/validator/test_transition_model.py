@@ -393,8 +393,8 @@ class MissesTheRefund(Transition):
 
 
 class KeepsTheNonce(Transition):
-    def run_action(self, transaction: Transaction, meter: Meter, created: list[Address]) -> RunResult:
-        result = super().run_action(transaction, meter, created)
+    def run_action(self, prepared: PreparedTransaction, meter: Meter, created: list[Address]) -> RunResult:
+        result, transaction = super().run_action(prepared, meter, created), prepared.transaction
         if not result.ok:
             account = self.world.account(transaction.sender)
             self.world.put(account_key(transaction.sender), account._replace(nonce=transaction.nonce))

@@ -12,12 +12,32 @@ from typing import Any, Final
 
 from nacl.signing import SigningKey
 
-from validator.block import Block, BlockReceipts, Effects, Header, TransactionReceipt, header_hash, receipts_root
+from validator.block import (
+    Block,
+    BlockReceipts,
+    Effects,
+    Header,
+    QueryReceipt,
+    TransactionReceipt,
+    header_hash,
+    receipts_root,
+)
 from validator.codec import encode, merkle_root, tagged_hash
 from validator.frames import frame
 from validator.genesis import Genesis
 from validator.genesis_block import genesis_header
 from validator.messages import BlockRequest, encode_message
+from validator.records import (
+    Actor,
+    KeptAnswer,
+    Naming,
+    QueuedMessage,
+    Timer,
+    actor_key,
+    encode_record,
+    kept_answer_key,
+    message_key,
+)
 from validator.scheduler.scheduling import timer_id_of
 from validator.transactions import Call, Transaction, address_of, deployed_address, sign, transaction_hash
 from validator.types import Address, Hash
@@ -26,6 +46,7 @@ VECTOR: Final = Path(__file__).resolve().parents[1] / "vectors" / "protocol.json
 SEED: Final = bytes(range(32))
 CHAIN: Final = "stampede-vectors-1"
 ACTOR: Final = Address(b"\xaa" * 20)
+AGENT: Final = Address(b"\xbb" * 20)
 LEAVES: Final = tuple(Hash(bytes([i]) * 32) for i in range(3))
 
 
@@ -70,6 +91,22 @@ def receipts(digest: Hash, sender: Address) -> BlockReceipts:
     return BlockReceipts(3, b"\x03" * 20, (receipt,), (), (), (), (), 0, b"")
 
 
+def agents() -> dict[str, bytes]:
+    """Records and a receipt of a contract that bids for an actor."""
+    key = timer_id_of(ACTOR, 8, b"", 0)
+    timer = Timer(key, ACTOR, 8, 0, "handle_timer", b"", ACTOR, None, 99, None, 5, None, None, 3, AGENT)
+    naming = Naming(AGENT, 4)
+    message = QueuedMessage(ACTOR, AGENT, "run", b"[]", 2_000, 0, Hash(b"\x04" * 32))
+    bid = (None, (5).to_bytes(1, "big"))
+    return {
+        "timer_with_agent": encode_record(timer.key, timer),
+        "actor_with_naming": encode_record(actor_key(ACTOR), Actor("builtin:script", AGENT, 1, 1, 0, None, naming)),
+        "kept_answer": encode_record(kept_answer_key(ACTOR, AGENT), KeptAnswer(7, None, 4)),
+        "message_with_origin": encode_record(message_key(0), message),
+        "query_of_contract": encode(QueryReceipt(key, ACTOR, "ok", 700, b"\x01", bid, AGENT)),
+    }
+
+
 def vectors() -> dict[str, Any]:
     """Every vector by its name, bytes as hex."""
     wire = sign(SigningKey(SEED), CHAIN, transaction())
@@ -94,6 +131,7 @@ def vectors() -> dict[str, Any]:
         "transactions_root_of_three": merkle_root(b"transactions", list(LEAVES)),
         "block_request": encode_message(BlockRequest(header_hash(top))),
         "frame": frame(b"stampede"),
+        **agents(),
         "empty_tagged_hash": tagged_hash(b"transaction", b""),
     }
     return {name: value.hex() for name, value in found.items()}

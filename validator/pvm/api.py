@@ -38,11 +38,8 @@ def _call(*parameters: str, result: str = "None", purpose: str) -> Signature:
     )
 
 
-HOST_CALLS: Final[dict[str, Signature]] = {
-    "get": _call("key: str", "default?: Value", result="Value", purpose="What is stored under a key, or the default."),
-    "set": _call("key: str", "value: Value", purpose="Store a value under a key."),
-    "delete": _call("key: str", purpose="Remove what is stored under a key."),
-    "schedule": _call(
+def _schedule(purpose: str) -> Signature:
+    return _call(
         "height: int",
         "payload?: Value",
         "handler?: str",
@@ -53,8 +50,29 @@ HOST_CALLS: Final[dict[str, Signature]] = {
         "max_priority_fee_per_cycle?: int | None",
         "payer_cap?: int | None",
         "tier?: str | None",
+        "bid?: int | None",
+        "bidding_agent?: bytes | None",
         result="bytes",
-        purpose="Have the chain call a handler (``handle_timer`` where none is named) at a height; the timer's id.",
+        purpose=purpose,
+    )
+
+
+HOST_CALLS: Final[dict[str, Signature]] = {
+    "get": _call("key: str", "default?: Value", result="Value", purpose="What is stored under a key, or the default."),
+    "set": _call("key: str", "value: Value", purpose="Store a value under a key."),
+    "delete": _call("key: str", purpose="Remove what is stored under a key."),
+    "publish": _call("key: str", "value: Value", purpose="Publish a value under a key, for every actor to read."),
+    "published": _call(
+        "address: bytes", "key: str", result="Value", purpose="What an actor has published under a key, or None."
+    ),
+    "schedule": _schedule(
+        "Have the chain call a handler (``handle_timer`` where none is named) at a height; the timer's id."
+    ),
+    "schedule_timer": _schedule("``schedule`` by another name."),
+    "schedule_timer_ex": _schedule("``schedule`` by another name."),
+    "set_bidding_agent": _call(
+        "agent: bytes | None",
+        purpose="Have another actor's ``get_gas_bid`` bid for this actor's timers; None for what it has of its own.",
     ),
     "cancel": _call("timer_id: bytes", purpose="Cancel a timer of this actor."),
     "extend": _call("timer_id: bytes", "expires_at: int", purpose="Move a timer's expiry later."),
@@ -91,6 +109,10 @@ TASK_CALLS: Final = frozenset({"spawn", "pause"})
 HOST_READS: Final[dict[str, tuple[str, str]]] = {
     "height": ("int", "Height of the block."),
     "sender": ("bytes", "Who calls: an account, an actor, or this actor where a timer fires."),
+    "origin_hash": (
+        "bytes",
+        "Hash of the transaction that this run began with, through messages too; zeros in fires, bids and callbacks.",
+    ),
     "address": ("bytes", "This actor's own address."),
     "deployer": ("bytes", "Who deployed this actor."),
     "balance": ("int", "What this actor holds, in the smallest unit."),
@@ -98,6 +120,12 @@ HOST_READS: Final[dict[str, tuple[str, str]]] = {
     "lane_price": ("int", "Price of a timer's cycle in this block, on top of the basefee."),
 }
 """Readings on ``self``, without brackets: their types and meanings."""
+
+YIELDING: Final = frozenset(
+    {"publish", "published", "schedule_timer", "schedule_timer_ex", "set_bidding_agent", "origin_hash"}
+)
+"""Names of the host that programs may take for methods and constants of their own, which then stand for these: they
+came when there were programs already."""
 
 BUILTINS: Final[dict[str, Signature]] = {
     "abs": Signature(("number",)),

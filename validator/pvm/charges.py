@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from validator.costs import READ_CONTEXT_CYCLES
 from validator.pvm.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
-from validator.pvm.subset import Function
+from validator.pvm.subset import OWN, Function
 from validator.pvm.trees import parts_of, walk
 from validator.pvm.weights import (
     BUILTIN,
@@ -130,7 +130,7 @@ def cost(node: ast.expr) -> int:
         case ast.Call():
             return own + _call_cost(node)
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            return own + (READ_CONTEXT_CYCLES + HOST_READ if name in HOST_READS else 0)
+            return own + (READ_CONTEXT_CYCLES + HOST_READ if name in HOST_READS and not hasattr(node, OWN) else 0)
         case ast.Slice(lower=lower, upper=upper):
             return own + sum(cost(part) for part in (lower, upper) if part is not None)
         case ast.BoolOp(values=parts):
@@ -164,7 +164,8 @@ def _call_cost(node: ast.Call) -> int:
         case ast.Name(id=name) if name in BUILTINS:
             return passed + BUILTIN
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            return passed + {"spawn": TASK, "pause": TASK_TURN}.get(name, HOST_CALL if name in HOST_CALLS else 0)
+            is_host = name in HOST_CALLS and not hasattr(node.func, OWN)
+            return passed + {"spawn": TASK, "pause": TASK_TURN}.get(name, HOST_CALL if is_host else 0)
         case ast.Attribute(value=ast.Name(id=kind), attr=name) if (kind, name) in STATIC_METHODS:
             return passed + BUILTIN
         case ast.Attribute(value=value, attr=name) if name in METHODS:

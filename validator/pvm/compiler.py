@@ -135,6 +135,13 @@ def _is_simple(node: ast.expr) -> bool:
     return isinstance(node, ast.Name | ast.Constant)
 
 
+def _is_short(node: ast.expr) -> bool:
+    """Whether it is written out, and compared for nothing more."""
+    if not isinstance(node, ast.Constant):
+        return False
+    return not isinstance(node.value, str | bytes) or len(node.value) <= LONGEST_PLAIN_TEXT
+
+
 def _is_written_key(node: ast.expr) -> bool:
     """Whether it is a text or bytes written out that may be a dict's key."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and len(node.value) <= MAX_KEY_TEXT
@@ -598,7 +605,8 @@ class _Function:
             if self._is_plain(operator, operands[place], operands[place + 1]):
                 tests.append(ast.Compare(left, [operator], [right]))
             else:
-                tests.append(self._compared(operator, left, right))
+                known = self._is_integer(operands[place]), self._is_integer(operands[place + 1])
+                tests.append(self._compared(operator, left, right, known))
             left = used
         return ast.BoolOp(ast.And(), tests)
 
@@ -608,36 +616,33 @@ class _Function:
             return True
         if isinstance(operator, ast.In | ast.NotIn):
             return False
-        return any(self._is_short(side) for side in (left, right))
-
-    def _is_short(self, node: ast.expr) -> bool:
-        if self._is_integer(node):
-            return True
-        if not isinstance(node, ast.Constant):
-            return False
-        value = node.value
-        return not isinstance(value, str | bytes) or len(value) <= LONGEST_PLAIN_TEXT
+        return any(map(_is_short, (left, right))) or (self._is_integer(left) and self._is_integer(right))
 
     def _comparison(self, operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
         one, other = self._expression(left), self._expression(right)
         if self._is_plain(operator, left, right):
             return ast.Compare(one, [operator], [other])
-        return self._compared(operator, one, other)
+        return self._compared(operator, one, other, (self._is_integer(left), self._is_integer(right)))
 
-    def _compared(self, operator: ast.cmpop, one: ast.expr, other: ast.expr) -> ast.expr:
+    def _compared(
+        self, operator: ast.cmpop, one: ast.expr, other: ast.expr, are_integers: tuple[bool, bool]
+    ) -> ast.expr:
         """Python's own comparison where both are integers, the operation otherwise."""
         is_other = isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot)
         if is_other or not self._compiler.may_guard():
             return self._by_operation(operator, one, other)
         tests: list[ast.expr] = []
         used: list[ast.expr] = []
-        for value in (one, other):
+        for value, is_known in zip((one, other), are_integers, strict=True):
+            if is_known and _is_simple(value) and (value is other or _is_simple(other)):
+                used.append(value)  # as in _guarded
+                continue
             is_held = isinstance(value, ast.NamedExpr)
             held = value.target.id if isinstance(value, ast.NamedExpr) else self._temporary()
             used.append(value if _is_simple(value) else _name(held))
             tests.append(_is_int(value if _is_simple(value) or is_held else ast.NamedExpr(_store(held), value)))
-        are_integers = _all_of(tests) if _is_simple(other) else ast.BinOp(tests[0], ast.BitAnd(), tests[1])
-        return ast.IfExp(are_integers, ast.Compare(used[0], [operator], [used[1]]), self._by_operation(operator, *used))
+        is_usual = _all_of(tests) if _is_simple(other) else ast.BinOp(tests[0], ast.BitAnd(), tests[1])
+        return ast.IfExp(is_usual, ast.Compare(used[0], [operator], [used[1]]), self._by_operation(operator, *used))
 
     def _by_operation(self, operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
         if isinstance(operator, ast.Is | ast.IsNot):
@@ -714,7 +719,9 @@ class _Function:
         if isinstance(node, ast.ListComp):
             made = ast.ListComp(self._expression(node.elt), loop)
         else:
-            made = ast.DictComp(_call("_key", self._expression(node.key)), self._expression(node.value), loop)
+            key = self._expression(node.key)
+            key = key if _is_written_key(key) else _call("_key", key)
+            made = ast.DictComp(key, self._expression(node.value), loop)
         self._inner -= 1
         self._integers, self._renamed, self._known = before, renamed, before_known
         return ast.Subscript(ast.Tuple([found, made], LOAD), _constant(1), LOAD)

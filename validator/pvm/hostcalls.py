@@ -94,6 +94,17 @@ class HostCalls:
         self._host.prepay(costs.KV_DELETE_CYCLES)
         self._host.kv_delete(self._key(key))
 
+    # --- published values ---------------------------------------------------------------------------------------------
+
+    def publish(self, key: Value, value: Value) -> None:
+        self._host.prepay(costs.PUBLISH_CYCLES)
+        self._host.publish(self._key(key), pack(value, self._charge))
+
+    def published(self, address: Value, key: Value) -> Value:
+        self._host.prepay(costs.PUBLISHED_CYCLES)
+        found = self._host.published(self._address(address), self._key(key))
+        return None if found is None else unpack(found, self._charge)
+
     # --- timers -------------------------------------------------------------------------------------------------------
 
     def schedule(
@@ -108,6 +119,8 @@ class HostCalls:
         max_priority_fee_per_cycle: Value = None,
         payer_cap: Value = None,
         tier: Value = None,
+        bid: Value = None,
+        bidding_agent: Value = None,
     ) -> bytes:
         self._host.prepay(costs.SCHEDULE_TIMER_CYCLES)
         if tier is not None and self._text(tier) not in TIERS:
@@ -125,9 +138,16 @@ class HostCalls:
             max_priority_fee_per_cycle=self._optional(max_priority_fee_per_cycle),
             payer_cap=self._optional(payer_cap),
             tier=tier,
-            bid_given=False,
+            bid_given=self._optional(bid) is not None,
+            bidding_agent=None if bidding_agent is None else self._address(bidding_agent),
         )
         return bytes(self._host.schedule_timer(request))
+
+    schedule_timer = schedule_timer_ex = schedule
+
+    def set_bidding_agent(self, agent: Value) -> None:
+        self._host.prepay(costs.SET_BIDDING_AGENT_CYCLES)
+        self._host.set_bidding_agent(None if agent is None else self._address(agent))
 
     def _payload(self, value: Value) -> bytes:
         """Nothing is sent as empty bytes."""
@@ -190,6 +210,9 @@ class HostCalls:
 
     def read_sender(self) -> bytes:
         return bytes(self._host.sender)
+
+    def read_origin_hash(self) -> bytes:
+        return bytes(self._host.origin)
 
     def read_address(self) -> bytes:
         return bytes(self._host.actor)

@@ -22,6 +22,7 @@ from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
 from validator.pvm.cache import SizedCache
 from validator.pvm.collector import YoungAlone, note_cycles
 from validator.pvm.compiler import FILE_NAME
+from validator.pvm.host_python import require_fit_python
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
 from validator.pvm.programs import CompiledProgram, Methods, compiled_as
@@ -34,6 +35,10 @@ MAX_LOADED_BYTES: Final = 24 << 20
 """Of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much. What a block
 need not pay for again (:data:`~validator.pvm.limits.MAX_LOADED_CYCLES`) fits: the densest have 30 bytes for a cycle."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
+CELL_FIELDS: Final = ("max_fee_per_cell", "max_priority_fee_per_cell")
+"""What a bid may say besides, without effect: cells have no lane fee (SPEC §9)."""
+BidFigures = tuple[int | None, int | None]
+"""At most so much a cycle, and the tip; ``None`` is left to the default agent."""
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
 """What Python raises for a program's mistakes, where its own code stands at the end of the traceback."""
 
@@ -44,8 +49,8 @@ class Vm(Protocol):
     def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
         """Run a handler. Raises :class:`~validator.errors.HandlerFailure` where it fails."""
 
-    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
-        """Ask a program for its bid, per cycle: at most so much, and the tip. Raises as :meth:`run` does."""
+    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
+        """Ask a program for its bid. Raises as :meth:`run` does."""
 
 
 class PythonVm:
@@ -58,7 +63,7 @@ class PythonVm:
     def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
         self._load(code, context).run_handler(handler, payload, context)
 
-    def bid(self, code: str, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
         return self._load(code, context).bid(offered, context)
 
     def _load(self, code: str, context: HandlerContext) -> LoadedProgram:
@@ -118,11 +123,15 @@ def new_meter() -> Meter:
 
 
 class Runtime:
-    """What loaded programs run on: a meter, the operations and the host. It runs one handler at a time."""
+    """What loaded programs run on: a meter, the operations and the host. It runs one handler at a time.
+
+    Raises :class:`~validator.pvm.host_python.UnfitPython` where this Python would run them otherwise than others do.
+    """
 
     operations_class: type[ValueMethods] = ValueMethods
 
     def __init__(self) -> None:
+        require_fit_python()
         self._charge, self._enter, self._remaining, self._left = new_meter()
         self.operations = self.operations_class(self._charge)
         self._host = HostCalls()
@@ -252,21 +261,20 @@ class LoadedProgram:
 
         runtime.metered(context, body)
 
-    def bid(self, offered: dict[str, int], context: HandlerContext) -> tuple[int, int]:
+    def bid(self, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
         """The program's bid for a timer."""
         answer: list[Value] = []
         self.runtime.metered(context, lambda: answer.append(self.functions[GAS_BID](0, dict(offered))))
         return checked_bid(answer[0])
 
 
-def checked_bid(answer: Value) -> tuple[int, int]:
-    """A bid's two figures. Ends the query as ``BidInvalid`` where it is no bid."""
-    if answer.__class__ is not dict or set(answer) != set(BID_FIELDS):
+def checked_bid(answer: Value) -> BidFigures:
+    """A bid's figures. Ends the query as ``BidInvalid`` where it is no bid: a field that is there is in range."""
+    if answer.__class__ is not dict or not set(answer) <= {*BID_FIELDS, *CELL_FIELDS}:
         fault("BidInvalid")
-    figures = [answer[name] for name in BID_FIELDS]
-    if any(figure.__class__ is not int or not 0 <= figure < PRICE_LIMIT for figure in figures):
+    if any(figure.__class__ is not int or not 0 <= figure < PRICE_LIMIT for figure in answer.values()):
         fault("BidInvalid")
-    return figures[0], figures[1]
+    return answer.get(BID_FIELDS[0]), answer.get(BID_FIELDS[1])
 
 
 def _raised_by_host(traceback: TracebackType | None) -> bool:

@@ -37,6 +37,7 @@ from validator.pvm.limits import (
 )
 from validator.pvm.weights import (
     BYTES_A_CYCLE,
+    CONTAINER_COMPARED,
     ELEMENT,
     KECCAK,
     KECCAK_BYTES_A_CYCLE,
@@ -48,10 +49,13 @@ from validator.pvm.weights import (
     OPERATION,
     PAIR,
     POWER,
+    REPLACED,
     SEARCHED_PART,
+    SEARCHED_PLACES,
     SORT,
     SORTED_ELEMENT,
     SORTED_PART,
+    SPLIT,
     STRIPPED_CHARACTER,
     SUMMED_ELEMENT,
     WIDE_CODING,
@@ -169,9 +173,12 @@ class Operations:
             fault("ValueTooLarge")
         self.text_work(size)
 
-    def search_work(self, text: Value, part: Value) -> None:
+    def search_work(self, text: Value, part: Value, times: int = 1) -> None:
         """Charge for looking for a part: the slowest search that any version of Python knows, in its worst case."""
-        self.charge(OPERATION + len(text) * (4 + min(len(part), SEARCHED_PART)) // BYTES_A_CYCLE)
+        length, size = len(text), len(part)
+        places = length - size + 1 if size <= length else 0
+        counted = size if places <= SEARCHED_PLACES or size < SEARCHED_PART else SEARCHED_PART
+        self.charge(OPERATION + times * (4 * length + places * counted) // BYTES_A_CYCLE)
 
     def elements(self, count: int, each: int = ELEMENT) -> None:
         """Charge for so many elements, where one value may hold so many."""
@@ -228,6 +235,8 @@ class Operations:
         if is_number(left):
             left, right = right, left
         needs_number(right)
+        if right.__class__ is bool:
+            self.charge(OPERATION)
         times = max(right, 0) if left else 0  # Python counts no further than a machine word, even of nothing
         if left.__class__ in _TEXTS:
             self.new_text(len(left) * times, is_narrow(left))
@@ -315,17 +324,21 @@ class Operations:
         It follows values inside values for ``depth`` levels, since a list may hold itself.
         """
         kind = left.__class__
-        if kind in _SCALARS or right.__class__ in _SCALARS:
-            if kind in _TEXTS and kind is right.__class__:
-                self.text_work(min(len(left), len(right)))
-            return bool(left == right)
         if kind is not right.__class__ or kind not in _CONTAINERS:
-            return left is right
+            return self._scalars_equal(left, right)
+        self.charge(CONTAINER_COMPARED)
         if len(left) != len(right):
             return False
         if not depth:
             fault("RecursionError")
         return self._dicts_equal(left, right, depth) if kind is dict else self._sequences_equal(left, right, depth)
+
+    def _scalars_equal(self, left: Value, right: Value) -> bool:
+        """Of values that are not both lists, tuples or dicts; handles of tasks are equal to themselves alone."""
+        kind = left.__class__
+        if kind is not int or right.__class__ is not int:
+            self.text_work(min(len(left), len(right)) if kind in _TEXTS and kind is right.__class__ else 0)
+        return bool(left == right) if kind in _SCALARS and right.__class__ in _SCALARS else left is right
 
     def _sequences_equal(self, left: Value, right: Value, depth: int) -> bool:
         for one, other in zip(left, right, strict=True):
@@ -348,12 +361,14 @@ class Operations:
         """-1, 0 or 1, of numbers, of texts, of bytes, or of two lists or tuples, part by part."""
         kind = left.__class__
         if is_number(left) and is_number(right):
+            self.numbers(left, right)
             return int(left > right) - int(left < right)
         if kind is not right.__class__ or kind not in _ORDERED:
             fault("TypeError")
         if kind in _TEXTS:
             self.text_work(min(len(left), len(right)))
             return int(left > right) - int(left < right)
+        self.charge(CONTAINER_COMPARED)
         if not depth:
             fault("RecursionError")
         for one, other in zip(left, right, strict=False):
@@ -428,7 +443,9 @@ class Operations:
 
     def index_of(self, values: Value, place: Value) -> int:
         """An index that lies inside."""
-        needs_number(place)
+        if place.__class__ is not int:
+            needs_number(place)
+            self.charge(OPERATION)
         if not -len(values) <= place < len(values):
             fault("IndexError")
         return int(place)
@@ -673,6 +690,7 @@ class Builtins(Operations):
     def _sort_width(self, value: Value) -> int:
         """How much a comparison may have to look at, in units of a number."""
         if value.__class__ is tuple:
+            self.charge(CONTAINER_COMPARED)
             self.elements(len(value), SORTED_PART)
             return 1 + sum(self._sort_width(part) for part in value if part.__class__ is not tuple)
         return 1 + len(value) // BYTES_A_CYCLE if value.__class__ in _TEXTS else 1
@@ -696,6 +714,7 @@ class Builtins(Operations):
 
     def b_zip(self, *values: Value) -> list[Value]:
         sequences = [self.iterable(each) for each in values]
+        self.charge(OPERATION * (len(sequences) - 1))
         self.elements(min(map(len, sequences)), 2 * ELEMENT + sum(map(taken, sequences)))
         return list(zip(*sequences, strict=False))
 
@@ -739,8 +758,12 @@ class ValueMethods(Builtins):
 
     def _alike(self, text: Value, *parts: Value) -> None:
         """Texts with texts, bytes with bytes."""
-        if text.__class__ not in _TEXTS or any(part.__class__ is not text.__class__ for part in parts):
+        kind = text.__class__
+        if kind not in _TEXTS:
             fault("TypeError")
+        for part in parts:
+            if part.__class__ is not kind:
+                fault("TypeError")
 
     # --- lists --------------------------------------------------------------------------------------------------------
 
@@ -865,7 +888,7 @@ class ValueMethods(Builtins):
         self._alike(text, separator)
         if not separator:
             fault("ValueError")
-        self.search_work(text, separator)
+        self.search_work(text, separator, SPLIT)
         self.text_work(text_size(text))
         self.elements(text.count(separator) + 1, MADE_ELEMENT)
         return list(text.split(separator))
@@ -889,7 +912,7 @@ class ValueMethods(Builtins):
         self._alike(text, old, new)
         if not old:
             fault("ValueError")
-        self.search_work(text, old)
+        self.search_work(text, old, REPLACED)
         found = text.count(old)
         self.elements(found, MADE_ELEMENT)
         self.new_text(len(text) + found * (len(new) - len(old)), is_narrow(text) and is_narrow(new))

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from validator.pvm.cache import SizedCache
 from validator.pvm.collector import YoungAlone
 from validator.pvm.compiler import compile_program
+from validator.pvm.host_python import require_fit_python
 from validator.pvm.source import count_tokens
 from validator.pvm.subset import Program, parse
 from validator.pvm.weights import (
@@ -80,6 +81,7 @@ def compiled_as(code: str, source: Callable[[], str]) -> CompiledProgram:
 
 
 def _compile(source: str) -> CompiledProgram:
+    require_fit_python()
     with YoungAlone():
         program = parse(source)
         content = marshal.dumps((methods_of(program), compile_program(program)))

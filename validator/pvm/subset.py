@@ -26,6 +26,7 @@ from validator.pvm.api import (
     METHODS,
     STATIC_METHODS,
     TASK_CALLS,
+    YIELDING,
     Signature,
 )
 from validator.pvm.limits import (
@@ -43,6 +44,8 @@ from validator.pvm.trees import parts_of
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FEATURE_VERSION: Final = (3, 11)
 SELF: Final = "self"
+OWN: Final = "is_own"
+"""Marks ``self.name`` in the tree where a name of :data:`~validator.pvm.api.YIELDING` is the program's own."""
 MAX_PROBLEMS: Final = 100
 
 OPERATORS: Final = (
@@ -296,7 +299,7 @@ class _Checker:
         taken = name in self._methods or name in self._constants
         if taken:
             self.refuse(node, f"{name} is defined twice", "give it another name")
-        if name in HOST_CALLS or name in HOST_READS or name in TASK_CALLS:
+        if (name in HOST_CALLS or name in HOST_READS or name in TASK_CALLS) and name not in YIELDING:
             self.refuse(node, f"{name} is the host's", "give it another name")
 
     def _class_constant(self, node: ast.AST, name: str, value: ast.expr) -> None:
@@ -648,9 +651,11 @@ class _Checker:
             self._undefined(node.value, NO_MODULES)
         elif not is_self:
             self.refuse(node, f"the attribute {name}", "values have no attributes; call a method, or use a dict")
+        elif name in self._constants:
+            _mark_own(node)
         elif name in HOST_CALLS or name in self._methods or name in TASK_CALLS:
             self.refuse(node, f"self.{name} as a value", "call it")
-        elif name not in HOST_READS and name not in self._constants:
+        elif name not in HOST_READS:
             meant = self._own_name_like(name)
             remedy = "assign it in the class, or keep it with self.set(key, value)"
             self.refuse(node, f"self.{name}, which is nowhere defined", f"did you mean {meant}?" if meant else remedy)
@@ -701,12 +706,13 @@ class _Checker:
         if name in self._methods:
             method = self._methods[name]
             names = tuple(argument.arg for argument in method.args.args[1:])
+            _mark_own(node.func)
             self._arguments(node, f"self.{name}", Signature(names))
             if isinstance(method, ast.AsyncFunctionDef) and not awaited:
                 self.refuse(
                     node, f"self.{name}(…) without await", f"await it, or start it with self.spawn(self.{name}(…))"
                 )
-        elif name in HOST_CALLS:
+        elif name in HOST_CALLS and name not in self._constants:
             self._arguments(node, f"self.{name}", HOST_CALLS[name])
         elif name == "spawn":
             self._spawn(node)
@@ -784,6 +790,12 @@ class _Checker:
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _mark_own(node: ast.expr) -> None:
+    """Note that ``self.name`` is the program's own, where the host has that name too."""
+    if isinstance(node, ast.Attribute) and node.attr in YIELDING:
+        setattr(node, OWN, True)
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -20,7 +20,7 @@ from msgspec.msgpack import Ext
 
 from validator.pvm.limits import DICT_KEY_LIMIT, MAX_KEY_TEXT, MAX_VALUE_BYTES, MAX_VALUE_DEPTH
 from validator.pvm.operations import Value, fault, hidden_key, is_number, shown_key
-from validator.pvm.weights import BYTES_A_CYCLE, VALUE_NODE, WIDE_CODING
+from validator.pvm.weights import BYTES_A_CYCLE, VALUE_NODE, WIDE_CODING, WIDE_INTEGER
 
 Charge = Callable[[int], None]
 
@@ -47,6 +47,10 @@ class _Room:
     def wide_work(self, size: int) -> None:
         """Pay for coding a text that is not ASCII."""
         self._charge(size * WIDE_CODING // BYTES_A_CYCLE)
+
+    def wide_integer(self) -> None:
+        """Pay for coding an integer that MessagePack has no form for."""
+        self._charge(WIDE_INTEGER)
 
 
 # --- packing ----------------------------------------------------------------------------------------------------------
@@ -88,6 +92,7 @@ class _Packer(_Room):
         if kind is str and not value.isascii():
             self.wide_work(len(value))
         if kind is int and not _LEAST <= value <= _MOST:
+            self.wide_integer()
             value = _extension(value)
         elif value is not None and kind not in (bool, int, str, bytes):
             fault("ValueInvalid")
@@ -197,6 +202,7 @@ class _Unpacker(_Room):
             return self._text(kind)
         if kind in _LARGE:
             self.take(0)
+            self.wide_integer()
             return self._large_integer(kind)
         if kind not in _WORDS:
             _refuse()

@@ -36,9 +36,9 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.Assign: 2,
     ast.AnnAssign: 2,
     ast.AugAssign: 6,
-    ast.Expr: 0,
+    ast.Expr: 1,
     ast.Return: 2,
-    ast.Pass: 0,
+    ast.Pass: 1,
     ast.Break: 1,
     ast.Continue: 1,
     ast.If: 2,
@@ -65,7 +65,7 @@ DISPLAY_ELEMENT: Final = 1
 """Of each element of a list, tuple or dict display, and of each target of an unpacking."""
 ITERATION: Final = 4
 """Of each turn of a loop or comprehension."""
-MADE_KEY: Final = 10
+MADE_KEY: Final = 16
 """Of each key of a dict display or comprehension that is not a text or bytes written out."""
 OWN_CALL: Final = 20
 """Of entering a method of the actor's own."""
@@ -73,7 +73,7 @@ METHOD_PARTS_INCLUDED: Final = 250
 METHOD_PARTS_A_CYCLE: Final = 2
 """Names, numbers and operations of a method beyond those included, for one cycle of entering it: each may have a place
 of its own in the frame."""
-HOST_CALL: Final = 60
+HOST_CALL: Final = 100
 """Of a host call, besides its own cost: values cross the border."""
 HOST_READ: Final = 12
 """Of a reading on ``self``, besides its own cost."""
@@ -85,8 +85,9 @@ TASK_LEVEL: Final = 6
 """Of each async method that is awaited above the one that gives its task's turn away or waits: all of them go on again
 when the task does."""
 
-OPERATION: Final = 16
-"""Of an operation on texts, lists, tuples or dicts, and of arithmetic with a truth value, besides what sizes cost."""
+OPERATION: Final = 24
+"""Of an operation on texts, lists, tuples or dicts, of arithmetic with a truth value, of a truth value as an index, and
+of a comparison of anything but two integers or a literal, besides what sizes cost."""
 BYTES_A_CYCLE: Final = 32
 """Bytes and characters that are copied or compared for one cycle."""
 KEY_BYTES_A_CYCLE: Final = 8
@@ -96,8 +97,15 @@ WIDE_TEXT: Final = 4
 """What a character counts for in a text that is not ASCII, where it is copied."""
 WIDE_CODING: Final = 16
 """What a character or byte counts for where a text that is not ASCII becomes bytes, or bytes become one."""
+SEARCHED_PLACES: Final = 2_500
+"""Looking for a part costs the places where it may begin times its length: Python compares it again at each."""
 SEARCHED_PART: Final = 100
-"""Looking for a part costs a text's length times the part's; of a longer part no more than so much counts."""
+"""Where there are more places than that, no more than so much of a longer part counts: Python then looks at the part
+first, and at each character of the text a few times."""
+REPLACED: Final = 3
+"""How often replacing looks for its part: it counts twice before it begins."""
+SPLIT: Final = 2
+"""How often splitting does."""
 STRIPPED_CHARACTER: Final = 2
 """Of each character of what is stripped."""
 ELEMENT: Final = 1
@@ -114,7 +122,9 @@ NUMBER_KEY: Final = 16
 """Of each use of an integer or truth value as a dict's key."""
 NODE_COMPARED: Final = 24
 """Of each pair of values that a comparison of lists, tuples or dicts looks at."""
-SORT: Final = 32
+CONTAINER_COMPARED: Final = 32
+"""Of each two lists, tuples or dicts that a comparison meets, and of each tuple that is sorted."""
+SORT: Final = 64
 """Of sorting, besides what its size costs."""
 SORTED_PART: Final = 10
 """Of each part of a tuple that is sorted, before it is looked at."""
@@ -128,6 +138,8 @@ KECCAK: Final = 400
 KECCAK_BYTES_A_CYCLE: Final = 4
 VALUE_NODE: Final = 50
 """Of each value that is packed or unpacked on its way over the border."""
+WIDE_INTEGER: Final = 30
+"""Of each integer that MessagePack has no form for, besides."""
 BUILTIN: Final = 4
 """Of a builtin or method of a value, besides the call and what its size costs."""
 

@@ -12,7 +12,9 @@ state. Executing a child goes in two steps, and both can be undone:
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -23,17 +25,20 @@ from validator.records import (
     ACTOR,
     BID_MEMORY,
     FIRES,
+    KEPT_ANSWER,
     OVERFLOW,
     SUPPLY,
     TIMER,
     Actor,
-    BidMemory,
     Fires,
+    KeptAnswer,
     Timer,
     decode_record,
     height_in,
+    kept_answer_parties,
 )
 from validator.scheduler import kernels
+from validator.scheduler.agents import OWN, Party, agent_of, may_bid, party_of
 from validator.scheduler.calendar import Calendar
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.rows import (
@@ -44,7 +49,7 @@ from validator.scheduler.rows import (
     SUPPLIED,
     WORD_BITS,
     WORD_MASK,
-    ActorNumbers,
+    PartyNumbers,
     Rows,
     pack_row,
 )
@@ -53,7 +58,16 @@ from validator.state import View
 from validator.types import Address, Hash
 from validator.world import Change
 
-LEAST_ACTORS: Final = 64
+LEAST_PARTIES: Final = 64
+NOTHING_KEPT: Final = KeptAnswer()
+
+
+NO_CHANGES: Final[Mapping[Party, int]] = MappingProxyType({})
+
+
+def is_changed(since: int, answer: KeptAnswer) -> bool:
+    """Whether an answer prices max fees where none did, or the other way round."""
+    return (since > 0) != (answer.max_fee_per_cycle is not None)
 
 
 class _Beginning(NamedTuple):
@@ -71,22 +85,30 @@ class SchedulerIndex:
         self.calendar = Calendar(genesis.parameters)
         self.pool = WaitingPool()
         self.fires = FireCounts()
-        self.numbers = ActorNumbers()
-        self.actors = np.zeros(LEAST_ACTORS, kernels.ACTOR)
-        """By actor number: what the kernels know of an actor."""
-        self._agents: set[Address] = set()
-        """Actors with a bidding agent of their own."""
-        self._memories: dict[Address, BidMemory] = {}
+        self.numbers = PartyNumbers()
+        self.actors = np.zeros(LEAST_PARTIES, kernels.ACTOR)
+        """By the number of a party: what the kernels know of it."""
+        self._bidders: dict[Address, Actor] = {}
+        """Actors that have a bidding agent, or may come to have one."""
+        self._kept: dict[tuple[Address, Address], KeptAnswer] = {}
+        """By actor and agent."""
+        self._unsettled: set[Address] = set()
+        """Actors whose :class:`~validator.records.Naming` does not say yet what prices their timers."""
         self._supplies: dict[int, int] = {}
         """What the default agent supplied, by the height at which it did."""
         self._supplied: dict[int, int] = {}
         """How many live rows stand by each supply."""
         self._fire_heights: list[int] = []
-        self._open: dict[Address, list[tuple[int, int]]] = {}
-        """``(trigger_height, sequence)`` of due timers with an open field, ascending, of actors with an agent."""
+        self._open: dict[Address, dict[Address, list[tuple[int, int]]]] = {}
+        """``(trigger_height, sequence)`` of due timers with an open field, ascending, of actors that may bid, by the
+        contract that the timers name."""
+        self._asked: set[Address] = set()
+        """Those of them some of whose parties have an agent."""
         self._greatest_bid = (0, 0)
-        self._expected: list[Address] = []
-        """Actors whose bids were changed ahead of the block's changes."""
+        self._expected: list[Party] = []
+        """Parties whose bids were changed ahead of the block's changes."""
+        self._deployed: list[Address] = []
+        """Actors that were taken in ahead of the block's changes."""
         self._height = 0
         self._beginnings: list[_Beginning] = []
         self._staged: list[tuple[Timer | None, Timer | None]] | None = None
@@ -98,7 +120,7 @@ class SchedulerIndex:
         index = cls(genesis)
         index._height = view.height
         index.calendar.start_at(view.height)
-        for prefix in (ACTOR, BID_MEMORY, SUPPLY, FIRES):
+        for prefix in (ACTOR, BID_MEMORY, KEPT_ANSWER, SUPPLY, FIRES):
             index._take(Change(key, None, decode_record(key, value)) for key, value in view.scan(prefix))
         timers: list[Timer] = [decode_record(key, value) for key, value in view.scan(TIMER)]
         timers.sort(key=lambda timer: (timer.trigger_height, timer.sequence))
@@ -118,7 +140,7 @@ class SchedulerIndex:
         if len(rows):
             self.pool.append(rows)
             for row in rows[_is_open_to_agents(rows)]:
-                self._note_open(self.numbers.address(int(row["actor"])), height, int(row["sequence"]))
+                self._note_open(self.numbers.party(int(row["actor"])), height, int(row["sequence"]))
         for fires in dropped:
             self._count(fires, -1)
         self._beginnings.append(_Beginning(len(rows), tuple(dropped)))
@@ -129,13 +151,16 @@ class SchedulerIndex:
         if self._staged is not None:
             staged, self._staged = self._staged, None
             self._change_timers((after, before) for before, after in reversed(staged))
+        for address in self._deployed:
+            self._change_actor(address, None)
+        self._deployed = []
         beginning = self._beginnings.pop()
         if beginning.appended:
             rows = self.pool.cut(beginning.appended)
             for row in rows[_is_open_to_agents(rows)]:
-                self._forget_open(self.numbers.address(int(row["actor"])), self._height, int(row["sequence"]))
-        for actor in self._expected:
-            self._remember(actor, self._memories.get(actor))
+                self._forget_open(self.numbers.party(int(row["actor"])), self._height, int(row["sequence"]))
+        for party in self._expected:
+            self._set_bid(party, self.kept_for(party))
         self._expected = []
         if self._height == self._genesis.parameters.activation_height + 1:
             self.pool.withdraw_supplies()
@@ -148,7 +173,7 @@ class SchedulerIndex:
 
     def advance(self, changes: Sequence[Change]) -> None:
         """Take in the changes of the block that was begun."""
-        self._expected = []
+        self._expected, self._deployed = [], []
         self._take(change for change in changes if change.key[:1] != TIMER)
         if self._height in self._supplies:
             self.supply(self._supplies[self._height])
@@ -159,11 +184,16 @@ class SchedulerIndex:
             self._staged = None
             self._change_timers(pair for pair in timers if not self._is_beyond(pair))
 
-    def overflow_root_after(self, changes: Iterable[tuple[Timer | None, Timer | None]]) -> Hash | None:
+    def overflow_root_after(
+        self, changes: Iterable[tuple[Timer | None, Timer | None]], deployed: Mapping[Address, Actor]
+    ) -> Hash | None:
         """The overflow tree's root after the block's changes of timers, ``None`` where the tree is empty then.
 
-        The tree takes them in ahead of the rest; :meth:`abandon` takes them back.
+        The tree takes them in ahead of the rest, and the block's new actors with them; :meth:`abandon` takes them back.
         """
+        self._deployed = list(deployed)
+        for address, actor in deployed.items():
+            self._change_actor(address, actor)
         self._staged = [pair for pair in changes if self._is_beyond(pair)]
         self._change_timers(self._staged)
         return self.calendar.overflow_root()
@@ -199,25 +229,29 @@ class SchedulerIndex:
     def supply(self, max_fee: int) -> None:
         """The default agent supplies ``max_fee`` to the timers that are priced for the first time in this block.
 
-        Those of an actor whose own agent has answered, in this block (:meth:`expect_bids`) or before, are left to that
-        agent.
+        Those of a party whose agent's last answer, of this block (:meth:`expect_bids`) or before, says a max fee are
+        left to that agent.
         """
         first = 0 if self._height == self._first_priced else self.pool.count - self._beginnings[-1].appended
-        number = self.pool.supply(first, max_fee, self.actors["has_bid"] != 0)
+        number = self.pool.supply(first, max_fee, (self.actors["has_bid"] & np.uint64(kernels.BIDS_MAX)) != 0)
         if number:
             self._supplied[self._height] = self._supplied.get(self._height, 0) + number
 
-    def supply_height(self, timer: Timer, answered: Container[Address] = ()) -> int | None:
-        """The height of the supply that a due timer stands by, ``None`` where it stands by none."""
+    def supply_height(self, timer: Timer, since: Mapping[Party, int] = NO_CHANGES) -> int | None:
+        """The height of the supply that a due timer stands by, ``None`` where it stands by none.
+
+        ``since`` are the parties of whom that changed in this block (:meth:`answered_since`).
+        """
         if timer.max_fee_per_cycle is not None or timer.default_max_fee is not None:
             return None
         height = max(timer.trigger_height, self._first_priced)
         if height > self._height or not self._genesis.runs_auction(height):
             return None
-        memory = self._memories.get(timer.actor)
-        if memory is not None and 0 < memory.first_answer_height <= height:
-            return None
-        return None if height == self._height and timer.actor in answered else height
+        party = party_of(timer)
+        answered = self.answered_since(party)
+        if height == self._height:
+            answered = since.get(party, answered)
+        return None if 0 < answered <= height else height
 
     def supply_of(self, height: int) -> int:
         """What the default agent supplied at a height."""
@@ -234,41 +268,78 @@ class SchedulerIndex:
 
     # --- agents -----------------------------------------------------------------------------------------------------
 
-    def has_agent(self, actor: Address) -> bool:
-        """Whether an actor has a bidding agent of its own."""
-        return actor in self._agents
+    def agent_of(self, party: Party) -> Address | None:
+        """Who bids for a party; ``None`` where nobody but the default agent does."""
+        record = self._bidders.get(party.actor)
+        return None if record is None else agent_of(party, record)
 
-    def bidders(self) -> list[Address]:
+    def kept_for(self, party: Party) -> KeptAnswer:
+        """The last good answer of the agent that bids for a party."""
+        agent = self.agent_of(party)
+        return NOTHING_KEPT if agent is None else self._kept.get((party.actor, agent), NOTHING_KEPT)
+
+    def answered_since(self, party: Party) -> int:
+        """The block since which a kept answer has priced the max fee of a party's timers; 0 where none does."""
+        record = self._bidders.get(party.actor)
+        if record is not None and record.naming is not None and party.named == OWN:
+            return record.naming.answered_since
+        return self.kept_for(party).since
+
+    def unsettled(self) -> set[Address]:
+        """Actors that named another agent since timers were last priced, if that changes who prices their max fees."""
+        return set(self._unsettled)
+
+    def bidders(self) -> set[Address]:
         """The actors with an agent that have due timers with an open field."""
-        return sorted(self._open)
+        return set(self._asked)
 
-    def open_rows(self, actor: Address) -> Iterator[np.void]:
-        """The rows of such an actor's due timers with an open field, by ``(trigger_height, sequence)``."""
-        for trigger, sequence in self._open.get(actor, ()):
+    def parties(self, actor: Address) -> list[Party]:
+        """The parties of an actor that the index knows."""
+        return [self.numbers.party(number) for number in self.numbers.of(actor)]
+
+    def open_parties(self, actor: Address) -> list[Party]:
+        """The parties of an actor that may bid that have due timers with an open field."""
+        return [Party(actor, named) for named in sorted(self._open.get(actor, ()))]
+
+    def open_rows(self, parties: Iterable[Party]) -> Iterator[np.void]:
+        """The rows of such parties' due timers with an open field, by ``(trigger_height, sequence)``."""
+        places = (self._open.get(party.actor, {}).get(party.named, ()) for party in parties)
+        for trigger, sequence in merge(*places):
             yield self.pool.rows[self.pool.position_of(trigger, sequence)]
 
-    def expect_bids(self, memories: Mapping[Address, BidMemory]) -> None:
+    def expect_bids(self, kept: Mapping[Party, KeptAnswer]) -> None:
         """Price with these answers from now on; the block's changes will say the same."""
-        for actor, memory in memories.items():
-            self._set_bid(actor, memory)
-            self._expected.append(actor)
+        for party, answer in kept.items():
+            self._set_bid(party, answer)
+            self._expected.append(party)
 
     @property
     def greatest_bid(self) -> tuple[int, int]:
         """Bounds from above of the agents' last good ``(max_fee, priority)``."""
         return self._greatest_bid
 
-    def _note_open(self, actor: Address, trigger: int, sequence: int) -> None:
-        if actor in self._agents:
-            insort(self._open.setdefault(actor, []), (trigger, sequence))
+    def _note_open(self, party: Party, trigger: int, sequence: int) -> None:
+        if party.actor in self._bidders:
+            insort(self._open.setdefault(party.actor, {}).setdefault(party.named, []), (trigger, sequence))
+            self._note_asked(party.actor)
 
-    def _forget_open(self, actor: Address, trigger: int, sequence: int) -> None:
-        places = self._open.get(actor, [])
+    def _forget_open(self, party: Party, trigger: int, sequence: int) -> None:
+        by_name = self._open.get(party.actor, {})
+        places = by_name.get(party.named, [])
         at = bisect_left(places, (trigger, sequence))
         if at < len(places) and places[at] == (trigger, sequence):
             del places[at]
             if not places:
-                del self._open[actor]
+                del by_name[party.named]
+            if not by_name:
+                del self._open[party.actor]
+            self._note_asked(party.actor)
+
+    def _note_asked(self, actor: Address) -> None:
+        if any(self.agent_of(Party(actor, named)) is not None for named in self._open.get(actor, ())):
+            self._asked.add(actor)
+        else:
+            self._asked.discard(actor)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -304,7 +375,9 @@ class SchedulerIndex:
                 case b"p":
                     _set_or_drop(self._supplies, height_in(key), after)
                 case b"b":
-                    self._remember(Address(key[1:]), after)
+                    self._keep(Address(key[1:]), OWN, None if after is None else after.kept)
+                case b"B":
+                    self._keep(*kept_answer_parties(key), after)
                 case b"c":
                     self._change_actor(Address(key[1:]), after)
                 case _:
@@ -325,34 +398,52 @@ class SchedulerIndex:
     def _count(self, fires: Fires, sign: int) -> None:
         self.fires.count(fires, sign)
         for actor, _ in fires.counts:
-            self.actors[self._number(actor)]["recent"] = self.fires.by_actor.get(actor, 0)
+            self.actors["recent"][self.numbers.of(actor)] = self.fires.by_actor.get(actor, 0)
 
-    def _remember(self, actor: Address, memory: BidMemory | None) -> None:
-        _set_or_drop(self._memories, actor, memory)
-        self._set_bid(actor, memory)
+    def _keep(self, actor: Address, agent: Address, answer: KeptAnswer | None) -> None:
+        _set_or_drop(self._kept, (actor, agent), answer)
+        self._reprice(actor)
 
-    def _set_bid(self, actor: Address, memory: BidMemory | None) -> None:
-        row = self.actors[self._number(actor)]
-        max_fee = None if memory is None else memory.max_fee_per_cycle
-        priority = None if memory is None else memory.max_priority_fee_per_cycle
-        row["has_bid"] = 0 if max_fee is None else 1
+    def _reprice(self, actor: Address) -> None:
+        """Who bids for an actor's timers, or what they bid, has changed."""
+        for party in self.parties(actor):
+            self._set_bid(party, self.kept_for(party))
+        record = self._bidders.get(actor)
+        is_unsettled = (
+            record is not None
+            and record.naming is not None
+            and is_changed(record.naming.answered_since, self.kept_for(Party(actor)))
+        )
+        (self._unsettled.add if is_unsettled else self._unsettled.discard)(actor)
+
+    def _set_bid(self, party: Party, answer: KeptAnswer) -> None:
+        row = self.actors[self._number(party)]
+        max_fee, priority, _ = answer
+        row["has_bid"] = (0 if max_fee is None else kernels.BIDS_MAX) | (
+            0 if priority is None else kernels.BIDS_PRIORITY
+        )
         row["max_low"], row["max_high"] = _words(max_fee or 0)
         row["priority_low"], row["priority_high"] = _words(priority or 0)
         greatest = self._greatest_bid
         self._greatest_bid = max(greatest[0], max_fee or 0), max(greatest[1], priority or 0)
 
     def _change_actor(self, address: Address, actor: Actor | None) -> None:
-        if actor is not None and actor.agent is not None:
-            self._agents.add(address)
-        else:
-            self._agents.discard(address)
+        before = self._bidders.get(address)
+        _set_or_drop(self._bidders, address, actor if may_bid(actor) else None)
+        if actor is None or before is None or before.naming != actor.naming:
+            self._reprice(address)
+            self._note_asked(address)
 
-    def _number(self, actor: Address) -> int:
-        number = self.numbers.number(actor)
+    def _number(self, party: Party) -> int:
+        known = len(self.numbers)
+        number = self.numbers.number(party)
         if number >= len(self.actors):
             larger = np.zeros(2 * len(self.actors), kernels.ACTOR)
             larger[: len(self.actors)] = self.actors
             self.actors = larger
+        if number == known:
+            self.actors[number]["recent"] = self.fires.by_actor.get(party.actor, 0)
+            self._set_bid(party, self.kept_for(party))
         return number
 
     def _change_timers(self, changes: Iterable[tuple[Timer | None, Timer | None]]) -> None:
@@ -380,7 +471,7 @@ class SchedulerIndex:
             return
         self.pool.put(row)
         if timer.max_fee_per_cycle is None or timer.max_priority_fee_per_cycle is None:
-            self._note_open(timer.actor, timer.trigger_height, timer.sequence)
+            self._note_open(party_of(timer), timer.trigger_height, timer.sequence)
         height = self.supply_height(timer)
         if height is not None and int(row["flags"][0]) & SUPPLIED:
             self._supplied[height] = self._supplied.get(height, 0) + 1
@@ -390,7 +481,7 @@ class SchedulerIndex:
         supplied = self.pool.kill([(timer.trigger_height, timer.sequence) for timer in timers])
         for timer, was_supplied in zip(timers, supplied, strict=True):
             if timer.actor in self._open:
-                self._forget_open(timer.actor, timer.trigger_height, timer.sequence)
+                self._forget_open(party_of(timer), timer.trigger_height, timer.sequence)
             height = self.supply_height(timer) if was_supplied else None
             if height is not None:
                 self._supplied[height] -= 1
@@ -398,7 +489,7 @@ class SchedulerIndex:
                     del self._supplied[height]
 
     def _row(self, timer: Timer) -> Rows:
-        packed = pack_row(timer, self._number(timer.actor), timer.actor in self._agents)
+        packed = pack_row(timer, self._number(party_of(timer)), timer.actor in self._bidders)
         row = np.frombuffer(bytearray(packed), ROW)
         height = self.supply_height(timer) if timer.trigger_height <= self._height else None
         if height is not None and height in self._supplies:

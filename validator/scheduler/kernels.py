@@ -66,7 +66,10 @@ ACTOR: Final = np.dtype(
         ("has_bid", "<u8"),
     ]
 )
-"""What one block knows of an actor: fires in the fairness window, its agent's last good bid."""
+"""What one block knows of a party: its actor's fires in the fairness window, its agent's last good bid, and which of
+the two figures that has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`)."""
+BIDS_MAX: Final = 1
+BIDS_PRIORITY: Final = 2
 
 FOUND: Final = np.dtype(
     [("position", "<i8"), ("score_high", "<u8"), ("score_low", "<u8"), ("tip_low", "<u8"), ("tip_high", "<u8")]
@@ -83,6 +86,8 @@ _OPEN_PRIORITY: Final = np.uint32(OPEN_PRIORITY)
 _OPEN: Final = np.uint32(OPEN_MAX | OPEN_PRIORITY)
 _HAS_AGENT: Final = np.uint32(HAS_AGENT)
 _SUPPLIED: Final = np.uint32(SUPPLIED)
+_BIDS_MAX: Final = np.uint64(BIDS_MAX)
+_BIDS_PRIORITY: Final = np.uint64(BIDS_PRIORITY)
 
 _compiled: Final = njit(cache=True, nogil=True)
 
@@ -195,14 +200,14 @@ def price(row: Any, actors: Any, prices: Any) -> Any:
     tip_high, tip_low = np.uint64(row.priority_high), row.priority_low
     if row.flags & _OPEN:
         actor = actors[row.actor]
-        by_agent = row.flags & _HAS_AGENT and actor.has_bid != _U0
+        has_bid = actor.has_bid if row.flags & _HAS_AGENT else _U0
         if row.flags & _OPEN_MAX:
-            if by_agent:
+            if has_bid & _BIDS_MAX:
                 max_high, max_low = actor.max_high, actor.max_low
             elif not row.flags & _SUPPLIED:
                 return False, _U0, _U0
         if row.flags & _OPEN_PRIORITY:
-            if by_agent:
+            if has_bid & _BIDS_PRIORITY:
                 tip_high, tip_low = actor.priority_high, actor.priority_low
             else:
                 tip_high, tip_low = prices.tip_high, prices.tip_low

@@ -286,20 +286,23 @@ class TimerPhase:
         return "over_cap" if self._gas_limit(timer) > self.terms.cap else "lane_full"
 
     def price(self, timer: Timer) -> tuple[int, int]:
-        """``(max_fee, priority)``: explicit, else its actor's agent's, else the default agent's (SPEC §9)."""
+        """``(max_fee, priority)``: explicit, else its agent's, else the default agent's (SPEC §9)."""
         max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
         bid = self.bidding.bid_for(timer) if max_fee is None or priority is None else None
-        if bid is None:
-            supplied = self._supplied(timer) if max_fee is None else max_fee
-            assert supplied is not None, "the default agent supplies to whatever it prices"
-            return supplied, self._default_bid()[1] if priority is None else priority
-        return bid.max_fee if max_fee is None else max_fee, bid.priority if priority is None else priority
+        if bid is not None:
+            max_fee = bid.max_fee if max_fee is None else max_fee
+            priority = bid.priority if priority is None else priority
+        max_fee = self._supplied(timer) if max_fee is None else max_fee
+        assert max_fee is not None, "the default agent supplies to whatever it prices"
+        return max_fee, self._default_bid()[1] if priority is None else priority
 
     def _priced_apart(self) -> dict[int, tuple[int, int]]:
-        """``(tip, score)`` of the timers whose query came to something else than their actor's last good answer."""
+        """``(tip, score)`` of the timers that are not priced as the index prices their parties."""
         apart: dict[int, tuple[int, int]] = {}
         for timer_id in self.bidding.apart:
             timer = self._timer(timer_id)
+            if timer.expires_at < self.terms.height or self._gas_limit(timer) > self.terms.cap:
+                continue
             position = self.index.pool.position_of(timer.trigger_height, timer.sequence)
             max_fee, priority = self.price(timer)
             room = max_fee - self.prices.lane_price
@@ -328,7 +331,7 @@ class TimerPhase:
         """What the default agent supplied to a timer, in this block or before."""
         if timer.default_max_fee is not None:
             return timer.default_max_fee
-        height = self.index.supply_height(timer, self.bidding.answered)
+        height = self.index.supply_height(timer, self.bidding.since)
         if height is None:
             return None
         return self._default_bid()[0] if height == self.terms.height else self.index.supply_of(height)

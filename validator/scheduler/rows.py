@@ -3,7 +3,7 @@
 A row holds what deciding about a timer takes: identity, order, expiry, fees, gas, actor. Everything else (payload,
 handler, payer) stays in state and is read when the timer fires. Fees have up to 96 bits and stand as two words; ids
 stand as four words, the first eight bytes first, so that comparing words compares ids. Actors stand by a number of the
-index's own (:class:`ActorNumbers`).
+index's own, one for each agent that bids for some of their timers (:class:`PartyNumbers`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.records import Timer
+from validator.scheduler.agents import Party
 from validator.types import Address
 
 ROW: Final = np.dtype(
@@ -36,7 +37,7 @@ ROW: Final = np.dtype(
         ("scheduled_at", "<u4"),
     ]
 )
-"""``gas_limit`` is 0 where it is open."""
+"""``gas_limit`` is 0 where it is open; ``actor`` is the number of a party."""
 
 Rows = npt.NDArray[np.void]
 
@@ -44,7 +45,7 @@ OPEN_MAX: Final = 1
 """No explicit ``max_fee_per_cycle``; the row's is what the default agent supplied, once it did."""
 OPEN_PRIORITY: Final = 2
 HAS_AGENT: Final = 4
-"""The actor has a gas bidding agent of its own."""
+"""The actor has a gas bidding agent, or may come to have one."""
 SUPPLIED: Final = 8
 """The default agent has supplied ``max_fee_per_cycle``."""
 DEAD: Final = 16
@@ -58,30 +59,39 @@ _WORDS: Final = struct.Struct(">4Q")
 assert _PACKED.size == ROW.itemsize
 
 
-class ActorNumbers:
-    """Small numbers for actors, in the order in which the index met them. They mean nothing outside one index."""
+class PartyNumbers:
+    """Small numbers for parties, in the order in which the index met them. They mean nothing outside one index."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Address, int] = {}
-        self._addresses: list[Address] = []
+        self._numbers: dict[Party, int] = {}
+        self._parties: list[Party] = []
+        self._of: dict[Address, list[int]] = {}
 
     def __len__(self) -> int:
-        return len(self._addresses)
+        return len(self._parties)
 
-    def number(self, address: Address) -> int:
-        """The actor's number, a new one where it has none."""
-        number = self._numbers.get(address)
+    def number(self, party: Party) -> int:
+        """The party's number, a new one where it has none."""
+        number = self._numbers.get(party)
         if number is None:
-            number = self._numbers[address] = len(self._addresses)
-            self._addresses.append(address)
+            number = self._numbers[party] = len(self._parties)
+            self._parties.append(party)
+            self._of.setdefault(party.actor, []).append(number)
         return number
 
+    def party(self, number: int) -> Party:
+        return self._parties[number]
+
     def address(self, number: int) -> Address:
-        return self._addresses[number]
+        return self._parties[number].actor
+
+    def of(self, actor: Address) -> list[int]:
+        """The numbers of an actor's parties."""
+        return self._of.get(actor, [])
 
 
-def pack_row(timer: Timer, actor: int, has_agent: bool) -> bytes:
-    """The row of a timer."""
+def pack_row(timer: Timer, party: int, has_agent: bool) -> bytes:
+    """The row of a timer; ``party`` is the number of its party."""
     flags = HAS_AGENT if has_agent else 0
     max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
     if max_fee is None:
@@ -104,7 +114,7 @@ def pack_row(timer: Timer, actor: int, has_agent: bool) -> bytes:
         max_fee >> WORD_BITS,
         priority >> WORD_BITS,
         timer.gas_limit or 0,
-        actor,
+        party,
         flags,
         timer.scheduled_at,
     )

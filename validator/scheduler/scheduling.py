@@ -12,7 +12,8 @@ from typing import Final
 from validator.codec import keccak256
 from validator.errors import Rejection
 from validator.params import Parameters
-from validator.records import DEFAULT_HANDLER, Timer
+from validator.records import DEFAULT_HANDLER, BidMemory, Naming, Timer, bid_memory_key
+from validator.scheduler.agents import require_agent
 from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_name, is_reserved
 from validator.world import World
 
@@ -34,6 +35,7 @@ class ScheduleRequest:
     payer_cap: int | None = None
     tier: str | None = None
     bid_given: bool = False
+    bidding_agent: Address | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ def schedule(
     _check_gas_limit(request.gas_limit, terms)
     expires_at = _expiry(request, terms)
     priority, clamped_from = _check_price(request, priority, terms)
+    if request.bidding_agent is not None:
+        require_agent(world, request.bidding_agent)
 
     chain = world.globals
     timer = Timer(
@@ -112,6 +116,7 @@ def schedule(
         payer_cap=payer_cap,
         default_max_fee=None,
         scheduled_at=terms.height,
+        bidding_agent=request.bidding_agent,
     )
     if allowance is not None and fee_payer != actor:
         assert payer_cap is not None
@@ -120,6 +125,20 @@ def schedule(
     world.globals = chain._replace(next_sequence=chain.next_sequence + 1)
     world.add_timer(timer, request.payload)
     return Accepted(timer, clamped_from)
+
+
+def name_agent(world: World, actor: Address, agent: Address | None) -> None:
+    """Have a contract bid for the actor's timers, or again what the actor has of its own. Raises ``UnknownActor``."""
+    if agent is not None:
+        require_agent(world, agent)
+    record = world.actor(actor)
+    assert record is not None, "only an actor names an agent"
+    if record.naming is not None:
+        naming = record.naming._replace(agent=agent)
+    else:
+        memory: BidMemory | None = world.get(bid_memory_key(actor))
+        naming = Naming(agent, 0 if memory is None else memory.answered_since)
+    world.put_actor(actor, record._replace(naming=naming))
 
 
 def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:

@@ -83,7 +83,7 @@ class WaitingPool:
     def supply(self, first: int, max_fee: int, answered: npt.NDArray[np.bool_]) -> int:
         """Give the living rows from ``first`` on that have an open ``max_fee`` the default agent's.
 
-        Not those whose actor's own agent has answered (``answered``, by actor number). Returns how many got it.
+        Not those whose agent has answered with one (``answered``, by the number of the party). Returns how many got it.
         """
         if first == self.count:
             return 0

@@ -13,8 +13,7 @@ ERRORS = re.compile(r'(?:fault|Rejection|HandlerFailure|super\(\).__init__)\("([
 NOT_OF_ACTORS = {
     "ConfigInvalid",  # system instructions
     "NotSystemDeployer",
-    "TimerArgDeprecated",  # scripts
-    "BadScript",
+    "BadScript",  # scripts
     "ScriptFailed",
 }
 ANEW = "write it anew: python -m tests.cluster.actors.reference"

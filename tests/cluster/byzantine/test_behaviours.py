@@ -45,6 +45,11 @@ COUNTED: dict[str, set[str]] = {
     "false-high-certificate": {"bad_certificate"},
     "understated-timeouts": {"bad_certificate", "undecodable"},
     "lock-breaker": set(),
+    "invalid-block-any-field": {"invalid_block", "evidence_InvalidBlock"},
+    "false-proposer": {"invalid_block", "evidence_InvalidBlock"},
+    "unproved-snapshot": {"bad_offer"},
+    "false-manifest": {"bad_manifest"},
+    "unproved-blocks": {"bad_final_blocks"},
 }
 """What honest validators must count of each behaviour, at least; nothing at all where nothing wrong is said."""
 

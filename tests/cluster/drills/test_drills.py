@@ -501,7 +501,7 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"),
     [
         ([], "which drill? reorg, "),
-        (["nope"], "invalid choice: 'nope'"),
+        (["nope"], "unknown choice 'nope'; known: reorg, "),
         (["partition", "--list"], "unrecognized arguments: --list (see stampede drill partition --help)"),
         (["--nope"], "unrecognized arguments: --nope (see stampede drill --help)"),
         (["reorg", "--depth", "0"], "'0' is none: expected an integer from 1 to 12"),

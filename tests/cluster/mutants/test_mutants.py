@@ -17,7 +17,7 @@ from cluster.checks import CHECKS, Outcome
 from cluster.cli import main
 from cluster.coverage import COVERAGE
 from cluster.errors import BadInput
-from cluster.mutants import certificates, hunt
+from cluster.mutants import certificates, hunt, unchecked
 from cluster.mutants.base import Area, Mutant, RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant, KnownAnswer, _replaced
 from cluster.mutants.hunt import Kill, all_mutants, page
@@ -36,6 +36,9 @@ FEW = (
     "refund-at-wrong-price",
     "root-without-active-bits",
     "bites-without-biting",
+    "usage-unchecked",
+    "proposer-unchecked",
+    "diverges-and-goes-on",
 )
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "mutants.md"
 
@@ -300,7 +303,9 @@ def test_each_is_caught(name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    "mutant", [one for one in certificates.MUTANTS if one.hunt.protocol == "simplex"], ids=attrgetter("name")
+    "mutant",
+    [one for one in (*certificates.MUTANTS, *unchecked.MUTANTS) if one.hunt.protocol == "simplex"],
+    ids=attrgetter("name"),
 )
 def test_who_believes_a_lie_is_caught_with_the_other_protocol_too(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch

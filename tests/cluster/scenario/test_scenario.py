@@ -370,10 +370,10 @@ WRONG = {
         "faults: [{kind: partition, groups: [['region:west']], at_ms: 1, for_ms: 1}]",
         "faults[0].groups[0]: no region is named 'west'; there are east",
     ),
-    "overlapping regions and groups": (
+    "a group that names a validator by its region, too": (
         "name: a\nlinks: {regions: {east: [validator-0]}}\n"
-        "faults: [{kind: partition, groups: [['region:east'], [validator-0]], at_ms: 1, for_ms: 1}]",
-        "faults[0].groups: a validator is named twice",
+        "faults: [{kind: partition, groups: [['region:east', validator-0]], at_ms: 1, for_ms: 1}]",
+        "faults[0].groups[0]: a validator is named twice",
     ),
     "from an unknown region": (
         "name: a\nfaults: [{kind: one_way_partition, from: ['region:east'], at_ms: 1, for_ms: 1}]",

@@ -70,6 +70,13 @@ RIGHT = {
     "options of a program": "name: a\n"
     "load: {users: [{workload: program, options: {program: x, calls: [{handler: h}]}}]}",
     "parameters": "name: a\nchain: {params: {MAX_BASEFEE: '1000', TIE_BREAK: aged, PRIORITY_TIERS: [1, 2, 3, 4]}}",
+    "accounts": f"name: a\nchain: {{accounts: {{'seed:b': 5, '0x{'a' * 40}': '7', '{'b' * 64}': 0}}}}",
+    "actors": "name: a\nchain: {actors: {b: {program: ./c.py}, c: {program: {name: d, source: e}, balance: '5'}}}",
+    "an agent": "name: a\n"
+    "chain: {actors: {b: {program: c, gba: {max_fee_per_cycle: '5', max_priority_fee_per_cycle: 1}}}}",
+    "deployers": "name: a\nchain: {system_deployers: ['seed:a'], faucet: {max_amount: '5'}}",
+    "deployed programs": "name: a\n"
+    "load: {users: [{workload: governance, options: {deploys: [b, {name: c, source: d}]}}]}",
     "a figure's bounds": "name: a\nsuccess: {metrics: {fires: {at_least: 1}}}",
     "samples' bounds": "name: a\nsuccess: {samples: {fires_per_block: {at_most: 9, breach_share: 0.1}}}",
     "forks": "name: a\nforks: [{at_height: 9, changes: {links.loss: 0.1}}]",
@@ -105,6 +112,10 @@ WRONG = {
     "another workload's option": "name: a\nload: {users: [{workload: transfer, options: {timers: 1}}]}",
     "an unknown parameter": "name: a\nchain: {params: {LANE: 1}}",
     "a parameter out of range": "name: a\nchain: {params: {SCAN_LIMIT: 0}}",
+    "an owner without a kind": "name: a\nchain: {system_deployers: [alice]}",
+    "a negative balance": "name: a\nchain: {accounts: {'seed:b': -5}}",
+    "an actor without a program": "name: a\nchain: {actors: {b: {balance: 5}}}",
+    "a short address": "name: a\nchain: {actors: {b: {program: c, address: '0xabc'}}}",
     "an unknown phase": "name: a\nload: {phases: [{kind: wave}]}",
     "an unknown metric": "name: a\nsuccess: {metrics: {happiness: {at_least: 1}}}",
     "a share of a metric": "name: a\nsuccess: {metrics: {fires: {at_least: 1, breach_share: 0.1}}}",

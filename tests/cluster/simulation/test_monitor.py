@@ -12,10 +12,10 @@ import pytest
 from cluster.archive import BlockRecord
 from cluster.books import questions
 from cluster.checks import Outcome, check_run
-from cluster.record import MonitorRecord
+from cluster.record import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
-from cluster.simulation.monitor import RULES, SafetyMonitor
+from cluster.simulation.monitor import ABSTENTION, RULES, SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
@@ -33,9 +33,14 @@ SMOKE = Path(__file__).resolve().parents[3] / "scenarios" / "smoke.yaml"
 BENCH = HotStuffBench()
 
 
+def leader(view: View) -> int:
+    """As in made chains."""
+    return view % 4
+
+
 def monitor() -> SafetyMonitor:
     """Of the bench's four validators, over the genesis of made chains."""
-    return SafetyMonitor(BENCH.validators, NAMESPACE, make_genesis(), lambda: 7.0)
+    return SafetyMonitor(BENCH.validators, NAMESPACE, make_genesis(), leader, lambda: 7.0)
 
 
 def told(*certificates: AnyCertificate) -> list[str]:
@@ -108,7 +113,7 @@ def with_header(record: BlockRecord, change: Callable[[Header], Header]) -> Bloc
 
 
 def follow(maker: ChainMaker, watching: SafetyMonitor | None = None) -> SafetyMonitor:
-    watching = watching or SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    watching = watching or SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
     for height, record in enumerate(maker.blocks, start=1):
         watching.final("alice", height, archived(record))
         watching.final("bob", height, archived(record))
@@ -162,16 +167,35 @@ def test_a_chain_that_does_not_hang_together_is_named() -> None:
         maker.blocks[6], lambda header: msgspec.structs.replace(header, parent_hash=bytes(32))
     )
     assert any("ancestry: the final block at height 7 does not build" in v for v in follow(maker).violations)
-    gap = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    gap = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
     gap.final("alice", 3, archived(maker.blocks[2]))
     assert any("height 3 comes before the one below it" in violation for violation in gap.violations)
+
+
+def test_a_final_block_of_another_than_its_views_leader_is_named() -> None:
+    maker = ChainMaker()
+    maker.seal()
+    maker.seal({"proposer": 3}, proposer=address_of(maker.genesis.validators[3]))
+    assert follow(maker).violations == ["7 ms: leaders: the final block at height 2 is of validator 3, 2 leads view 2"]
+
+
+def test_who_diverged_may_speak_again_after_a_restart_and_not_before() -> None:
+    watching = monitor()
+    watching.said("alice", 1)
+    watching.diverged("alice", 1)
+    watching.said("bob", 1)
+    watching.said("alice", 2)
+    assert watching.violations == []
+    watching.said("alice", 1)
+    assert watching.violations == ["7 ms: silence: alice diverged and takes part all the same"]
 
 
 def skipping_chain() -> ChainMaker:
     """The block of height 2 is of view 5."""
     maker = ChainMaker()
     for view in (1, 5):
-        maker.seal({"view": view})
+        proposer = leader(View(view))
+        maker.seal({"view": view, "proposer": proposer}, proposer=address_of(maker.genesis.validators[proposer]))
     return maker
 
 
@@ -188,7 +212,7 @@ def skipping_chain() -> ChainMaker:
 )
 def test_a_skip_takes_the_certificates_for_it(certificates: list[AnyCertificate], is_justified: bool) -> None:
     maker = skipping_chain()
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
     for certificate in certificates:
         watching.certified("alice", certificate)
     violations = follow(maker, watching).violations
@@ -200,7 +224,7 @@ def test_views_must_ascend() -> None:
     maker = ChainMaker()
     for view in (4, 4):
         maker.seal({"view": view})
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
     watching.certified("alice", BENCH.timeouts(3, 0))
     assert any("is of view 4, its parent of view 4" in violation for violation in follow(maker, watching).violations)
 
@@ -301,7 +325,7 @@ def test_an_account_that_must_be_there_or_must_not_is_judged(monkeypatch: pytest
         return b"present" if (key in there) != (lie and is_validators) else b""
 
     monkeypatch.setattr("cluster.simulation.monitor.verify", lambda _root, _key, proof: proof or None)
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, lambda: 7.0)
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
     follow(maker, watching).check_proofs("alice", 1, prove)
     assert watching.violations == []
     lie = True
@@ -345,7 +369,7 @@ def test_every_rule_is_looked_at_in_a_run(protocol: str) -> None:
     record = Simulation(short_scenario(protocol), 3, "test", scheme=KeyedHashScheme()).run()
     assert record.monitor is not None
     assert record.monitor.violations == []
-    assert all(record.monitor.counts[rule] for rule in RULES)
+    assert [rule for rule in RULES if not record.monitor.counts[rule]] == [ABSTENTION], "nobody joins"
     assert check_run(record).check("safety").verdict is Outcome.PASS
 
 
@@ -378,6 +402,14 @@ def test_the_check_says_what_was_watched() -> None:
     record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 3), "proofs": 0})
     check = check_run(record).check("safety")
     assert (check.verdict, check.detail) == (Outcome.INCONCLUSIVE, "never looked at: proofs")
+
+
+@pytest.mark.parametrize(("ended_ms", "outcome"), [(None, Outcome.PASS), (9.0, Outcome.INCONCLUSIVE)])
+def test_who_joined_must_have_been_watched(ended_ms: float | None, outcome: Outcome) -> None:
+    record = make_record()
+    record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 10), "abstention": 0})
+    record.joins = [JoinRecord("validator-3", 5, ended_ms=ended_ms)]
+    assert check_run(record).check("safety").verdict is outcome
 
 
 @pytest.mark.parametrize(("count", "outcome"), [(1, Outcome.PASS), (2, Outcome.INCONCLUSIVE)])

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from cluster.faults import KIND_NAMES, FailedSyncFault, KillFault, WipeFault
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
 from cluster.sweeps import generator
-from cluster.sweeps.generator import ED25519_EVERY, LIES, random_scenario
+from cluster.sweeps.generator import ED25519_EVERY, FORGERIES, LIES, random_scenario
 from cluster.sweeps.outcome import judge
 from cluster.sweeps.tasks import FuzzTask
 from consensus.types import fault_bound
@@ -71,24 +71,36 @@ def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
         "killed after votes",
         "a failing file",
         "lied to who joins",
+        "governed",
+        "programs deployed",
         "votes from outside",
     }
     assert any(plan.validators.epochs for plan in plans)
 
 
+def said_in(plan: Scenario, names: Iterable[str]) -> list[str]:
+    """Which of these behaviours its validators have."""
+    return [name for node in plan.validators.nodes for name in node.byzantine if name in names]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_who_lies_is_drawn_apart_from_all_else(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("share", "names", "least"), [("LIARS", LIES, 10), ("FORGERS", FORGERIES, 3)])
+def test_who_lies_is_drawn_apart_from_all_else(
+    protocol: str, share: str, names: Sequence[str], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generator, "FORGERS", generator.FORGERS * (share == "FORGERS"))
     lying = [random_scenario(seed, protocol) for seed in range(100)]
-    monkeypatch.setattr(generator, "LIARS", 0.0)
+    monkeypatch.setattr(generator, share, 0.0)
     honest = [random_scenario(seed, protocol) for seed in range(100)]
     liars = 0
     for one, other in zip(lying, honest, strict=True):
-        said = [name for node in one.validators.nodes for name in node.byzantine if name in LIES]
+        said = said_in(one, names)
         liars += bool(said)
-        assert not any(name in LIES for node in other.validators.nodes for name in node.byzantine)
-        assert one.model_copy(update={"validators": other.validators}) == other
+        assert not said_in(other, names)
+        faults = [*other.faults, *one.faults[len(other.faults) :]]
+        assert one.model_copy(update={"validators": other.validators}) == other.model_copy(update={"faults": faults})
         assert said or one == other
-    assert 10 <= liars <= 25
+    assert least <= liars <= 25
 
 
 def extremes_of(plan: Scenario) -> Iterator[str]:
@@ -131,6 +143,10 @@ def scarcities_of(plan: Scenario) -> Iterator[str]:
     if params.get("SCAN_LIMIT", math.inf) <= 10:
         yield "short lives"
     for group in plan.load.users:
+        if group.workload == "governance":
+            yield "governed"
+            if any(name != "builtin:script" for name in group.options["deploys"]):
+                yield "programs deployed"
         if group.workload in ("storm", "runner"):
             yield "a storm" if group.workload == "storm" else "jobs answered"
     liars = [node for node in plan.validators.nodes if "false-snapshots" in node.byzantine]
@@ -154,6 +170,21 @@ def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) ->
         seen.update(figure for figure in SCARCE if outcome.metrics[figure] > 0)
     assert set(seen) == set(SCARCE)
     assert sum(pruned) > 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed that governs has a group of users more at the end; the others are drawn as without any that do."""
+    drawn = [random_scenario(seed, protocol) for seed in range(100)]
+    monkeypatch.setattr(generator, "GOVERNED", 0.0)
+    governed = 0
+    for seed, plan in enumerate(drawn):
+        users = [group for group in plan.load.users if group.workload != "governance"]
+        governed += len(plan.load.users) - len(users)
+        without = plan.load.model_copy(update={"users": users})
+        assert plan.model_copy(update={"load": without}) == random_scenario(seed, protocol)
+        assert plan.load.users[: len(users)] == users
+    assert 4 <= governed <= 25
 
 
 def test_a_seed_gives_the_same_scenario_in_every_process() -> None:

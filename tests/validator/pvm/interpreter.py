@@ -552,8 +552,10 @@ class Library:
             fail("ValueTooLarge")
         self.looked_at(length if is_narrow else length * w.WIDE_TEXT)
 
-    def searched(self, text: Value, part: Value) -> None:
-        self.looked_at(len(text) * (4 + min(len(part), w.SEARCHED_PART)))
+    def searched(self, text: Value, part: Value, times: int = 1) -> None:
+        places = 0 if len(part) > len(text) else len(text) - len(part) + 1
+        each = len(part) if places <= w.SEARCHED_PLACES or len(part) < w.SEARCHED_PART else w.SEARCHED_PART
+        self.looked_at(times * (len(text) * 4 + places * each))
 
     def copied(self, elements: int, cycles: int = w.ELEMENT) -> None:
         if elements > MAX_ELEMENTS:
@@ -603,6 +605,8 @@ class Library:
         values, count = (right, left) if is_number(left) else (left, right)
         if not is_number(count):
             fail("TypeError")
+        if isinstance(count, bool):
+            self.charge(w.OPERATION)
         count = max(int(count), 0) if values else 0
         if isinstance(values, TEXTS):
             self.made(len(values) * count, narrow(values))
@@ -649,15 +653,15 @@ class Library:
 
     def equal(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> bool:
         kind = type(left)
-        if is_number(left) or is_number(right) or left is None or right is None:
+        if kind is int and type(right) is int:
             return bool(left == right)
-        if kind is not type(right):
-            return False
-        if kind in TEXTS:
+        if kind in TEXTS and kind is type(right):
             self.looked_at(min(len(left), len(right)))
             return bool(left == right)
-        if kind not in CONTAINERS:
-            return left is right
+        if kind is not type(right) or kind not in CONTAINERS:
+            self.charge(w.OPERATION)
+            return bool(left == right) if is_number(left) and is_number(right) else left is right
+        self.charge(w.CONTAINER_COMPARED)
         if len(left) != len(right):
             return False
         if depth == 0:
@@ -672,12 +676,14 @@ class Library:
 
     def order(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> int:
         if is_number(left) and is_number(right):
+            self.charge(w.OPERATION if bool in (type(left), type(right)) else 0)
             return (left > right) - (left < right)
         if type(left) is not type(right) or not isinstance(left, (*TEXTS, *SEQUENCES)):
             fail("TypeError")
         if isinstance(left, TEXTS):
             self.looked_at(min(len(left), len(right)))
             return (left > right) - (left < right)
+        self.charge(w.CONTAINER_COMPARED)
         if depth == 0:
             fail("RecursionError")
         for one, other in zip(left, right, strict=False):
@@ -725,6 +731,8 @@ class Library:
     def inside(self, values: Value, index: Value) -> int:
         if not is_number(index):
             fail("TypeError")
+        if isinstance(index, bool):
+            self.charge(w.OPERATION)
         if index >= len(values) or index < -len(values):
             fail("IndexError")
         return int(index)
@@ -920,6 +928,7 @@ class Library:
     def sorted_width(self, value: Value) -> int:
         if not isinstance(value, tuple):
             return 1 + (len(value) // w.BYTES_A_CYCLE if isinstance(value, TEXTS) else 0)
+        self.charge(w.CONTAINER_COMPARED)
         self.copied(len(value), w.SORTED_PART)
         return 1 + sum(self.sorted_width(part) for part in value if not isinstance(part, tuple))
 
@@ -941,6 +950,8 @@ class Library:
 
     def builtin_zip(self, *values: Value) -> list[Value]:
         found = [self.gone_over(each) for each in values]
+        for _ in found[1:]:
+            self.charge(w.OPERATION)
         self.copied(min(map(len, found)), 2 + sum(map(element, found)))
         return list(zip(*found, strict=False))
 
@@ -1069,7 +1080,7 @@ class Library:
         self.alike(text, separator)
         if not separator:
             fail("ValueError")
-        self.searched(text, separator)
+        self.searched(text, separator, w.SPLIT)
         self.looked_at(len(text) * (1 if narrow(text) else w.WIDE_TEXT))
         found = list(text.split(separator))
         self.copied(len(found), w.MADE_ELEMENT)
@@ -1094,7 +1105,7 @@ class Library:
         self.alike(text, old, new)
         if not old:
             fail("ValueError")
-        self.searched(text, old)
+        self.searched(text, old, w.REPLACED)
         found = new.join(text.split(old))
         self.copied(text.count(old), w.MADE_ELEMENT)
         self.made(len(found), narrow(text, new))
@@ -1192,6 +1203,7 @@ class Host:
         return {
             "height": context.height,
             "sender": bytes(context.sender),
+            "origin_hash": bytes(context.origin),
             "address": bytes(context.actor),
             "balance": context.world.balance(context.actor),
             "value": context.value,
@@ -1255,6 +1267,7 @@ class Host:
             pairs = sorted((self.encoded(key, 0), key) for key in value)
             return head + b"".join([key + self.encoded(value[name], depth - 1) for key, name in pairs])
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            self.charge(w.WIDE_INTEGER)
             size = (abs(value).bit_length() + 7) // 8
             return msgspec.msgpack.encode(msgspec.msgpack.Ext(1, bytes([value < 0]) + abs(value).to_bytes(size, "big")))
         if value is None or isinstance(value, (int, *TEXTS)):
@@ -1274,6 +1287,7 @@ class Host:
         if isinstance(found, dict):
             return {self.seen(key): self.seen(value) for key, value in found.items()}
         if isinstance(found, msgspec.msgpack.Ext):
+            self.charge(w.WIDE_INTEGER)
             magnitude = int.from_bytes(bytes(found.data)[1:], "big")
             return -magnitude if bytes(found.data)[0] else magnitude
         return found
@@ -1284,6 +1298,8 @@ class Host:
         """A call, its price taken before anything else happens."""
         prices = {"get": 10, "pending": 10, "emit": 50, "send": 80, "schedule": 1_000, "cancel": 500, "extend": 500}
         prices |= dict.fromkeys(("set", "delete", "transfer", "consume_result"), 200)
+        prices |= {"published": 10, "publish": 200, "set_bidding_agent": 200}
+        prices |= dict.fromkeys(("schedule_timer", "schedule_timer_ex"), 1_000)
         prices |= {"burn": 0, "request_job": 500 + self.context.terms.parameters.message_cycles}
         self.context.prepay(prices[name])
         return getattr(self, name)(*given, **named)
@@ -1297,6 +1313,16 @@ class Host:
 
     def delete(self, key: Value) -> None:
         self.context.kv_delete(self.key(key))
+
+    def publish(self, key: Value, value: Value) -> None:
+        self.context.publish(self.key(key), self.packed(value))
+
+    def published(self, address: Value, key: Value) -> Value:
+        found = self.context.published(self.account(address), self.key(key))
+        return None if found is None else self.decoded(found)
+
+    def set_bidding_agent(self, agent: Value) -> None:
+        self.context.set_bidding_agent(None if agent is None else self.account(agent))
 
     def payload(self, value: Value) -> bytes:
         return b"" if value is None else self.packed(value)
@@ -1326,8 +1352,15 @@ class Host:
             "handler": self.name(handler),
             "fee_payer": None if fee_payer is None else self.account(fee_payer),
         }
+        agent = more.pop("bidding_agent", None)
+        bid = more.pop("bid", None)
         numbers = {name: self.or_none(value) for name, value in more.items()}
-        return bytes(self.context.schedule_timer(ScheduleRequest(**request, **numbers, tier=tier)))
+        is_given = self.or_none(bid) is not None
+        named = None if agent is None else self.account(agent)
+        made = ScheduleRequest(**request, **numbers, tier=tier, bid_given=is_given, bidding_agent=named)
+        return bytes(self.context.schedule_timer(made))
+
+    schedule_timer = schedule_timer_ex = schedule
 
     def cancel(self, timer_id: Value) -> None:
         self.context.cancel_timer(self.data(timer_id))

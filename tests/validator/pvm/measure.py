@@ -176,6 +176,12 @@ KERNELS: dict[str, tuple[str, str]] = {
     "get nothing": ("", "self.get('n')"),
     "emit a text": ("", "self.emit('k', 'abc')"),
     "schedule and cancel": ("", "self.cancel(self.schedule(self.height + 3, 1))"),
+    "schedule timer and cancel": ("", "self.cancel(self.schedule_timer(self.height + 3, 1))"),
+    "schedule timer ex and cancel": ("", "self.cancel(self.schedule_timer_ex(self.height + 3, 1))"),
+    "publish": ("", "self.publish('k', 1)"),
+    "published": ("x=self.address\nself.publish('k', 1)", "self.published(x, 'k')"),
+    "set bidding agent": ("", "self.set_bidding_agent(None)"),
+    "origin hash": ("", "z = self.origin_hash"),
     "pending": ("x=self.schedule(self.height + 3)", "self.pending(x)"),
     "not pending": ("x=bytes(32)", "self.pending(x)"),
     "extend a timer": (

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,16 @@ def says(executable: str, code: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def answers(executable: str, script: str, given: Any, hash_seed: str = "random") -> Any:
-    """What a script of this folder answers under a Python, in JSON both ways; warnings are errors there."""
+def answers(
+    executable: str,
+    script: str,
+    given: Any,
+    hash_seed: str = "random",
+    flags: Sequence[str] = ("-W", "error"),
+) -> Any:
+    """What a script of this folder answers under a Python, in JSON both ways; warnings are errors there by default."""
     done = subprocess.run(
-        [executable, "-W", "error", "-s", str(Path(__file__).parent / script)],
+        [executable, *flags, "-s", str(Path(__file__).parent / script)],
         input=json.dumps(given),
         capture_output=True,
         text=True,

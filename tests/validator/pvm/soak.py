@@ -55,16 +55,22 @@ def code_digest() -> str:
     return digest.hexdigest()[:16]
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that is to be gone on with; one that was cut off is taken out of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    path.write_text(whole, encoding="utf-8")
+    return whole.splitlines()
+
+
 class Notes:
     """The chunks that are done, a line each; a line that was cut off counts for nothing."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{code_digest()}.txt"
-        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        lines = text[: text.rfind("\n") + 1].splitlines()
+        lines = whole_lines(self.path)
         self.done = {(int(first), int(end)) for first, _, end in (line.partition(":") for line in lines)}
-        self.path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def add(self, chunk: Chunk) -> None:
         self.done.add((chunk.first, chunk.end))

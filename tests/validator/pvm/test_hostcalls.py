@@ -3,6 +3,7 @@
 # ruff: noqa: E501, SIM905  # tables, one case a line
 from __future__ import annotations
 
+import ast
 from random import Random
 from typing import Any
 
@@ -16,17 +17,18 @@ from validator import costs
 from validator.errors import HandlerFailure
 from validator.host import ReadOnlyContext
 from validator.params import DEFAULTS
-from validator.pvm.api import HOST_CALLS, HOST_READS
+from validator.pvm.api import HOST_CALLS, HOST_READS, YIELDING
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.limits import MAX_STORAGE_KEY
 from validator.pvm.operations import shown_key
-from validator.pvm.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, VALUE_NODE
+from validator.pvm.subset import ProgramError, parse
+from validator.pvm.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, OPERATION, OWN_CALL, VALUE_NODE
 
-CALLED = 12 + HOST_CALL
+CALLED = NODES[ast.Expr] + NODES[ast.Call] + HOST_CALL
 
 
 def cycles_of(body: str) -> int:
-    return run(program(body)).cycles - run(program("pass")).cycles
+    return run(program(body)).cycles - OWN_CALL
 
 
 @pytest.mark.parametrize(
@@ -34,8 +36,16 @@ def cycles_of(body: str) -> int:
     [
         ("self.get('k')", costs.KV_GET_CYCLES),
         ("self.set('k', 1)", costs.KV_SET_CYCLES + VALUE_NODE),
-        ("self.set('k', 'a' * 64)", costs.KV_SET_CYCLES + VALUE_NODE + 2 + 4 + 16 + 2),
+        (
+            "self.set('k', 'a' * 64)",
+            costs.KV_SET_CYCLES + VALUE_NODE + 2 + NODES[ast.BinOp] + OPERATION + 64 // BYTES_A_CYCLE,
+        ),
         ("self.delete('k')", costs.KV_DELETE_CYCLES),
+        ("self.publish('k', 1)", 200 + VALUE_NODE),
+        ("self.published(b'" + "x" * 20 + "', 'k')", 10),
+        ("self.set_bidding_agent(None)", 200),
+        ("self.schedule_timer(9, 5, gas_limit=None, bid=None)", costs.SCHEDULE_TIMER_CYCLES + VALUE_NODE),
+        ("self.schedule_timer_ex(9)", costs.SCHEDULE_TIMER_CYCLES),
         ("self.emit('e')", costs.EMIT_CYCLES),
         ("self.emit('e', 2 ** 255)", costs.EMIT_CYCLES + 4 + 20 + 60 + 77 // 32),
         ("self.burn(7)", 7),
@@ -57,6 +67,11 @@ PRICES = {
     "set": costs.KV_SET_CYCLES,
     "delete": costs.KV_DELETE_CYCLES,
     "schedule": costs.SCHEDULE_TIMER_CYCLES,
+    "schedule_timer": costs.SCHEDULE_TIMER_CYCLES,
+    "schedule_timer_ex": costs.SCHEDULE_TIMER_CYCLES,
+    "publish": 200,
+    "published": 10,
+    "set_bidding_agent": 200,
     "cancel": costs.CANCEL_TIMER_CYCLES,
     "extend": costs.EXTEND_TIMER_CYCLES,
     "pending": costs.KV_GET_CYCLES,
@@ -73,9 +88,9 @@ PRICES = {
 @pytest.mark.parametrize("name", HOST_CALLS)
 def test_a_call_is_paid_for_before_its_arguments_are_looked_at(name: str) -> None:
     """With nothing but wrong arguments it fails for them once its price is taken, and for want of it a cycle before."""
-    wrong = ", ".join("None" for _ in HOST_CALLS[name].required)
+    wrong = ", ".join("5" if name == "set_bidding_agent" else "None" for _ in HOST_CALLS[name].required)
     packed = VALUE_NODE if name == "request_job" else 0
-    price = run(program("pass")).cycles + CALLED + PRICES[name]
+    price = OWN_CALL + CALLED + PRICES[name]
     failed = run(program(f"self.{name}({wrong})"))
     assert (failed.error, failed.cycles) == ("TypeError", price + packed)
     if PRICES[name]:
@@ -85,7 +100,7 @@ def test_a_call_is_paid_for_before_its_arguments_are_looked_at(name: str) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        "set('k', None)", "delete('k')", "schedule(9)", "cancel(b'')", "extend(b'', 5)", "send(self.address, 'h')",
+        "set('k', None)", "delete('k')", "publish('k', None)", "set_bidding_agent(None)", "schedule(9)", "cancel(b'')", "extend(b'', 5)", "send(self.address, 'h')",
         "transfer(self.address, 1)", "emit('e')", "request_job(None, 1, 'h')", "consume_result(b'')",
     ],
 )  # fmt: skip
@@ -93,8 +108,9 @@ def test_a_query_pays_once_for_a_call_that_would_change_something(call: str) -> 
     context, name = new_context(), call.partition("(")[0]
     query = ReadOnlyContext(context.world, context.meter, context.actor, context.sender, context.terms)
     failed = observe(query, lambda given: load(program(f"self.{call}")).run_handler("handle", b"", given))
-    around = CALLED + VALUE_NODE * ("None" in call) + (costs.READ_CONTEXT_CYCLES + HOST_READ) * ("self." in call)
-    assert (failed.error, failed.cycles) == ("ReadOnly", run(program("pass")).cycles + around + PRICES[name])
+    packed = "None" in call and name != "set_bidding_agent"
+    around = CALLED + VALUE_NODE * packed + (costs.READ_CONTEXT_CYCLES + HOST_READ) * ("self." in call)
+    assert (failed.error, failed.cycles) == ("ReadOnly", OWN_CALL + around + PRICES[name])
 
 
 @pytest.mark.parametrize(
@@ -296,3 +312,34 @@ def test_readings_do_not_reach_the_host_outside_a_handler() -> None:
     calls: Any = HostCalls()
     with pytest.raises((AssertionError, HandlerFailure)):
         calls.read_height()
+
+
+# --- names that came later --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(YIELDING))
+def test_a_method_of_a_later_name_is_the_programs_own_and_costs_what_any_does(name: str) -> None:
+    """Programs that were there before have such methods: what they do and cost must not change."""
+    own, other = (
+        run(program(f"self.emit('own', self.{each}(2))", f"def {each}(self, x):\n    return x + 1"))
+        for each in (name, "z")
+    )
+    assert (own.error, own.cycles) == ("", other.cycles)
+    assert own.effects.events[0].fields == (("data", "3"),)
+
+
+@pytest.mark.parametrize("name", sorted(YIELDING))
+def test_a_constant_of_a_later_name_is_the_programs_own(name: str) -> None:
+    source = "class Case(Actor):\n    {0} = 5\n\n    def handle(self, payload):\n        self.emit('own', self.{0})\n"
+    own, other = (run(source.format(each)) for each in (name, "z"))
+    assert (own.error, own.cycles) == ("", other.cycles)
+    assert own.effects.events[0].fields == (("data", "5"),)
+
+
+def test_a_later_name_of_ones_own_is_called_if_it_is_a_method_and_read_if_it_is_a_constant() -> None:
+    with pytest.raises(ProgramError, match="read it without brackets"):
+        parse("class A(Actor):\n    publish = 5\n\n    def handle(self, payload):\n        self.publish('k', 1)\n")
+    with pytest.raises(ProgramError, match="as a value"):
+        parse("class A(Actor):\n    def origin_hash(self):\n        return self.origin_hash\n")
+    with pytest.raises(ProgramError, match="the host's"):
+        parse("class A(Actor):\n    def get(self):\n        return 1\n")

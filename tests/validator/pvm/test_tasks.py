@@ -3,6 +3,8 @@
 # ruff: noqa: E501  # tables, one case a line
 from __future__ import annotations
 
+import ast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from tests.validator.pvm.running import Run, program, run
 from validator.pvm.limits import MAX_TASKS
 from validator.pvm.tasks import TaskQueue
+from validator.pvm.weights import NODES, TASK_TURN
 
 WORK = """
 async def work(self, name, turns):
@@ -91,7 +94,7 @@ def test_tasks_are_bounded_by_how_many_have_not_ended() -> None:
 def test_waiting_costs_a_turn() -> None:
     one = run_async("t = self.spawn(self.work('a', 0))\nawait t")
     two = run_async("t = self.spawn(self.work('a', 0))\nawait t\nawait t")
-    assert two.cycles - one.cycles == 44
+    assert two.cycles - one.cycles == NODES[ast.Expr] + NODES[ast.Await] + TASK_TURN
 
 
 def test_a_queue_that_failed_holds_nothing() -> None:

@@ -1,0 +1,59 @@
+"""The program of an actor, as a scenario names it: one that ships, the script actor, or one of the user's own.
+
+A scenario file names a program of its own by its path. Whoever reads the file puts the text of the program in the
+place of the path, so that a scenario needs no other file from then on: not in the run's folder, not on another host.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, model_validator
+
+from loadgen.workloads.base import Options
+from loadgen.workloads.shipped import NAMES, source_of
+from validator.transactions import SCRIPT_CODE
+
+PROGRAM_SUFFIX: Final = ".py"
+
+
+def is_program_path(text: str) -> bool:
+    """Whether a program's name is the path of a file."""
+    return "/" in text or text.endswith(PROGRAM_SUFFIX)
+
+
+class ActorProgram(Options):
+    """A program: the name of one that ships, ``builtin:script``, or the path of one's own; at length name and text."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    """What it is called: one that ships, ``builtin:script``, or any name where there is a text."""
+    source: Annotated[str, Field(min_length=1)] | None = None
+    """The program's text, in place of one that ships."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _is_known(self) -> ActorProgram:
+        if self.source is None and self.name != SCRIPT_CODE and self.name not in NAMES:
+            if is_program_path(self.name):
+                raise ValueError(f"{self.name!r} is a path, which only a scenario that is read from a file may have")
+            raise ValueError(
+                f"unknown program {self.name!r}; known: {', '.join(NAMES) or 'none, for those that ship are missing'};"
+                f" one of your own is a path, such as ./{self.name}{PROGRAM_SUFFIX}"
+            )
+        return self
+
+    @property
+    def is_script(self) -> bool:
+        """Whether it is the script actor, and no Python program."""
+        return self.source is None and self.name == SCRIPT_CODE
+
+    @property
+    def code(self) -> str:
+        """The code of its actors."""
+        if self.source is not None:
+            return self.source
+        return SCRIPT_CODE if self.is_script else source_of(self.name)

@@ -1,0 +1,146 @@
+"""Governance: system instructions (SPEC §12), and deployments of programs.
+
+A governance user is one of the chain's ``system_deployers`` from the genesis on. In each turn it deploys a program and
+a script actor, has the latter schedule a generation of timers, changes governed parameters, and cancels or extends the
+timers of the generation before by instructions 48 and 50. A timer's id follows from its actor's address, which follows
+from the nonce of its deployment; so the user knows the ids without asking, and a generation that went wrong spoils no
+other one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field, field_validator
+
+from loadgen.workloads.actor_program import ActorProgram
+from loadgen.workloads.base import LOAD_HANDLER, Intent, Member, Observation, Options, Workload
+from loadgen.workloads.script import Script, burn, cost_of, encode_script, fire_gas_limit, schedule_at
+from validator.codec import keccak256
+from validator.params import GOVERNED, ParameterError, parse_value
+from validator.transactions import (
+    SCRIPT_CODE,
+    Call,
+    CancelTimer,
+    Deploy,
+    ExtendTimer,
+    Instruction,
+    System,
+    UpdateTimerConfig,
+    deployed_address,
+)
+from validator.types import Address
+
+DEPLOY_CYCLES_PER_BYTE: Final = 500
+"""More than the check of any usual program takes; what is not used is given back."""
+ENDOWMENT: Final = 10**18
+"""What a generation's actor gets for its fires, in the smallest CBY unit."""
+EXTENSION_BLOCKS: Final = 400
+"""How far behind its trigger height a timer's expiry is moved."""
+FIRST_EXPIRY_BLOCKS: Final = 10
+"""A timer's own expiry: so many blocks behind its trigger height."""
+FIRE_WORK: Final[Script] = [burn(500)]
+REFUSED_CONFIG: Final = {"LANE_TIMER_CYCLES": 0}
+"""A change that no chain makes: out of range."""
+
+
+class GovernanceOptions(Options):
+    """Options of :class:`Governance`."""
+
+    timers: Annotated[int, Field(ge=0, le=8)] = 4
+    """Timers a turn, which the next turn cancels or extends."""
+    ahead_blocks: Annotated[int, Field(ge=2, le=1_000)] = 24
+    """Blocks until a timer fires that was not cancelled."""
+    cancel_percent: Annotated[int, Field(ge=0, le=100)] = 50
+    """Share of timers that are cancelled; the others are extended."""
+    configs: list[dict[str, Any]] = [
+        {"LANE_TIMER_CYCLES": 1_000_000},
+        {"LANE_BASEFEE_SLOPE": 2, "PRIORITY_TIERS": [5, 10, 20, 40]},
+        {"FAIRNESS_WINDOW_BLOCKS": 5},
+        {"LANE_TIMER_CYCLES": 2_000_000, "LANE_BASEFEE_SLOPE": 1},
+    ]
+    """Changes of governed parameters, one a turn, round and round."""
+    refused_percent: Annotated[int, Field(ge=0, le=100)] = 10
+    """Share of turns in which a change is asked for that the chain has to refuse."""
+    deploys: list[ActorProgram] = Field(default=["heartbeat"], validate_default=True)
+    """Programs that are deployed, one a turn, round and round."""
+
+    @field_validator("configs")
+    @classmethod
+    def _configs_are_governed(cls, configs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for number, config in enumerate(configs):
+            for name, value in config.items():
+                if name not in GOVERNED:
+                    raise ValueError(f"[{number}]: {name} is not governed; known: {', '.join(sorted(GOVERNED))}")
+                try:
+                    parse_value(name, value)
+                except ParameterError as error:
+                    raise ValueError(f"[{number}]: {error}") from None
+        return configs
+
+    def programs(self) -> dict[str, str]:
+        return {f"deploys[{number}]": program.code for number, program in enumerate(self.deploys)}
+
+
+class Governance(Workload[GovernanceOptions]):
+    """Governs: every turn is a generation of timers, and what becomes of the one before."""
+
+    name: ClassVar[str] = "governance"
+    options_type: ClassVar[type[Options]] = GovernanceOptions
+    is_deployer: ClassVar[bool] = True
+
+    def __init__(self, options: GovernanceOptions, member: Member) -> None:
+        super().__init__(options, member)
+        self._turn = 0
+        self._generation: list[bytes] = []
+        """The ids of the last turn's timers."""
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        decided = [self._decide(timer_id, observation) for timer_id in self._generation]
+        intents = [*self._schedule(observation), self._change_parameters(), *decided]
+        if self.options.deploys:
+            intents.append(self._deploy(self.options.deploys[self._turn % len(self.options.deploys)].code))
+        self._turn += 1
+        return [intent for intent in intents if intent is not None]
+
+    def _schedule(self, observation: Observation) -> list[Intent]:
+        """Deploys an actor with the turn's first nonce, and calls it with the next one."""
+        if not self.options.timers:
+            return []
+        actor = deployed_address(self.member.address, observation.next_nonce)
+        height = observation.height + self.options.ahead_blocks
+        payload = encode_script(FIRE_WORK)
+        self._generation = [timer_id_of(actor, height, payload, number) for number in range(self.options.timers)]
+        gas_limit = fire_gas_limit(FIRE_WORK, self.member.parameters)
+        expires_at = height + FIRST_EXPIRY_BLOCKS
+        script = [schedule_at(height, FIRE_WORK, gas_limit=gas_limit, expires_at=expires_at)] * self.options.timers
+        cost, text = cost_of(script), encode_script(script)
+        call = Call(actor, LOAD_HANDLER, text)
+        gas = self.member.parameters.tx_base_cycles + cost.cycles
+        return [self._deploy(SCRIPT_CODE, ENDOWMENT), Intent(call, gas, len(text) + cost.cells)]
+
+    def _deploy(self, code: str, value: int = 0) -> Intent:
+        parameters = self.member.parameters
+        gas_limit = parameters.tx_base_cycles + DEPLOY_CYCLES_PER_BYTE * len(code)
+        return Intent(Deploy(code), min(gas_limit, parameters.lane_user_cycles), len(code), value=value)
+
+    def _change_parameters(self) -> Intent | None:
+        configs = self.options.configs
+        if self.member.random.randrange(100) < self.options.refused_percent:
+            return self._instruct(UpdateTimerConfig(json.dumps(REFUSED_CONFIG)))
+        return self._instruct(UpdateTimerConfig(json.dumps(configs[self._turn % len(configs)]))) if configs else None
+
+    def _decide(self, timer_id: bytes, observation: Observation) -> Intent:
+        if self.member.random.randrange(100) < self.options.cancel_percent:
+            return self._instruct(CancelTimer(timer_id))
+        later = observation.height + self.options.ahead_blocks + EXTENSION_BLOCKS
+        return self._instruct(ExtendTimer(timer_id, later))
+
+    def _instruct(self, instruction: Instruction) -> Intent:
+        return Intent(System(instruction), self.member.parameters.tx_base_cycles, 0)
+
+
+def timer_id_of(actor: Address, height: int, payload: bytes, schedule_nonce: int) -> bytes:
+    """A timer's id (SPEC §4)."""
+    return keccak256(actor + height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big"))

@@ -1,0 +1,59 @@
+"""Who bids for a timer (SPEC §9): a contract that the timer or its actor names, or what the actor has of its own.
+
+An *agent* is said by an address: a contract's own, or :data:`OWN` for the actor's own ``get_gas_bid`` or
+``builtin:fixed``. The last good answer is kept for each actor and agent. Timers of one actor that name the same
+contract, or none, are a :class:`Party`: one agent bids for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from validator.errors import Rejection
+from validator.pvm.programs import compiled_as
+from validator.records import PYTHON_AGENT, PYTHON_CODE, Actor, Timer
+from validator.types import Address
+from validator.world import World
+
+OWN: Final = Address(b"")
+"""The agent that an actor has of its own; and of a party, that its timers name nobody."""
+
+
+class Party(NamedTuple):
+    """The timers of one actor that one agent bids for."""
+
+    actor: Address
+    named: Address = OWN
+    """The contract that the timers themselves name."""
+
+
+def party_of(timer: Timer) -> Party:
+    return Party(timer.actor, OWN if timer.bidding_agent is None else timer.bidding_agent)
+
+
+def agent_of(party: Party, record: Actor) -> Address | None:
+    """Who bids for a party, by its actor's record; ``None`` where nobody but the default agent does.
+
+    An actor that names itself means its own ``get_gas_bid``, if that is what it has.
+    """
+    named = party.named
+    if named == OWN:
+        if record.naming is None or record.naming.agent is None:
+            return None if record.agent is None else OWN
+        named = record.naming.agent
+    has_own_method = record.agent is not None and record.agent.code == PYTHON_AGENT
+    return OWN if named == party.actor and has_own_method else named
+
+
+def may_bid(record: Actor | None) -> bool:
+    """Whether an actor has an agent, or may come to have one: programs may name one, scripts cannot."""
+    return record is not None and (record.agent is not None or record.code.startswith(PYTHON_CODE))
+
+
+def require_agent(world: World, address: Address) -> None:
+    """Raises ``UnknownActor`` where this address has no Python program with a ``get_gas_bid``."""
+    record = world.actor(address)
+    if record is None or not record.code.startswith(PYTHON_CODE):
+        raise Rejection("UnknownActor")
+    if not compiled_as(record.code, lambda: world.source(record.code)).bids:
+        raise Rejection("UnknownActor")
