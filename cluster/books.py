@@ -199,16 +199,21 @@ def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
     return chain
 
 
+def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
+    """The ledger of a chain from height 1 on."""
+    ledger = Ledger(genesis)
+    for record in blocks:
+        ledger.apply(record.block, record.receipts)
+    return ledger
+
+
 def questions(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> Questions:
     """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
 
     Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
     ``ledger`` are the books of just these blocks, where somebody kept them already.
     """
-    if ledger is None:
-        ledger = Ledger(genesis)
-        for record in blocks:
-            ledger.apply(record.block, record.receipts)
+    ledger = ledger_of(genesis, blocks) if ledger is None else ledger
     started = Ledger(genesis).balances
     changed = [address for address in ledger.balances if ledger.balances[address] != started.get(address, 0)]
     order = dict.fromkeys(

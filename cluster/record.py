@@ -194,7 +194,8 @@ class JoinRecord:
 
 @dataclass(frozen=True, slots=True)
 class MonitorRecord:
-    """What was watched of consensus and state while a simulated run went on (:mod:`cluster.simulation.monitor`)."""
+    """What was watched of consensus and state while a simulated run went on (:mod:`cluster.simulation.monitor`), and
+    what was verified at the end of any (:mod:`cluster.served_proofs`)."""
 
     violations: list[str]
     """In words, each with its time."""
@@ -338,9 +339,9 @@ class RunRecord:
     faults: list[FaultRecord] = field(default_factory=list)
     joins: list[JoinRecord] = field(default_factory=list)
     monitor: MonitorRecord | None = None
-    """``None`` where nobody watched: a live run."""
+    """``None`` if nobody watched, and nobody was asked at the end."""
     promises: PromiseRecord | None = None
-    """Likewise."""
+    """``None`` where nobody watched: a live run."""
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     told_to_end_at: int | None = None

@@ -25,6 +25,11 @@ BlockTriple = tuple[bytes, bytes, bytes]
 """The canonical encodings of a block and of its receipts, and the state root that the validator computed."""
 
 
+FinalityProof = tuple[bytes, list[bytes], bytes]
+"""The canonical encodings of a final block's header, of the headers that lead up from it, and of a finalization of the
+last of them."""
+
+
 class ClientError(Exception):
     """A request had no good answer. One line."""
 
@@ -114,6 +119,15 @@ class ValidatorClient:
         """One final block with its receipts. Raises :class:`NotFound`."""
         path = f"/blocks/{height}"
         return self._decode(path, self._request("GET", path, headers={"Accept": MESSAGEPACK}), BlockTriple)
+
+    def finality(self, height: int) -> FinalityProof:
+        """What proves the block at a height final. Raises :class:`NotFound`."""
+        path = f"/blocks/{height}/finality"
+        return self._decode(path, self._request("GET", path, headers={"Accept": MESSAGEPACK}), FinalityProof)
+
+    def proof(self, key: bytes, height: int) -> Page:
+        """What the state of a height says of a key, with its proof. Raises :class:`NotFound` if it is not retained."""
+        return self._json("GET", f"/proofs/{key.hex()}?height={height}")
 
     def receipt(self, transaction_hash: bytes) -> Page:
         """Raises :class:`NotFound` until the transaction is final."""

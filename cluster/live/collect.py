@@ -12,9 +12,10 @@ from concurrent.futures import wait as wait_for
 from typing import Final
 
 from cluster.archive import BlockRecord
-from cluster.books import Questions, longest_chain, questions
+from cluster.books import Questions, ledger_of, longest_chain, questions
 from cluster.record import RunRecord, Supply, ValidatorRecord
-from loadgen.client import ClientError, NotFound, ValidatorClient
+from cluster.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from loadgen.client import ClientError, FinalityProof, NotFound, Refused, ValidatorClient
 from validator.pages import PENDING
 from validator.types import parse_address
 
@@ -37,10 +38,24 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     """
     record.validators = [_nothing_yet(record, index) for index in range(record.scenario.validators.count)]
     record.note_mutants()
+    record.monitor = with_answers(None, ())
     answering = [found for found in record.validators if found.index in urls]
     answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
-    asked = questions(record.genesis, longest_chain([*answering, *record.lost]))
-    _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
+    chain = longest_chain([*answering, *record.lost])
+    ledger = ledger_of(record.genesis, chain)
+    asked = questions(record.genesis, chain, ledger)
+    answering = _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
+    audit, proved = ProofAudit(record, chain, ledger), {found.index: Answers(found.name) for found in answering}
+    try:
+        _ask_all(
+            record,
+            answering,
+            urls,
+            lambda client, found: audit.ask(found, ServedOverHttp(client), proved[found.index]),
+            checkpoint,
+        )
+    finally:
+        record.monitor = with_answers(record.monitor, proved.values())
     for found in record.validators:
         found.mutant_runs = (found.status or {}).get("mutant_runs", 0)
 
@@ -128,6 +143,27 @@ def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: Questi
     for timer in asked.timers:
         found.pending_timers[timer] = _is_pending(client, timer)
         yield
+
+
+class ServedOverHttp:
+    """What a validator serves of proofs (:class:`cluster.served_proofs.Server`)."""
+
+    def __init__(self, client: ValidatorClient) -> None:
+        self._client = client
+
+    def finality(self, height: int) -> FinalityProof | None:
+        try:
+            return self._client.finality(height)
+        except NotFound:
+            return None
+        except Refused as error:
+            raise Unproved(str(error)) from None
+
+    def proof(self, key: bytes, height: int) -> Page:
+        try:
+            return self._client.proof(key, height)
+        except Refused as error:
+            raise Unproved(str(error)) from None
 
 
 def _is_pending(client: ValidatorClient, timer: str) -> bool:

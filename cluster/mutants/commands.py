@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from cluster.errors import BadInput, ExitCode
 from cluster.near import unknown
 from cluster.sweeps.commands import worker_count
 
+DEFAULT_SEEDS: Final = 4
+MAX_SEEDS: Final = 1_000
 PLAIN_WIDTH: Final = 200
 """Columns of a table that goes to a file or another program."""
 
@@ -26,6 +28,14 @@ def add_commands(commands: Any) -> None:
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
     command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, a test case a mutant")
+    command.add_argument(
+        "--seeds",
+        type=_seed_count,
+        default=DEFAULT_SEEDS,
+        metavar="N",
+        help="seeds of its scene, from 1 on, over which each is counted (default: %(default)s); more are tried until"
+        " it is caught",
+    )
     command.add_argument("--only", nargs="+", metavar="NAME", help="hunt these alone")
     command.add_argument(
         "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
@@ -44,7 +54,13 @@ def _mutants(options: argparse.Namespace) -> int:
             raise BadInput(f"--only: {unknown('mutant', name, known)}")
     check_target(options.json)
     check_target(options.junit)
-    return hunt_all(names, options.workers, options.json, _console(), options.junit)
+    return hunt_all(names, options.workers, options.json, _console(), options.junit, options.seeds)
+
+
+def _seed_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seeds: expected 1 to {MAX_SEEDS}")
+    return int(text)
 
 
 def _console() -> Any:
@@ -55,15 +71,20 @@ def _console() -> Any:
 
 
 def hunt_all(
-    names: Sequence[str], workers: int | None, json_file: Path | None, console: Any, junit_file: Path | None = None
+    names: Sequence[str],
+    workers: int | None,
+    json_file: Path | None,
+    console: Any,
+    junit_file: Path | None = None,
+    seeds: int = 1,
 ) -> int:
     """Hunt mutants, print the table, write it where asked for, and return the exit code."""
     from cluster.files import write_for_user
-    from cluster.mutants.hunt import hunt, page, table_xml
+    from cluster.mutants.hunt import page, table_xml
     from cluster.mutants.table import print_table
 
     found = {}
-    for number, kill in _hunted(hunt, names, workers):
+    for number, kill in _hunted(names, workers, seeds):
         found[number] = kill
         if console.is_terminal:
             word = "caught" if kill.caught else "survived"
@@ -77,29 +98,31 @@ def hunt_all(
     return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL
 
 
-def _hunted(hunt: Callable[[str], Any], names: Sequence[str], workers: int | None) -> Iterator[tuple[int, Any]]:
+def _hunted(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Any]]:
     """What became of each, by its place among the names; in this process where there is one worker, else over Ray."""
     from cluster.sweeps.fanout import default_workers
 
+    numbered = _Numbered(tuple(names), seeds)
     workers = min(workers or default_workers(), len(names))
     if workers == 1:
-        for number, name in enumerate(names):
-            yield number, hunt(name)
+        for number in range(len(names)):
+            yield number, numbered(number)
         return
     from cluster.interrupts import Interrupts
     from cluster.sweeps.fanout import fan_out
 
     with Interrupts() as interrupts:
-        yield from fan_out(_Numbered(tuple(names)), range(len(names)), workers, interrupts, "mutant")
+        yield from fan_out(numbered, range(len(names)), workers, interrupts, "mutant")
 
 
 class _Numbered:
     """Hunts a mutant by its number, in a worker process."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], seeds: int) -> None:
         self.names = names
+        self.seeds = seeds
 
     def __call__(self, number: int) -> Any:
         from cluster.mutants.hunt import hunt
 
-        return hunt(self.names[number])
+        return hunt(self.names[number], self.seeds)

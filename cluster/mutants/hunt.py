@@ -2,14 +2,19 @@
 
 A mutant is caught where the check named for it *fails* (for ``safety``, by the rule named), the mutated line ran, and
 the same scenario and seed pass without it. A check that is inconclusive, a crash of the harness and a chain that merely
-stands still do not count. Seeds are tried in order until one catches it, at most as many as the mutant states.
+stands still do not count. Seeds are tried in order until one catches it, at most as many as the mutant states; to
+count how often a mutant is provoked and caught, more are run.
+
+What would catch a mutant on the live testnet is told by the same runs: the checks that fail of what a live run has,
+too, which is all but what the simulator's monitor watched. Whether a live run provokes the bug is not told by that.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +25,7 @@ from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant
 from cluster.mutants.registry import MUTANTS
 from cluster.mutants.scenes import Hunt
 from cluster.record import RunRecord
+from cluster.served_proofs import SERVED_RULES
 from cluster.simulation.driver import simulate
 from cluster.simulation.monitor import broken
 from consensus.types import ConsensusError
@@ -59,8 +65,16 @@ class Kill:
     protocol: str
     caught: bool = False
     seed: int = 0
-    """That caught it, or the last one tried."""
+    """The first that caught it, or the last one tried."""
     seeds_tried: int = 0
+    """From 1 on."""
+    seeds_provoked: int = 0
+    """In so many of them the mutated line ran."""
+    seeds_caught: int = 0
+    """In so many of them it was caught."""
+    live: dict[str, int] = field(default_factory=dict)
+    """In how many of them a check fails that sees no more than a live run shows, by its name, and for ``safety`` by its
+    rule. Of a mutant of the harness nothing: it is in none."""
     runs: int = 0
     """How often the mutated line ran with that seed, in all validators."""
     passes_unmutated: bool = False
@@ -69,19 +83,29 @@ class Kill:
     seconds: float = 0.0
 
 
-def hunt(name: str) -> Kill:
-    """Hunt one mutant. Raises :class:`KeyboardInterrupt` where the run was interrupted."""
+def hunt(name: str, least_seeds: int = 1) -> Kill:
+    """Hunt one mutant with as many seeds at least. Raises :class:`KeyboardInterrupt` if a run was interrupted."""
     mutant = all_mutants()[name]
     started = time.monotonic()
     kill = Kill(
         mutant.name, mutant.area, mutant.description, _invariant(mutant), mutant.hunt.scene, mutant.hunt.protocol
     )
-    for seed in range(1, mutant.hunt.seeds + 1):
-        kill = replace(kill, seed=seed, seeds_tried=seed, runs=0, passes_unmutated=False)
-        kill = _try_harness(mutant, kill) if isinstance(mutant, HarnessMutant) else _try(mutant, kill)
-        if kill.caught:
+    tried: list[Kill] = []
+    for seed in range(1, max(least_seeds, mutant.hunt.seeds) + 1):
+        at = replace(kill, seed=seed)
+        tried.append(_try_harness(mutant, at) if isinstance(mutant, HarnessMutant) else _try(mutant, at))
+        if seed >= least_seeds and any(each.caught for each in tried):
             break
-    return replace(kill, seconds=round(time.monotonic() - started, 2))
+    judged = tried[: mutant.hunt.seeds]
+    shown = next((each for each in judged if each.caught), judged[-1])
+    return replace(
+        shown,
+        seeds_tried=len(tried),
+        seeds_provoked=sum(each.runs > 0 for each in tried),
+        seeds_caught=sum(each.caught for each in tried),
+        live=dict(Counter(what for each in tried for what in each.live)),
+        seconds=round(time.monotonic() - started, 2),
+    )
 
 
 def page(kills: Iterable[Kill]) -> dict[str, Any]:
@@ -117,7 +141,8 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
     except CRASHES as error:
         return replace(kill, detail=f"crashed: {type(error).__name__}: {error}")
     check = verdict.check(mutant.caught_by)
-    kill = replace(kill, runs=mutant_runs(record), detail=f"{check.verdict}: {check.detail}")
+    live = dict.fromkeys(_seen_live(record, verdict), 1)
+    kill = replace(kill, runs=mutant_runs(record), live=live, detail=f"{check.verdict}: {check.detail}")
     if check.verdict is not Outcome.FAIL:
         return kill
     if mutant.rule:
@@ -129,6 +154,14 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
     if not kill.runs:
         return replace(kill, detail=f"the mutated line never ran; {kill.detail}")
     return _beside_the_sound_one(mutant.hunt, kill)
+
+
+def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
+    """The checks that fail of what a live run has of a run, too: for ``safety`` the rules of what validators serve."""
+    failed = [check.name for check in verdict.checks if check.verdict is Outcome.FAIL and check.name != "safety"]
+    monitor = record.monitor
+    assert monitor is not None, "mutants are hunted in the simulator"
+    return failed + [f"safety: {rule}" for rule in SERVED_RULES if broken(monitor, rule)]
 
 
 def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from cluster.archive import BlockRecord
-from cluster.books import longest_chain, questions
+from cluster.books import ledger_of, longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
 from cluster.byzantine.base import vote_of
 from cluster.chain import (
@@ -34,6 +34,7 @@ from cluster.recovery import height_when_healed
 from cluster.release import Release
 from cluster.resources import ResourceLog
 from cluster.scenario import Scenario
+from cluster.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.simulation.answer_watch import AnswerWatch
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
 from cluster.simulation.collector import collecting_rarely
@@ -67,6 +68,9 @@ from validator.events import (
 from validator.executor import Build, Execute
 from validator.joining import JOIN_NONCE_BYTES, SnapshotJoin
 from validator.messages import Reading, TransactionsMessage
+from validator.pages import FinalityPage, StatePages
+from validator.state import HistoryError
+from validator.state.proof import ProofError
 from validator.types import ValidatorError, parse_address
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
@@ -633,18 +637,39 @@ class Simulation:
     def _ask(self) -> None:
         """What the checks want to know of everybody's final state."""
         chain = longest_chain(self.record.lives)
-        asked = questions(self._genesis, chain, self.monitor.ledger_of(chain))
-        for machine, found in zip(self.machines, self.record.validators, strict=True):
+        ledger = self.monitor.ledger_of(chain) or ledger_of(self._genesis, chain)
+        asked, audit = questions(self._genesis, chain, ledger), ProofAudit(self.record, chain, ledger)
+        proved = [Answers(found.name) for found in self.record.validators]
+        for machine, found, answers in zip(self.machines, self.record.validators, proved, strict=True):
             if machine.validator is None:
                 continue
             pages = machine.validator.executor.pages
             found.balances = {text: pages.account(parse_address(text))["balance"] for text in asked.accounts}
             found.supply = Supply.of(pages.supply())
             found.pending_timers = {text: pages.is_pending(bytes.fromhex(text)) for text in asked.timers}
+            for _ in audit.ask(found, _Pages(pages), answers):
+                pass
+        self.record.monitor = with_answers(self.record.monitor, proved)
 
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:
             self._on_notice(text)
+
+
+class _Pages:
+    """What a machine's validator serves of proofs (:class:`cluster.served_proofs.Server`)."""
+
+    def __init__(self, pages: StatePages) -> None:
+        self._pages = pages
+
+    def finality(self, height: int) -> FinalityPage | None:
+        return self._pages.finality(height)
+
+    def proof(self, key: bytes, height: int) -> Page:
+        try:
+            return self._pages.proof(key, height)
+        except (HistoryError, ProofError) as error:
+            raise Unproved(str(error)) from None
 
 
 def _ignore(index: int, effect: Effect) -> None:

@@ -8,7 +8,7 @@ came first. It raises nothing: what is wrong is written down with its time.
 rule               what must hold
 =================  ===================================================================================================
 certificates       each is signed by a quorum of distinct members of its view's committee, for this chain, view, kind
-                   and block (:mod:`cluster.simulation.certificate_audit`)
+                   and block (:mod:`cluster.certificate_audit`)
 one_block_a_view   a view has one notarized block, and finalizes no other
 notarized_first    who finalises a view knows the notarization of its block, or somebody did
 skips              Simplex: a finalised view has no nullification. HotStuff: a quorum that times out in a finalised
@@ -37,15 +37,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 from blake3 import blake3
 
 from cluster.archive import BlockRecord
+from cluster.certificate_audit import highest_named, is_certified
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord
-from cluster.simulation.certificate_audit import highest_named, is_certified
+from cluster.served_proofs import timers_at
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
 from consensus.types import GENESIS_VIEW, Digest, View
@@ -53,17 +53,13 @@ from validator.archive import ArchivedBlock
 from validator.block import Block, Header, header_hash
 from validator.codec import CodecError, decode
 from validator.genesis import Genesis
-from validator.records import account_key, timer_key
+from validator.records import account_key
 from validator.state import HistoryError
 from validator.state.proof import ProofError, verify
 from validator.transactions import address_of
 from validator.types import Address, Hash
 
 MAX_VIOLATIONS: Final = 100
-TIMERS_LOOKED_AT: Final = 256
-"""Of those scheduled last, for some to ask proofs about."""
-TIMERS_ASKED: Final = 2
-"""Proofs of absence and of presence asked for at a time."""
 PROOFS_EVERY_HEIGHTS: Final = 8
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
@@ -357,7 +353,7 @@ class SafetyMonitor:
         drawn = blake3(height.to_bytes(8, "big")).digest()
         proposer = address_of(self.genesis.validators[drawn[0] % len(self.genesis.validators)])
         somebody = next(iter(self.genesis.accounts), proposer)
-        expected = {drawn: False, **self._timers_at(height)}
+        expected = {drawn: False, **({} if self._ledger is None else timers_at(self._ledger, height))}
         asked = [(key, height) for key in expected]
         for address, at in ((proposer, height), (somebody, height), (somebody, height - HISTORY_HEIGHTS)):
             key = account_key(address)
@@ -378,16 +374,6 @@ class SafetyMonitor:
                 continue
             is_wrong = expected.get(key, value is not None) != (value is not None)
             self.look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
-
-    def _timers_at(self, height: int) -> dict[bytes, bool]:
-        """Keys of timers, and whether they are there at a height: where something was removed, links had to change."""
-        lives = [] if self._ledger is None else list(islice(reversed(self._ledger.timers.values()), TIMERS_LOOKED_AT))
-        gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
-        kept = [life for life in lives if life.scheduled_at <= height < (life.ended_at or height + 1)]
-        newest = sorted(gone, key=lambda life: life.ended_at or 0)[-TIMERS_ASKED:]
-        return {timer_key(life.timer_id): False for life in newest} | {
-            timer_key(life.timer_id): True for life in kept[:TIMERS_ASKED]
-        }
 
     def _has_account(self, address: Address) -> bool | None:
         """Whether an account is there at all heights, or at none so far; ``None`` where it came up on the way.

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 import urllib3
 
+from cluster.books import ledger_of, longest_chain
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.chain import build_genesis, node_config, validator_set, validator_signer
 from cluster.faults import LeaderDelayFault, PartitionFault
 from cluster.genesis_file import to_json
 from cluster.live import validator_loop
+from cluster.live.collect import ServedOverHttp, collect
 from cluster.live.disk import DirectoryDisk
 from cluster.live.event_stream import Subscription
 from cluster.live.http import build_app
@@ -37,14 +39,17 @@ from cluster.live.validator_loop import (
 )
 from cluster.live.web import NotReady, serve
 from cluster.mutants.base import RunCounter
+from cluster.record import RunRecord
 from cluster.scenario import LinksSection, Scenario
 from cluster.scenario.network import Network
+from cluster.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.status import Tally
 from cluster.trace import RING_MESSAGES, peek
 from consensus.certificates import verify_finalization
 from consensus.keys import Ed25519Scheme, ValidatorSet
 from consensus.messages import VoteKind
 from consensus.types import Digest, PublicKey
+from loadgen.client import ValidatorClient
 from loadgen.workloads import LoadUser, Observation
 from validator.block import Header
 from validator.codec import decode
@@ -267,7 +272,21 @@ def test_at_rest_the_final_state_stands_still(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path) -> None:
+def audited(url: str) -> Answers:
+    """What the end of a live run verifies of a validator, over HTTP."""
+    record = RunRecord(SCENARIO, "live", SEED, "test", GENESIS)
+    collect(record, {0: url}, lambda: None)
+    found, chain = record.validators[0], longest_chain(record.validators)
+    answers = Answers(found.name)
+    with ValidatorClient(url) as client:
+        for _ in ProofAudit(record, chain, ledger_of(GENESIS, chain)).ask(found, ServedOverHttp(client), answers):
+            pass
+    assert record.monitor is not None and record.monitor.counts == answers.counts
+    assert record.monitor.violations == answers.violations
+    return answers
+
+
+def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events by stream while the chain runs; then pages whose hashes, certificates and proofs hold together."""
 
     async def test() -> None:
@@ -314,6 +333,11 @@ def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path) -> None:
             told = await asyncio.to_thread(get, f"{server.url}/proofs/{GLOBALS.hex()}?height={height}")
             value = verify(Hash(header.state_root), GLOBALS, bytes.fromhex(told["proof"]))
             assert value is not None and value.hex() == told["value"]
+            proved = await asyncio.to_thread(audited, server.url)
+            assert proved.violations == []
+            assert proved.counts[SERVED_FINALITY] > 1 and proved.counts[SERVED_PROOFS] > 1
+            monkeypatch.setattr("cluster.served_proofs.verify", lambda *_: b"another")
+            assert len((await asyncio.to_thread(audited, server.url)).violations) == proved.counts[SERVED_PROOFS]
             await server.close()
 
     run(test)

@@ -80,14 +80,44 @@ def test_a_mutant_of_the_harness_is_no_validators() -> None:
 
 def test_a_handful_is_caught(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "kills.json"
-    code = main(["mutants", "--only", *FEW, "--workers", "1", "--json", str(file)])
+    code = main(["mutants", "--only", *FEW, "--seeds", "1", "--workers", "1", "--json", str(file)])
     captured = capsys.readouterr()
     assert code == 0, captured.out
     told = json.loads(file.read_text())
     assert (told["planted"], told["caught"], told["survivors"]) == (len(FEW), len(FEW), [])
     assert [row["name"] for row in told["mutants"]] == list(FEW)
     assert all(row["runs"] > 0 and row["passes_unmutated"] and row["seed"] for row in told["mutants"])
+    counts = [(row["seeds_tried"], row["seeds_provoked"], row["seeds_caught"]) for row in told["mutants"]]
+    assert all(tried >= provoked >= caught == 1 for tried, provoked, caught in counts), counts
+    live = {row["name"]: row["live"] for row in told["mutants"]}
+    assert live["quorum-of-2f"] == {"safety: served_finality": 1}
+    assert live["root-without-active-bits"] == {"safety: served_proofs": 1}
+    assert live["counts-names"] == live["bites-without-biting"] == {}, "the simulator's monitor alone sees it"
+    assert "state_roots" in live["wrong-balance"]
     assert f"{len(FEW)} planted, {len(FEW)} caught, 0 survived" in captured.out
+
+
+@pytest.mark.parametrize("is_told_apart", [True, False])
+def test_seeds_that_provoke_and_seeds_that_catch_are_counted(
+    monkeypatch: pytest.MonkeyPatch, is_told_apart: bool
+) -> None:
+    """Every seed is run once; the first that catches is shown, and one beyond those of the mutant's own saves none."""
+    mutant = replace(MUTANTS["wrong-balance"], name="counted", hunt=Hunt("calm", ONE, seeds=3))
+    monkeypatch.setitem(MUTANTS, "counted", mutant)
+    caught_from = 2 if is_told_apart else 4
+
+    def tried(_mutant: Mutant, kill: Kill) -> Kill:
+        ran = kill.seed != 1
+        live = {"timers": 1} if ran else {}
+        return replace(kill, runs=7 * ran, caught=kill.seed >= caught_from, live=live, detail=f"seed {kill.seed}")
+
+    monkeypatch.setattr(hunt, "_try", tried)
+    kill = hunt.hunt("counted", 5)
+    assert (kill.seeds_tried, kill.seeds_provoked, kill.live) == (5, 4, {"timers": 4})
+    assert (kill.caught, kill.seeds_caught) == ((True, 4) if is_told_apart else (False, 2))
+    assert kill.detail == ("seed 2" if is_told_apart else "seed 3")
+    once = hunt.hunt("counted")
+    assert (once.seeds_tried, once.seed, once.caught) == ((2, 2, True) if is_told_apart else (3, 3, False))
 
 
 # --- what does not count ----------------------------------------------------------------------------------------------
@@ -139,7 +169,7 @@ def test_a_bug_that_no_check_sees_survives(
     assert kill.runs > 0
     assert kill.detail.startswith("pass: ")
     file = tmp_path / "kills.json"
-    assert main(["mutants", "--only", "planted", "--json", str(file)]) == 1
+    assert main(["mutants", "--only", "planted", "--seeds", "1", "--json", str(file)]) == 1
     told = json.loads(file.read_text())
     assert (told["planted"], told["caught"], told["survivors"]) == (1, 0, ["planted"])
     text = " ".join(capsys.readouterr().out.split())
@@ -195,6 +225,7 @@ def test_what_is_planted_in_the_harness_is_taken_out_again() -> None:
 
 def kill_of(name: str, **changes: Any) -> Kill:
     kill = Kill(name, "consensus", "does wrong", "safety: skips", "calm", "hotstuff", caught=True, seed=3)
+    changes = {"seeds_provoked": 2, "seeds_caught": 1, "live": {"timers": 1, "evidence": 2}} | changes
     changes = {"seeds_tried": 3, "runs": 1_234, "passes_unmutated": True, "detail": "fail: x", "seconds": 2.0} | changes
     return Kill(**{field: getattr(kill, field) for field in Kill.__slots__} | changes)
 
@@ -205,7 +236,24 @@ def test_the_table_shows_each_and_explains_survivors() -> None:
     print_table(Console(file=text, width=200), kills)
     lines = text.getvalue().splitlines()
     assert lines[1].split() == [
-        *("one", "consensus", "safety:", "skips", "calm", "(hotstuff)", "3", "1,234", "passes", "2.0")
+        *(
+            "one",
+            "consensus",
+            "safety:",
+            "skips",
+            "calm",
+            "(hotstuff)",
+            "3",
+            "1,234",
+            "2",
+            "of",
+            "3",
+            "1",
+            "of",
+            "3",
+            "passes",
+        ),
+        *("evidence", "2,", "timers", "1", "2.0"),
     ]
     assert lines[2].split()[:3] == ["two", "consensus", "SURVIVED"]
     assert lines[3].endswith("two (does wrong): 3 seeds, expected safety: skips; at last pass: [all] well")
@@ -220,6 +268,8 @@ def test_the_table_shows_each_and_explains_survivors() -> None:
         (["--json", "nowhere/kills.json"], "nowhere/kills.json: cannot be written: nowhere: No such file or directory"),
         (["--junit", "/"], "/: cannot be written: is a folder"),
         (["--workers", "0"], "'0' is no number of workers"),
+        (["--seeds", "0"], "'0' is no number of seeds: expected 1 to 1000"),
+        (["--seeds", "1001"], "'1001' is no number of seeds: expected 1 to 1000"),
         (["--only"], "expected at least one argument"),
     ],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.simulation import certificate_audit
-from cluster.simulation.certificate_audit import is_certified, members_of
+from cluster import certificate_audit
+from cluster.certificate_audit import is_certified, members_of
 from consensus import certificates, messages
 from consensus.certificates import verify_signed, verify_timeout_certificate
 from consensus.keys import Committee

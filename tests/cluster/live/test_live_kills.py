@@ -1,0 +1,42 @@
+"""Planted bugs on the testnet itself that only proofs show: what validators serve at the end convicts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.checks import check_run
+from cluster.live.driver import run_live
+from cluster.mutants.scenes import ALL, Hunt
+from cluster.scenario import Scenario
+from cluster.served_proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
+from cluster.simulation.monitor import broken
+from cluster.verdict import Outcome
+
+pytestmark = [pytest.mark.live, pytest.mark.soak]
+
+HUNT = Hunt("calm", ALL)
+
+
+def signed(scenario: Scenario) -> Scenario:
+    """With the signatures that a live run has."""
+    return scenario.model_copy(update={"consensus": scenario.consensus.model_copy(update={"signatures": "ed25519"})})
+
+
+@pytest.mark.parametrize(
+    ("mutant", "rule"),
+    [
+        (None, ""),
+        ("quorum-of-2f", SERVED_FINALITY),
+        ("root-without-active-bits", SERVED_PROOFS),
+        ("links-not-kept", SERVED_PROOFS),
+    ],
+)
+def test_a_live_run_sees_what_proofs_show(mutant: str | None, rule: str, tmp_path: Path) -> None:
+    record = run_live(signed(HUNT.scenario(mutant)), 1, "test", tmp_path / "run")
+    safety, monitor = check_run(record).check("safety"), record.monitor
+    assert monitor is not None
+    assert all(monitor.counts[each] >= record.scenario.validators.count for each in SERVED_RULES), safety
+    assert [each for each in SERVED_RULES if broken(monitor, each)] == ([rule] if rule else [])
+    assert safety.verdict is (Outcome.FAIL if rule else Outcome.PASS)
