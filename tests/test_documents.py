@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -27,6 +28,7 @@ from cluster import cli
 from cluster.errors import ExitCode
 from cluster.interrupts import SIGNALS
 from cluster.scenario import change_scenario, load_scenario, scenario_from
+from validator.types import parse_address
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,6 +38,7 @@ WAIT_S: Final = 300.0
 HELD_ELSEWHERE: Final = {
     ("docs/actors.md", "python"): "tests/cluster/actors/test_actor_page.py",
     ("docs/actors.md", "console"): "tests/cluster/actors/test_actor_page.py",
+    ("docs/client.md", "python"): "tests/test_client_guide.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }
@@ -56,6 +59,7 @@ OUTPUT: Final = {
 """Blocks that nobody types, by how they begin: what a command prints, and formulas."""
 
 PROMETHEUS: Final = "scrape_configs:"
+REQUEST: Final = "curl -X POST "
 
 REGIONS: Final = {"links": {"regions": {"eu": ["validator-0", "validator-1"], "us": ["validator-2", "validator-3"]}}}
 """What a part of a scenario needs besides that names regions."""
@@ -129,6 +133,7 @@ def kinds_of(block: Block) -> list[str]:
             ("python", block in PYTHON),
             ("scenario", block in SCENARIOS),
             ("prometheus", block.text.startswith(PROMETHEUS)),
+            ("request", block.text.startswith(REQUEST)),
         )
         if holds
     ]
@@ -284,6 +289,16 @@ def test_the_test_suite_passes_as_it_stands(block: Block, tmp_path: Path) -> Non
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3_000:]
+
+
+def test_requests_are_what_the_page_of_the_interface_says() -> None:
+    (block,) = (block for block in BLOCKS if block.text.startswith(REQUEST))
+    words = shlex.split(block.text.replace("\\\n", " "))
+    _, path = words[words.index("POST") + 1].split("9464")
+    body = json.loads(words[words.index("-d") + 1])
+    assert f"`POST {path}`" in (ROOT / "docs/http.md").read_text(encoding="utf-8")
+    assert set(body) == {"to", "amount"} and body["amount"] > 0
+    parse_address(body["to"])
 
 
 def test_there_is_python_of_each_kind() -> None:
