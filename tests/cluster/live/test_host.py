@@ -17,14 +17,14 @@ from cluster.scenario import scenario_from
 ROOT = Path(__file__).resolve().parents[3]
 WAIT_S = 60.0
 ALONE = """
-import resource, sys, time
+import resource, sys, threading
 from cluster.live.host import ValidatorHost
 from cluster.scenario import scenario_from
 scenario = scenario_from({"name": "alone", "validators": 1, "load": {"users": []}})
 host = ValidatorHost(sys.argv[1], scenario.model_dump_json(), 1, 0, "127.0.0.1")
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
 host.start()
-time.sleep(float(sys.argv[3]))
+threading.Event().wait(float(sys.argv[3]))
 """
 """A host whose every file, its log among them, can grow to so many bytes only."""
 
