@@ -174,7 +174,6 @@ class ValidatorHost:
         self._injection = Injection()
         self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
         self._last_words = last_words.read(self._last_words_file)
-        last_words.reserve(self._last_words_file)
         _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
@@ -197,6 +196,7 @@ class ValidatorHost:
         Calling it again starts only those that came to be there since. Returns where all can be reached that were
         started. Raises :class:`~validator.disk.DiskError` and :class:`OSError`.
         """
+        last_words.reserve(self._last_words_file)
         return self._call(self._start(height, injection))
 
     def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:

@@ -91,7 +91,7 @@ SURELY_REACHED: Final = 30
 Fields = dict[str, Any]
 
 
-PROGRAMS: Final = ("liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
+PROGRAMS: Final = ("bidding_agent", "liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
 """Those of the programs that ship that scenarios are drawn with."""
 
 

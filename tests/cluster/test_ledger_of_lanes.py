@@ -154,11 +154,11 @@ def require_named(maker: ChainMaker, plant: Plant, check: str, expected: str) ->
 
 def test_right_queries_pass_and_their_actor_pays() -> None:
     maker = ChainMaker()
-    first, second = sorted((maker.bidders(1), maker.bidders(1)), key=lambda timer: timer.timer_id)
+    timers = (maker.bidders(1), maker.bidders(1))
     maker.seal()
-    maker.query(first)
-    maker.query(second)
-    maker.fire(first, tip=5, fee_payer=BIDDER)
+    for timer in timers:
+        maker.query(timer)
+    maker.fire(min(timers, key=lambda timer: timer.timer_id), tip=5, fee_payer=BIDDER)
     maker.seal()
     assert all_words(maker) == ""
     ledger = Ledger(maker.genesis)

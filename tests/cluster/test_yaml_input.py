@@ -130,11 +130,11 @@ def test_only_regular_files_of_some_size_are_read(tmp_path: Path, capsys: pytest
     child.write_text("extends: large\nname: child\n")
     too_large = f"cannot be read: more than {MOST_CHARACTERS:,} characters"
     assert main(["validate", *map(str, (tmp_path / "pipe", heir, large, child))]) == ExitCode.BAD_INPUT
-    assert capsys.readouterr().out.splitlines() == [
-        f"{tmp_path}/pipe: cannot be read: is no regular file",
-        f"{heir}: extends: {tmp_path}/pipe: cannot be read: is no regular file",
-        f"{large}: {too_large}",
-        f"{child}: extends: {large}: {too_large}",
+    assert capsys.readouterr().err.splitlines() == [
+        f"stampede: {tmp_path}/pipe: cannot be read: is no regular file",
+        f"stampede: {heir}: extends: {tmp_path}/pipe: cannot be read: is no regular file",
+        f"stampede: {large}: {too_large}",
+        f"stampede: {child}: extends: {large}: {too_large}",
     ]
     large.write_text("name: large\n" + "#" * (MOST_CHARACTERS - 12))
     assert main(["validate", str(large)]) == ExitCode.PASS

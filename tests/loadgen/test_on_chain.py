@@ -197,7 +197,7 @@ def test_only_those_that_govern_may(governed: Played) -> None:
     [
         ({"configs": [{"SCAN_LIMIT": 5}]}, "[0]: SCAN_LIMIT is not governed; known: FAIRNESS_WINDOW_BLOCKS, "),
         ({"configs": [{}, {"MAX_TTL": 0}]}, "[1]: MAX_TTL: 0 is out of range, expected 1 to 1000000000"),
-        ({"deploys": ["tokn"]}, "unknown program 'tokn'; known: escrow, "),
+        ({"deploys": ["tokn"]}, "unknown program 'tokn'; known: bidding_agent, escrow, "),
     ],
 )
 def test_what_governance_cannot_do_is_refused(options: dict[str, Any], line: str) -> None:

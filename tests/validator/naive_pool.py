@@ -101,7 +101,8 @@ class Terms:
         table = np.zeros(len(self.parties), kernels.ACTOR)
         for row, party in zip(table, self.parties, strict=True):
             max_fee, priority = party.bid or (0, 0)
-            row["recent"], row["has_bid"] = party.recent, party.bid is not None
+            row["recent"] = party.recent
+            row["has_bid"] = 0 if party.bid is None else kernels.BIDS_MAX | kernels.BIDS_PRIORITY
             row["max_low"], row["max_high"] = max_fee & WORD_MASK, max_fee >> WORD_BITS
             row["priority_low"], row["priority_high"] = priority & WORD_MASK, priority >> WORD_BITS
         return table

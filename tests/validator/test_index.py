@@ -419,7 +419,9 @@ def test_a_broken_index_is_caught(
 ) -> None:
     monkeypatch.setattr(owner, name, fault(getattr(owner, name)))
     with sweeping_often(), pytest.raises((AssertionError, KeyError, IndexError, ValueError)):
-        run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, phases=[Phase.generate], max_examples=400))
+        run_state_machine_as_test(
+            IndexMachine, settings=settings(SETTINGS, phases=[Phase.generate], max_examples=2_000)
+        )
 
 
 def test_a_number_may_be_another_timers_on_another_branch() -> None:

@@ -46,6 +46,7 @@ KINDS: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "degrade", "latency_ms": 150.0, "loss": 0.1, "for_ms": LASTS_MS},
     {"kind": "slow_disk", "sync_ms": 80, "for_ms": LASTS_MS},
     {"kind": "one_way_partition", "for_ms": LASTS_MS},
+    {"kind": "cut", "for_ms": LASTS_MS},
     {"kind": "disk_full", "down_ms": 2_000},
     {"kind": "partition", "for_ms": LASTS_MS},
     {"kind": "slow_execution", "job_ms": 40, "for_ms": LASTS_MS},
@@ -119,7 +120,7 @@ def rolling_faults(minutes: float) -> Iterator[dict[str, Any]]:
         match fault["kind"]:
             case "partition":
                 fault["groups"] = [[name]]
-            case "one_way_partition":
+            case "one_way_partition" | "cut":
                 fault |= {"from": [name], "to": [f"validator-{index}" for index in range(VALIDATORS)]}
                 fault["to"].remove(name)
             case "degrade" | "leader_delay":

@@ -46,6 +46,7 @@ def faults(code: Path) -> list[dict[str, Any]]:
         {"kind": "partition", "groups": [["validator-3"]], "at_height": 5, "until_height": 11},
         {"kind": "one_way_partition", "from": ["validator-0"], "at_height": 16, "until_height": 22},
         {"kind": "pause", "target": "validator-2", "at_height": 25, "until_height": 30},
+        {"kind": "cut", "from": ["validator-0"], "to": ["validator-1"], **lasting},
         {"kind": "degrade", "loss": 0.05, "duplication": 0.1, "reordering": 0.1, "latency_ms": 15, **lasting},
         {"kind": "slow_disk", "target": "validator-3", "sync_ms": 20, **lasting},
         {"kind": "slow_execution", "target": "leader", "job_ms": 20, **lasting},
@@ -205,6 +206,7 @@ def test_each_says_by_what_it_bit(faulty_run: FaultyRun) -> None:
         "clock_skew": r"\d+ timers at another speed of validator-\d",
         "leader_delay": r"\d+ sends of leaders 40 ms later",
         "one_way_partition": r"\d+ messages dropped",
+        "cut": r"\d+ messages dropped",
         "upgrade": r"4 of 4 validators run version next now",
     }
     assert set(said) == set(KIND_NAMES)

@@ -231,7 +231,7 @@ def test_an_interrupted_run_repeats_as_far_as_it_went(tmp_path: Path, capsys: py
         (["--until", "soon"], "'soon' is no time"),
         (["--from", "-1"], "'-1' is no time"),
         (["--from", "3s", "--until", "1s"], "--until is before --from: nothing lies between them"),
-        (["--kind", "vote,votes"], "unknown kind 'votes'; known: vote, proposal"),
+        (["--kind", "vote,votes"], "unknown kind 'votes'; did you mean vote?"),
         (["--validator", "bob"], "no validator is named 'bob'; there are validator-0"),
     ],
 )

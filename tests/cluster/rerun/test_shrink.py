@@ -115,7 +115,7 @@ def test_a_run_that_does_not_fail_is_one_line(tmp_path: Path, capsys: pytest.Cap
     recorded = run(tmp_path / "other", MUTATED, ExitCode.FAIL)
     said = complaint(capsys, str(recorded), "--check", "agreement")
     assert said.endswith("does not fail agreement: it fails state_roots instead\n")
-    assert "--check nope: no check is named so; known: agreement, state_roots, " in complaint(
+    assert "--check: unknown check 'nope'; known: agreement, state_roots, " in complaint(
         capsys, str(mutated), "--check", "nope"
     )
     assert not (folder / "shrunk.yaml").exists()

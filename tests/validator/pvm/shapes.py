@@ -147,7 +147,7 @@ _EXPRESSIONS: Final[dict[str, list[str]]] = {
         "b''", "b'a'", "(<b> + <b>)", "(<b> * <n>)", "<s>.encode()", "<u>.encode()",
         "bytes(<n>)", "bytes(<b>)", "bytes([1, 2, 3])", "bytes(<l>)", "keccak256(<b>)",
         "<b>[<n>:]", "<b>[:9]", "<b>.strip()", "<b>.strip(<b>)", "bytes.fromhex(<s>)",
-        "<w>.to_bytes(32)", "<n>.to_bytes(8)", "self.sender", "self.address", "self.deployer",
+        "<w>.to_bytes(32)", "<n>.to_bytes(8)", "self.sender", "self.address", "self.deployer", "self.origin_hash",
         "<b>.replace(<b>, b'c')", "<b>.replace(<b>, <b>)", "b','.join([<b>, <b>])", "<b>.hex().encode()",
     ],
     "l": [
