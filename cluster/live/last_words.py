@@ -39,8 +39,8 @@ def write(path: Path, words: LastWords) -> None:
 
 
 def read(path: Path) -> LastWords | None:
-    """The words of the process before; ``None`` where it said nothing, or was killed as it spoke."""
+    """The words of the process before; ``None`` if it said nothing, was killed as it spoke, or had no folder."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=LastWords)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None

@@ -46,7 +46,6 @@ def faults(code: Path) -> list[dict[str, Any]]:
         {"kind": "partition", "groups": [["validator-3"]], "at_height": 5, "until_height": 11},
         {"kind": "one_way_partition", "from": ["validator-0"], "at_height": 16, "until_height": 22},
         {"kind": "pause", "target": "validator-2", "at_height": 25, "until_height": 30},
-        {"kind": "cut", "from": ["validator-0"], "to": ["validator-1"], **lasting},
         {"kind": "degrade", "loss": 0.05, "duplication": 0.1, "reordering": 0.1, "latency_ms": 15, **lasting},
         {"kind": "slow_disk", "target": "validator-3", "sync_ms": 20, **lasting},
         {"kind": "slow_execution", "target": "leader", "job_ms": 20, **lasting},
@@ -58,6 +57,7 @@ def faults(code: Path) -> list[dict[str, Any]]:
         {"kind": "failed_sync", "target": "validator-3", "of": "state", "at_height": 135, "down_ms": 300},
         {"kind": "bit_rot", "target": "random", "at_height": 180, "down_ms": 300},
         {"kind": "pause", "target": "validator-1", "at_ms": 1_000_000, "for_ms": 10},
+        {"kind": "cut", "from": ["validator-0"], "to": ["validator-1"], **lasting},
         {"kind": "upgrade", "at_height": 255, "version": "next", "code": str(code), "down_ms": 0, "heights_between": 1},
     ]
 
