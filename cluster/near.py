@@ -30,9 +30,7 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
 def instead(name: str, names: Iterable[str]) -> str:
     """What would be right: the name that was probably meant, or those there are."""
-    known = list(names)
-    meant = closest(name, known)
-    return f"did you mean {meant}?" if meant is not None else f"there are {listing(known)}"
+    return _meant_or("there are ", name, names)
 
 
 def unknown(what: str, name: Any, names: Iterable[str]) -> str:
@@ -42,9 +40,13 @@ def unknown(what: str, name: Any, names: Iterable[str]) -> str:
 
 def meant_or_known(name: str, names: Iterable[str]) -> str:
     """What would be right for a name that nobody knows; all names where none is like it."""
+    return _meant_or("known: ", name, names)
+
+
+def _meant_or(words: str, name: str, names: Iterable[str]) -> str:
     known = list(names)
     meant = closest(name, known)
-    return f"did you mean {meant}?" if meant is not None else f"known: {listing(known)}"
+    return f"did you mean {meant}?" if meant is not None else f"{words}{listing(known)}"
 
 
 def listing(names: Iterable[str]) -> str:

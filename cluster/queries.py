@@ -122,7 +122,7 @@ class QueryAudit:
                 asked = query.timer_id.hex()[:16]
                 yield f"timer {asked} was asked about where the turn was that of timer {timer_id.hex()[:16]}"
                 return
-            spent += UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles
+            spent += _spent_by(query)
             if query.outcome == UNPAID:
                 unpaid.add(actor)
         if left:
@@ -132,12 +132,7 @@ class QueryAudit:
         self, candidates: Mapping[bytes, Sequence[bytes]], parameters: Parameters
     ) -> Iterator[tuple[bytes, bytes]]:
         """Timers and their actors: by rank among the actor's own, then by when the actor was asked last, then by id."""
-        pause = parameters.gba_unpaid_pause
-        asked = {
-            actor: timers
-            for actor, timers in candidates.items()
-            if actor not in self._unpaid_heights or self._height - self._unpaid_heights[actor] > pause
-        }
+        asked = {actor: timers for actor, timers in candidates.items() if not self._is_paused(actor)}
         for rank in range(parameters.gba_queries_per_actor):
             of_rank = sorted(
                 (self._queried_heights.get(actor, 0), timers[rank], actor)
@@ -160,7 +155,6 @@ class QueryAudit:
         self._enter(query)
 
     def _admission_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
-        unpaid = self._unpaid_heights.get(query.actor)
         if not self._genesis.runs_auction(self._height):
             yield "was made in a block that runs first in, first out"
         agent = self._agents.agent_of(query.actor, query.timer_id)
@@ -172,10 +166,15 @@ class QueryAudit:
             yield "was made twice in one block"
         if self._by_actor[query.actor] >= parameters.gba_queries_per_actor:
             yield "is one more than its actor may have in a block"
-        if unpaid is not None and self._height - unpaid <= parameters.gba_unpaid_pause:
-            yield f"was made, though its actor could not pay at height {unpaid}"
+        if self._is_paused(query.actor):
+            yield f"was made, though its actor could not pay at height {self._unpaid_heights[query.actor]}"
         if self._spent + parameters.gba_max_cycles > parameters.gba_budget_cycles:
             yield "was made beyond the block's budget"
+
+    def _is_paused(self, actor: bytes) -> bool:
+        """Whether an actor is asked about nothing for a while, since it could not pay."""
+        unpaid = self._unpaid_heights.get(actor)
+        return unpaid is not None and self._height - unpaid <= self._genesis.parameters.gba_unpaid_pause
 
     def _cost_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
         if query.outcome not in OUTCOMES:
@@ -194,6 +193,11 @@ class QueryAudit:
         self._asked.add(query.timer_id)
         self._by_actor[query.actor] += 1
         self._queried_heights[query.actor] = self._height
-        self._spent += UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles
+        self._spent += _spent_by(query)
         if query.outcome == UNPAID:
             self._unpaid_heights[query.actor] = self._height
+
+
+def _spent_by(query: QueryReceipt) -> int:
+    """What a query takes of the block's budget."""
+    return UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles

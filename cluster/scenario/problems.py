@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from cluster.counted import counted
 from cluster.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
-from cluster.near import closest, listing, unknown
+from cluster.near import closest, meant_or_known, unknown
 from cluster.scenario.fields import Step, expected_at, fields_at, unit_at
 from cluster.scenario.links import TOPOLOGY_NAMES
 from cluster.sections import NAME_PATTERN
@@ -185,9 +185,7 @@ def _most_telling(problems: Sequence[Mapping[str, Any]], given: Any) -> Mapping[
 
 def _unknown(location: tuple[Step, ...], given: Any, also: Sequence[str]) -> str:
     names = [*fields_at(location[:-1], given), *also]
-    if (meant := closest(str(location[-1]), names)) is not None:
-        return f"unknown field; did you mean {meant}?"
-    return f"unknown field; known: {listing(names)}" if names else "unknown field"
+    return f"unknown field; {meant_or_known(str(location[-1]), names)}" if names else "unknown field"
 
 
 def _pattern_words(pattern: str, place: tuple[Step, ...], text: str) -> str:
