@@ -44,6 +44,9 @@ ABSTENTION: Final = "abstention"
 ANSWERS: Final = "answers"
 """A rule of the simulator's monitor that takes a validator that is stuck."""
 
+PATIENCE: Final = "patience"
+"""A rule of the simulator's monitor that takes a view that is given up."""
+
 EVERY_HEIGHT: Final = frozenset(
     {AGREEMENT, "roots", "proved_final", "ancestry", "leaders", "ledger", "durable_votes", "own_votes"}
 )
@@ -104,10 +107,10 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
 
 def needed_of_monitor(books: Books, rule: str) -> int:
     """How often the simulator's monitor must have looked at a rule. Nobody is asked to agree with itself alone, and
-    only who joins to have abstained; nobody has to be stuck."""
+    only who joins to have abstained; nobody has to be stuck, and no view to be given up."""
     if rule == AGREEMENT and len(books.judged) == 1:
         return 0
-    if rule == ANSWERS:
+    if rule in (ANSWERS, PATIENCE):
         return 0
     if rule == ABSTENTION:
         return sum(join.ended_ms is not None for join in books.record.joins)

@@ -10,7 +10,7 @@ import msgspec
 from cluster.mutants.base import Area, Mutant, RunCounter
 from cluster.mutants.scenes import ALL, Hunt
 from consensus.certificates import VoteTally
-from consensus.interface import Broadcast, Effect, Event, Finalized, Parent
+from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.keys import Committee
 from consensus.messages import NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
 from consensus.protocols import EngineType
@@ -199,6 +199,32 @@ def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
     return HelpsNobody
 
 
+def _gives_up_on_unverified(base: Any, counter: RunCounter) -> EngineType:
+    class GivesUpOnUnverified(base):
+        def _on_timer(self, kind: TimerKind, view: View) -> None:
+            """The leader timer asks whether we voted, and not whether the proposal came."""
+            round_ = self._current_round()
+            if kind is TimerKind.LEADER and view == self._view and round_.proposal is not None and not round_.own:
+                counter.ran()
+                self._give_up(round_)
+            super()._on_timer(kind, view)
+
+    return GivesUpOnUnverified
+
+
+def _gives_up_on_notarized(base: Any, counter: RunCounter) -> EngineType:
+    class GivesUpOnNotarized(base):
+        def _on_timer(self, kind: TimerKind, view: View) -> None:
+            """The leader timer asks nothing."""
+            round_ = self._current_round()
+            if kind is TimerKind.LEADER and view == self._view and round_.proposal is not None:
+                counter.ran()
+                self._give_up(round_)
+            super()._on_timer(kind, view)
+
+    return GivesUpOnNotarized
+
+
 def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
     class KeepsRounds(base):
         _rounds: dict[View, Round]
@@ -384,6 +410,22 @@ MUTANTS = (
         Hunt("bad-links", ALL),
         "safety",
         "answers",
+    ),
+    _mutant(
+        "gives-up-on-unverified",
+        "the leader timer gives a view up whose proposal came and is not verified yet",
+        _gives_up_on_unverified,
+        Hunt("bad-links"),
+        "safety",
+        "patience",
+    ),
+    _mutant(
+        "gives-up-on-notarized",
+        "HotStuff: the leader timer gives a view up although the proposal came",
+        _gives_up_on_notarized,
+        Hunt("bad-links", protocol="hotstuff"),
+        "safety",
+        "patience",
     ),
     _mutant(
         "keeps-certificates",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.archive import BlockRecord
 from cluster.books import ledger_of, longest_chain, questions
@@ -43,6 +43,7 @@ from cluster.simulation.faults import SimulatedStage
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.memory_watch import bounds, excesses
 from cluster.simulation.monitor import BOUNDED, SafetyMonitor
+from cluster.simulation.patience_watch import PatienceWatch
 from cluster.simulation.promise_watch import PromiseWatch
 from cluster.simulation.reading import SharedReader
 from cluster.simulation.signatures import RememberingScheme
@@ -51,6 +52,7 @@ from cluster.trace import SimulatedTrace
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.leader import ELECTIONS
 from consensus.messages import Message
+from consensus.types import View
 from loadgen.workloads import LoadUser, Observation
 from validator.archive import ArchivedBlock
 from validator.assembly import Validator, open_validator
@@ -90,6 +92,14 @@ FIRST_RELEASE: Final = Release()
 class _Submission:
     user: LoadUser
     wires: tuple[bytes, ...]
+
+
+class _Watches(NamedTuple):
+    monitor: SafetyMonitor
+    votes: VoteWatch
+    promises: PromiseWatch
+    answers: AnswerWatch
+    patience: PatienceWatch
 
 
 class Simulation:
@@ -141,7 +151,7 @@ class Simulation:
         """What upgraded machines run."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
-        self.monitor, self._votes, self._promises, self._answers = self._make_watches(names)
+        self.monitor, self._votes, self._promises, self._answers, self._patience = self._make_watches(names)
         self._served = [machine for machine in self.machines if machine.index not in late]
         """Whom the load speaks to: those that are there from the genesis on."""
         self._users = scenario.load.build_users(seed, self._genesis.chain_id, self._genesis.parameters)
@@ -171,8 +181,7 @@ class Simulation:
         self.faults = FaultEngine(scenario, self.stage)
         self.record.faults = self.faults.records
         self.trace = SimulatedTrace(self.record)
-        for machine in self.machines:
-            machine.entered, machine.opened = self._note_view, self._watch_recovered
+        self._let_watches_look()
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
@@ -261,13 +270,20 @@ class Simulation:
     def _make_links(self) -> Links:
         return Links(self.scenario.network, self.random)
 
-    def _make_watches(self, names: Sequence[str]) -> tuple[SafetyMonitor, VoteWatch, PromiseWatch, AnswerWatch]:
+    def _make_watches(self, names: Sequence[str]) -> _Watches:
         namespace = self._genesis.chain_id.encode()
         leader = ELECTIONS[self.scenario.consensus.leader_election](self._validators, namespace).leader
         monitor = SafetyMonitor(self._validators, namespace, self._genesis, leader, lambda: self.clock.now_ms)
         votes = VoteWatch(names, self._validators, namespace, monitor.look)
         promises = PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
-        return monitor, votes, promises, AnswerWatch(names, monitor.look, lambda: self.clock.now_ms)
+        skips = self.scenario.consensus.protocol == "simplex"
+        answers = AnswerWatch(names, monitor.look, lambda: self.clock.now_ms)
+        return _Watches(monitor, votes, promises, answers, PatienceWatch(names, leader, monitor.look, skips))
+
+    def _let_watches_look(self) -> None:
+        for machine in self.machines:
+            machine.starts, machine.entered = self._patience.starts, self._note_view
+            machine.opened = self._watch_recovered
 
     def _join(self, index: int, disk: MemoryDisk) -> SnapshotJoin:
         mutant = self._releases.get(index, FIRST_RELEASE).mutant
@@ -357,6 +373,7 @@ class Simulation:
         if machine.byzantine is None:
             self.monitor.said(machine.name, machine.tally.starts)
             self._votes.sent(sender, machine.disk, content)
+            self._patience.sends(sender, machine.own_ms, content)
         if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         if recipient is not None:
@@ -383,12 +400,20 @@ class Simulation:
     def _let_hear(self, machine: Machine, sender: int, payload: bytes, content: Reading | None) -> None:
         """Give a machine a message, and see whether it answers where it has to."""
         hearing = None
-        is_judged = machine.byzantine is None and self.machines[sender].byzantine is None and not machine.is_paused
+        is_judged = machine.byzantine is None and not machine.is_paused and machine.validator is not None
+        if is_judged:
+            self._patience.hears(machine.index, sender, self._is_sound(sender), machine.own_ms, content)
+        is_judged = is_judged and self.machines[sender].byzantine is None
         if is_judged and machine.validator is not None and machine.validator.node.diverged is None:
             hearing = self._answers.hears(machine.index, machine.incarnation, machine.validator.node.view, content)
         machine.receive(sender, payload, content)
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
             self._answers.heard(hearing, self.scenario.consensus.rebroadcast_ms / machine.clock_speed)
+
+    def _is_sound(self, index: int) -> bool:
+        """Whether a validator is honest and runs the code without a mutant."""
+        planted = self.scenario.validators.node(index).mutant, self._releases.get(index, FIRST_RELEASE).mutant
+        return self.machines[index].byzantine is None and planted == (None, None)
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:
@@ -428,7 +453,9 @@ class Simulation:
 
     def _note_view(self, index: int, view: int) -> None:
         self.trace.windows.entered(self.clock.now_ms, index, view)
-        machine = self.machines[index]
+        machine, consensus = self.machines[index], self.scenario.consensus
+        timeouts = consensus.leader_timeout_ms, consensus.advance_timeout_ms
+        self._patience.enters(index, View(view), machine.own_ms, *timeouts)
         if machine.byzantine is None and machine.validator is not None:
             node = machine.validator.node
             excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, len(self.machines))))

@@ -100,6 +100,8 @@ class Machine:
     """Of a machine that begins without state: what makes its disk one that can be booted from."""
     failed: Callable[[int, ValidatorError], None] | None = None
     """Told why a machine stopped by itself, once it did. Where nobody wants to be told, the failure is raised."""
+    starts: Callable[[int], None] | None = None
+    """Told the index of a machine that is about to start."""
     entered: Callable[[int, int], None] | None = None
     """``entered(index, view)`` is told when the validator is in another view than before."""
     opened: Callable[[int], None] | None = None
@@ -125,6 +127,10 @@ class Machine:
     lost_while_paused: int = 0
     _held: deque[Callable[[], None]] = field(default_factory=deque)
     _held_messages: int = 0
+    _own_us: float = 0.0
+    """What its own clock said when it began to run at its present speed."""
+    _own_since_us: int = 0
+    """When that was."""
     _timers: dict[TimerName, _Armed] = field(default_factory=dict)
     _timer_number: int = 0
     _jobs: deque[Job] = field(default_factory=deque)
@@ -146,6 +152,12 @@ class Machine:
         return "up" if self.validator.node.diverged is None else "diverged"
 
     @property
+    def own_ms(self) -> float:
+        """What its own clock says, by which its timers expire."""
+        passed_us = self.clock.now_us - self._own_since_us
+        return (self._own_us + passed_us * self.clock_speed) / MICROSECONDS_A_MILLISECOND
+
+    @property
     def is_up(self) -> bool:
         return self.validator is not None
 
@@ -157,6 +169,8 @@ class Machine:
     def start(self) -> None:
         """Boot from the disk, once it has state, and begin."""
         self.tally.starts += 1
+        if self.starts is not None:
+            self.starts(self.index)
         with self._stopping_where_the_disk_fails():
             if self.join is not None and not has_joined(self.disk):
                 self.joining = self.join(self.disk)
@@ -344,6 +358,8 @@ class Machine:
 
     def set_clock_speed(self, speed: float) -> None:
         """Let the clock run at another speed from now on; what is left of the timers that run does so too."""
+        own_us = self.own_ms * MICROSECONDS_A_MILLISECOND
+        self._own_us, self._own_since_us = own_us, self.clock.now_us
         before, self.clock_speed = self.clock_speed, speed
         if speed == before:
             return

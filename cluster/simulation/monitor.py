@@ -26,6 +26,7 @@ ledger             the books of timers and amounts (:mod:`cluster.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
 bounded            an engine keeps no more than its bounds (:mod:`cluster.simulation.memory_watch`)
 answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.answer_watch`)
+patience           a view whose proposal came is not given up early (:mod:`cluster.simulation.patience_watch`)
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.vote_watch`)
 own_votes, lock,
 abstention
@@ -83,6 +84,7 @@ LOCK: Final = "lock"
 ABSTENTION: Final = "abstention"
 BOUNDED: Final = "bounded"
 ANSWERS: Final = "answers"
+PATIENCE: Final = "patience"
 RULES: Final = (
     CERTIFICATES,
     ONE_BLOCK,
@@ -103,6 +105,7 @@ RULES: Final = (
     ABSTENTION,
     BOUNDED,
     ANSWERS,
+    PATIENCE,
 )
 
 Subject = tuple[View, Digest]

@@ -28,18 +28,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cluster.byzantine.base import vote_of
 from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.durable_journal import DurableJournal, DurableRecord
 from cluster.simulation.monitor import ABSTENTION, DURABLE_VOTES, LOCK, OWN_VOTES
 from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, Certificate, MessageError, Proposal, Timeout, Vote, VoteKind
+from consensus.messages import AnyCertificate, Certificate, Message, MessageError, Vote, VoteKind
 from consensus.messages import decode as decode_consensus
 from consensus.types import FIRST_VIEW, GENESIS_VIEW, View
 from validator.messages import Reading, ViewReport
 
-CARRIERS: Final = (Proposal, Timeout)
-"""Messages that carry their sender's vote."""
 GIVING_UP: Final = (VoteKind.NULLIFY, VoteKind.TIMEOUT)
 VERBS: Final = {
     VoteKind.NOTARIZE: "notarizes",
@@ -112,11 +111,8 @@ class VoteWatch:
 
     def sent(self, index: int, disk: MemoryDisk, message: Reading | None) -> None:
         """A validator sends a message, with such a disk; only votes, and what carries one, are of interest."""
-        if isinstance(message, CARRIERS):
-            vote = message.vote
-        elif isinstance(message, Vote):
-            vote = message
-        else:
+        vote = vote_of(message) if isinstance(message, Message) else None
+        if vote is None:
             return
         memory = self._memories[index]
         for found in memory.journal.read(disk):

@@ -326,6 +326,15 @@ def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed() -> None:
     assert machine._timers[timer].expires_us == second_us // 2
 
 
+def test_a_machines_own_clock_runs_as_its_timers_do() -> None:
+    simulation = Simulation(make_scenario(), 5, "test")
+    machine, clock = simulation.machines[0], simulation.clock
+    for speed, passes_ms, says_ms in ((1.0, 100, 100), (0.5, 100, 150), (4.0, 25, 250)):
+        machine.set_clock_speed(speed)
+        clock.now_us += passes_ms * 1_000
+        assert machine.own_ms == says_ms
+
+
 def test_who_is_back_first_is_noted_while_the_fault_lasts_and_not_after_it() -> None:
     short = {"kind": "kill", "target": "validator-1", "at_height": 5, "down_ms": 400}
     long = {"kind": "kill", "target": ["validator-1", "validator-2"], "at_height": 6, "down_ms": 2_000}

@@ -569,7 +569,8 @@ def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
 
 
 def test_a_testnet_that_is_up_runs_until_it_is_told_to_end(run_command: Callable[..., Command]) -> None:
-    little = ("--set", "success.transactions=1", "--set", "success.fires=1", "--bind", "127.0.0.2")
+    least = ("heights_compared=8", "transactions=1", "fires=1")
+    little = (*(word for each in least for word in ("--set", f"success.{each}")), "--bind", "127.0.0.2")
     command = run_command(height=5, name="up", options=little)
     command.wait_for(rb" height ([89]|\d\d+) \S+ \S+ blocks/s \S+ [1-9]")  # beyond its own end, and timers fire
     endpoints = json.loads((command.folder / "endpoints.json").read_text(encoding="utf-8"))
