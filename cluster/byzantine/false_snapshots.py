@@ -18,7 +18,7 @@ from validator.executor import ReadSnapshot, SnapshotRead, decode_block
 from validator.messages import ChunkRequest, ChunkResponse, SnapshotOffer
 from validator.records import ACCOUNT
 from validator.state.hashing import BITMAP_BYTES, TWIG_ENTRIES, TWIG_LEVELS, decode_entry, twig_hash
-from validator.state.snapshot import Manifest, known_nodes, tree_of
+from validator.state.snapshot import Manifest, SnapshotError, known_nodes, tree_of
 from validator.types import Hash, Height
 
 FIRST_CHUNK: Final = 0
@@ -55,7 +55,8 @@ class FalseManifest(Behaviour):
         message, peer = peer_message(effect), recipient_of(effect) if isinstance(effect, Send) else None
         if isinstance(message, SnapshotOffer) and peer is not None:
             block = decode_block(message.body)
-            assert block is not None, "an honest validator offers a block"
+            if block is None:
+                return [effect]  # another behaviour has made something else of it
             height = Height(block.header.height)
             self._offers[peer] = (message, height, Hash(block.header.state_root))
             return [Run(ReadSnapshot(self.position.index, ChunkRequest(height, FIRST_CHUNK)))]
@@ -78,10 +79,14 @@ class FalseManifest(Behaviour):
         return [hand(peer, self._false(*offer, chunk)) for peer, offer in sorted(offers.items())]
 
     def _false(self, offer: SnapshotOffer, height: Height, root: Hash, chunk: object) -> SnapshotOffer:
-        """The offer of another state; the true one where its first chunk is gone, or does not come in one piece."""
+        """The offer of another state; the given one if its first chunk is gone, if that does not come in one piece,
+        or if another behaviour has made something else of the manifest."""
         if not isinstance(chunk, ChunkResponse) or chunk.height != height or len(chunk.data) != chunk.total:
             return offer
-        manifest = Manifest.decode(offer.manifest, height, root)
+        try:
+            manifest = Manifest.decode(offer.manifest, height, root)
+        except SnapshotError:
+            return offer
         false = _with_another_amount(manifest, chunk.data)
         if false is None:
             return offer

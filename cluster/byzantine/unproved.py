@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from cluster.byzantine.base import Behaviour, Position, hand, peer_message, recipient_of
-from consensus.messages import Certificate, VoteKind
+from consensus.messages import MAX_VIEW, Certificate, VoteKind
 from consensus.messages import encode as encode_consensus
 from consensus.types import Digest, View
 from validator.block import header_hash
@@ -45,7 +45,10 @@ class UnprovedSnapshot(Unproved):
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
         if not isinstance(message, SnapshotOffer):
             return None
-        body, certificate = forged_final(self.position, message.body)
+        forged = forged_final(self.position, message.body)
+        if forged is None:
+            return None
+        body, certificate = forged
         return msgspec.structs.replace(message, body=body, links=(), certificate=certificate)
 
 
@@ -54,16 +57,23 @@ class UnprovedBlocks(Unproved):
     description = "gives ranges of final blocks whose last is not final, with a forged finalization"
 
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
-        if not isinstance(message, FinalBlocksResponse):
+        if not isinstance(message, FinalBlocksResponse) or not message.bodies:
             return None
-        body, certificate = forged_final(self.position, message.bodies[-1])
+        forged = forged_final(self.position, message.bodies[-1])
+        if forged is None:
+            return None
+        body, certificate = forged
         return FinalBlocksResponse((*message.bodies[:-1], body), (), certificate)
 
 
-def forged_final(position: Position, body: bytes) -> tuple[bytes, bytes]:
-    """A block that differs from a final one in its view alone, and a finalization of it, both encoded."""
+def forged_final(position: Position, body: bytes) -> tuple[bytes, bytes] | None:
+    """A block that differs from a final one in its view alone, and a finalization of it, both encoded.
+
+    ``None`` if another behaviour has made something else of the body.
+    """
     block = decode_block(body)
-    assert block is not None, "an honest validator sends blocks"
+    if block is None or block.header.view >= MAX_VIEW:
+        return None
     block = msgspec.structs.replace(block, header=msgspec.structs.replace(block.header, view=block.header.view + 1))
     view, digest = View(block.header.view), Digest(header_hash(block.header))
     signatures = position.forged_signatures(view)

@@ -12,7 +12,7 @@ from cluster.byzantine import BEHAVIOURS, Behaviour
 from cluster.byzantine.base import consensus_message, hand, peer_message, tell
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme, ValidatorSet
-from consensus.messages import Proposal, VoteKind, decode
+from consensus.messages import MAX_VIEW, Proposal, VoteKind, decode
 from consensus.types import Digest, Signature, ValidatorIndex, View
 from tests.cluster.byzantine.runs import SEED, scenario
 from tests.cluster.byzantine.test_memory import HOSTILE, position_in
@@ -188,6 +188,29 @@ def test_a_false_manifest_fits_its_chunk_and_not_the_state_root() -> None:
 def false_roots(offer: SnapshotOffer, right: Manifest) -> tuple[bytes, ...]:
     roots = offer.manifest[-32 * len(right.twig_roots) :]
     return tuple(roots[at : at + 32] for at in range(0, len(roots), 32))
+
+
+def test_what_another_behaviour_has_spoilt_passes_as_it_is() -> None:
+    """Behaviours follow one another: ``garbage`` and ``selective-sender`` before a forger, say."""
+    good, noise = offered(), b"noise"
+    last_view = msgspec.structs.replace(block_of(good.body).header, view=MAX_VIEW)
+    last = encode(msgspec.structs.replace(block_of(good.body), header=last_view))
+    for body in (noise, last):
+        offer = msgspec.structs.replace(good, body=body)
+        ranges = FinalBlocksResponse((body,), (), noise)
+        for name, message in (("unproved-snapshot", offer), ("unproved-blocks", ranges)):
+            assert liar(name).alter(hand(ASKING, message)) == [hand(ASKING, message)]
+    nothing = hand(ASKING, FinalBlocksResponse((), (), b""))
+    assert liar("unproved-blocks").alter(nothing) == [nothing]
+    spoilt = hand(ASKING, msgspec.structs.replace(good, body=noise))
+    assert liar("false-manifest").alter(spoilt) == [spoilt]
+
+
+def test_an_offer_whose_manifest_is_spoilt_already_is_passed_on() -> None:
+    behaviour, spoilt = liar("false-manifest"), msgspec.structs.replace(offered(), manifest=b"noise")
+    (run,) = behaviour.alter(hand(ASKING, spoilt))
+    assert isinstance(run, Run)
+    assert behaviour.react(Completed(executor().run(run.job)), None) == [hand(ASKING, spoilt)]
 
 
 def test_what_others_read_is_not_swallowed() -> None:
