@@ -24,9 +24,10 @@ from reporting import Metric, Size, run_benchmark
 from streams import bare_messages_per_second, transport_messages_per_second
 
 from cluster.books import keep_books
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
 from cluster.live.driver import run_live
 from cluster.measures import metrics as run_metrics
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate

@@ -22,7 +22,8 @@ from typing import Any
 from reporting import Metric, Size, run_benchmark
 
 from cluster.books import Books, keep_books
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate

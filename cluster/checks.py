@@ -33,10 +33,11 @@ from cluster.faults import LASTING_KINDS
 from cluster.lag import explains_delay, explains_shortfall
 from cluster.ledger import CHAIN, CONSERVATION, TIMERS, TimerState
 from cluster.measures import first_finalizations, longest_stall, stalls_beyond_limit
+from cluster.outcome import Outcome, worst
 from cluster.record import FaultRecord, JoinRecord, RunRecord, Supply, ValidatorRecord
 from cluster.recovery import recovery_of
 from cluster.ruling import ruling_during
-from cluster.verdict import Check, Outcome, Verdict, worst
+from cluster.verdict import Check, Verdict
 from consensus.types import fault_bound, quorum
 
 __all__ = ["CHECKS", "Check", "Outcome", "Verdict", "check_run", "worst"]

@@ -23,7 +23,8 @@ from cluster.ledger import (
     TRANSACTION_FEES,
     VALUES,
 )
-from cluster.verdict import Check, Evaluation, Outcome
+from cluster.outcome import Outcome
+from cluster.verdict import Check, Evaluation
 
 COVERAGE: Final = "coverage"
 """The name of the check; it comes behind those that it looks at."""

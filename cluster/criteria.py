@@ -13,8 +13,9 @@ from typing import Final
 
 from cluster.books import Books
 from cluster.measures import metrics, samples
+from cluster.outcome import Outcome, worst
 from cluster.scenario.success import Criterion, SampleCriterion
-from cluster.verdict import Check, Outcome, worst
+from cluster.verdict import Check
 
 SHOWN_DIGITS: Final = 6
 

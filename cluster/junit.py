@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from cluster.outcome import Outcome
 from cluster.record import NO_PRESET, RunRecord
-from cluster.verdict import Outcome, Verdict
+from cluster.verdict import Verdict
 
 NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, escaped or not."""

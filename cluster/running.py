@@ -18,11 +18,12 @@ from typing import TextIO, cast
 from rich.console import Console
 
 from cluster.books import Books, keep_books
-from cluster.checks import Check, Outcome, Verdict, check_run, worst
+from cluster.checks import Check, Verdict, check_run
 from cluster.errors import BadInput, HarnessError
 from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
 from cluster.live.served import ON_THE_LOOPBACK, Served
+from cluster.outcome import Outcome, worst
 from cluster.output import LastingOutput
 from cluster.record import Backend, RunRecord, Sample
 from cluster.results import (

@@ -19,8 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.board import board
-from cluster.checks import Outcome, Verdict
+from cluster.checks import Verdict
 from cluster.divergence.words import lines
+from cluster.outcome import Outcome
 from cluster.record import Backend, Sample
 
 RATE_WINDOW_MS: Final = 5_000.0

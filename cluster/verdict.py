@@ -1,22 +1,14 @@
-"""What checks come to: three values, one of each check, one of the run."""
+"""What checks come to: an outcome of each, and one of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from cluster.divergence.words import Page
 from cluster.errors import ExitCode
 from cluster.near import instead
-
-
-class Outcome(StrEnum):
-    """What a check, or a run, came to."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
+from cluster.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +85,3 @@ class Verdict:
     def __repr__(self) -> str:
         """As short as :meth:`__str__`: the checks have many figures, and what diverged fills pages."""
         return f"<{type(self).__name__} {self}>"
-
-
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Fail before inconclusive before pass."""
-    found = set(outcomes)
-    return next((one for one in (Outcome.FAIL, Outcome.INCONCLUSIVE) if one in found), Outcome.PASS)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
 from cluster.mutants.registry import MUTANTS
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate

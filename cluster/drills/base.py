@@ -20,10 +20,11 @@ from typing import Any, ClassVar, Final
 
 from cluster.books import Books
 from cluster.options import change_words
+from cluster.outcome import Outcome
 from cluster.record import Backend
 from cluster.scenario import Scenario
 from cluster.settings import Change
-from cluster.verdict import Check, Outcome
+from cluster.verdict import Check
 from consensus.types import fault_bound
 
 PREFIX: Final = "drill_"

@@ -11,9 +11,9 @@ from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_
 from cluster.drills.expected import heights_apart, straight_replay, unmet
 from cluster.evidence import proofs
 from cluster.measures import longest_stall
+from cluster.outcome import Outcome
 from cluster.record import Backend
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome
 from consensus.types import fault_bound
 
 MIXED: Final = "mixed"

@@ -14,9 +14,10 @@ from cluster.books import Books
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import heights_apart, unmet
 from cluster.evidence import proofs
+from cluster.outcome import Outcome
 from cluster.record import Backend, ValidatorRecord
 from cluster.scenario import Scenario
-from cluster.verdict import Check, Outcome
+from cluster.verdict import Check
 from consensus.types import fault_bound
 from validator.records import ACCOUNT, GLOBALS
 from validator.trace import StepKind

@@ -13,9 +13,9 @@ from cluster.books import Books
 from cluster.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
 from cluster.drills.base import Expectation, Judgement
 from cluster.measures import first_finalizations
+from cluster.outcome import Outcome
 from cluster.record import FaultRecord, ValidatorRecord
 from cluster.reexecution import Reexecutor
-from cluster.verdict import Outcome
 
 KILL: Final = "kill"
 """The kind of fault by which drills take validators down."""

@@ -11,9 +11,9 @@ from cluster.chain import validators_of
 from cluster.checks import HEIGHTS_UNTIL_IT_VOTES
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import headers, straight_replay, unmet
+from cluster.outcome import Outcome, worst
 from cluster.record import JoinRecord, ValidatorRecord
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome, worst
 from consensus.leader import ELECTIONS
 from consensus.types import View
 

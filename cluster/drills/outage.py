@@ -24,10 +24,10 @@ from cluster.drills.base import (
 from cluster.drills.expected import KILL, down_at_once, overlapping, rate, timers_once, unmet
 from cluster.ledger import BlockFigures
 from cluster.measures import first_finalizations
+from cluster.outcome import Outcome
 from cluster.record import FaultRecord
 from cluster.ruling import ruling_during
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome
 from consensus.types import quorum
 
 AT_HEIGHT: Final = 20

@@ -11,10 +11,10 @@ from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_
 from cluster.drills.expected import faults_of, heights_apart, overlapping, timers_once, unmet
 from cluster.faults import PartitionFault, kind_of
 from cluster.measures import first_finalizations
+from cluster.outcome import Outcome, worst
 from cluster.record import Backend, FaultRecord
 from cluster.ruling import ruling_during
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome, worst
 from consensus.types import quorum
 
 AT_HEIGHT: Final = 15

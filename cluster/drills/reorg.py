@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 from cluster.books import Books
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import straight_replay, timers_once
+from cluster.outcome import Outcome
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome
 
 FEWEST_VALIDATORS: Final = 4
 FIRST_HEIGHT: Final = 10

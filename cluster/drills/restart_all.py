@@ -14,9 +14,9 @@ from cluster.books import Books
 from cluster.checks import RECOVERED_BY_SNAPSHOT
 from cluster.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
 from cluster.drills.expected import KILL, down_at_once, faults_of, straight_replay, timers_once
+from cluster.outcome import Outcome
 from cluster.record import Finalization
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome
 
 EVERY_HEIGHTS: Final = 12
 

@@ -15,9 +15,9 @@ from cluster.books import Books
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
 from cluster.drills.expected import receipts_of, timers_once, unmet
 from cluster.measures import finality_latencies
+from cluster.outcome import Outcome
 from cluster.quantiles import counted_quantile, quantile
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome
 from loadgen.workloads.storm import ONE_RISE_PERCENT, StormOptions
 from loadgen.workloads.storm import Storm as StormWorkload
 

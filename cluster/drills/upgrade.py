@@ -16,9 +16,9 @@ from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
 from cluster.drills.expected import straight_replay, timers_once, unmet
 from cluster.faults import KEYWORDS, UpgradeFault
 from cluster.measures import first_finalizations
+from cluster.outcome import Outcome, worst
 from cluster.record import FaultRecord
 from cluster.scenario import Scenario
-from cluster.verdict import Outcome, worst
 
 AT_HEIGHT: Final = 10
 VERSION: Final = "2"

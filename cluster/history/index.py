@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from cluster.files import write_atomically
+from cluster.outcome import Outcome
 from cluster.report.page import render_page
 from cluster.results import JUNIT_FILE, REPORT_FILE, RESULT_FILE, RUNS_FOLDER, SCENARIO_FILE
 from cluster.sweeps.log import LOG_FILE
 from cluster.sweeps.runner import SUMMARY_FILE
-from cluster.verdict import Outcome
 
 INDEX_FILE: Final = "index.html"
 MAX_SHOWN: Final = 1_000

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.chain import build_genesis, validator_set
-from cluster.checks import Outcome
 from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.fault_engine import FaultEngine
 from cluster.faults import UpgradeFault
@@ -39,6 +38,7 @@ from cluster.live.stage import LiveStage, located
 from cluster.live.validator_loop import VoteSent
 from cluster.live.watch import ChainWatch
 from cluster.machine import Busyness
+from cluster.outcome import Outcome
 from cluster.record import JoinRecord, RunRecord, Sample
 from cluster.recovery import height_when_healed
 from cluster.results import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE

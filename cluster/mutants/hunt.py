@@ -18,12 +18,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from cluster.checks import Outcome, Verdict, check_run
+from cluster.checks import Verdict, check_run
 from cluster.junit import Case, junit_xml
 from cluster.mutants.base import Mutant, RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant
 from cluster.mutants.registry import MUTANTS
 from cluster.mutants.scenes import Hunt
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.served_proofs import SERVED_RULES
 from cluster.simulation.driver import simulate

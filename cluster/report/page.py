@@ -13,11 +13,12 @@ from markupsafe import Markup
 from cluster.actor_classes import use_by_actor, use_by_class
 from cluster.books import Books
 from cluster.measures import metrics
+from cluster.outcome import Outcome
 from cluster.report.charts import DASHES, MARK_DASHES, number
 from cluster.report.figures import figures, resource_figures
 from cluster.report.tables import CLASS_COLUMNS, class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import legend, timeline_data
-from cluster.verdict import Outcome, Verdict
+from cluster.verdict import Verdict
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 SCRIPT: Final = "page.js"

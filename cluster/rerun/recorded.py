@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.checks import Outcome
 from cluster.errors import BadInput
+from cluster.outcome import Outcome
 from cluster.results import RESULT_FILE, SCENARIO_FILE, checkout_commit, seed_of
 from cluster.scenario import Scenario, load_scenario
 

@@ -19,11 +19,12 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from cluster.checks import CHECK_NAMES, Outcome, check_run
+from cluster.checks import CHECK_NAMES, check_run
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.files import check_target, write_for_user
 from cluster.interrupts import Interrupts
 from cluster.near import unknown
+from cluster.outcome import Outcome
 from cluster.rerun.recorded import read_recorded
 from cluster.rerun.reduce import Fields, reduce_fields
 from cluster.results import checkout_commit

@@ -10,8 +10,9 @@ from typing import Final
 import msgspec
 
 from cluster.books import keep_books
-from cluster.checks import Outcome, Verdict, check_run
+from cluster.checks import Verdict, check_run
 from cluster.measures import metrics
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 
 HEIGHTS_TO_COUNT: Final = 30

@@ -23,6 +23,7 @@ from cluster.errors import BadInput, ExitCode
 from cluster.files import write_for_user
 from cluster.interrupts import Interrupts
 from cluster.junit import Case, junit_xml
+from cluster.outcome import Outcome
 from cluster.results import SCENARIO_FILE, checkout_commit, finish_run
 from cluster.scenario import Scenario
 from cluster.scenario.files import scenario_text
@@ -30,7 +31,6 @@ from cluster.sweeps.fanout import fan_out
 from cluster.sweeps.log import SweepLog
 from cluster.sweeps.outcome import SeedOutcome, broken_off, judge
 from cluster.terminal import can_redraw
-from cluster.verdict import Outcome
 
 SUMMARY_FILE: Final = "summary.json"
 TRACEBACK_FILE: Final = "traceback.txt"

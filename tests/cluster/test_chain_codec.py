@@ -19,7 +19,8 @@ from cluster.chain_codec import (
     transaction_hash,
     transactions_root,
 )
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from tests.cluster.records import make_chain

@@ -11,9 +11,10 @@ import pytest
 
 from cluster import checks
 from cluster.books import MAX_PENDING_ASKED, keep_books, longest_chain, questions
-from cluster.checks import Check, Outcome, Verdict, check_run, worst
+from cluster.checks import Check, Verdict, check_run
 from cluster.errors import ExitCode
 from cluster.ledger import Ledger
+from cluster.outcome import Outcome, worst
 from cluster.record import MonitorRecord, RunRecord
 from cluster.scenario import EpochSection, NodeSection
 from cluster.simulation.monitor import RULES

@@ -11,9 +11,10 @@ from cluster.checks import CHECKS, check_run
 from cluster.criteria import check_criteria
 from cluster.figures import METRICS, SAMPLES
 from cluster.measures import metrics, samples
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.scenario import SuccessSection
-from cluster.verdict import Check, Outcome
+from cluster.verdict import Check
 from tests.cluster.records import INTERVAL_MS, make_record, make_scenario, with_kill
 
 FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import Check, Outcome, check_run
+from cluster.checks import Check, check_run
 from cluster.errors import BadInput
 from cluster.faults import KIND_NAMES, live_problem
 from cluster.link_faults import LinkFaultInForce
 from cluster.live.driver import run_live
+from cluster.outcome import Outcome
 from cluster.record import FaultRecord, Finalization, RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation import machine as machine_module

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from cluster.checks import Outcome
 from cluster.junit import Case, junit_xml
+from cluster.outcome import Outcome
 from cluster.results import finish_run
 from tests.cluster.records import make_record, with_kill
 

@@ -11,11 +11,12 @@ from cluster.books import keep_books
 from cluster.checks import check_run
 from cluster.lag import MAX_LAGS, LagLog, explains_delay, lag_by_host, running_ms, total_ms
 from cluster.measures import metrics
+from cluster.outcome import Outcome
 from cluster.record import FaultRecord, Lag, RunRecord
 from cluster.report.figures import lag_figure
 from cluster.results import result_of
 from cluster.simulation.driver import simulate
-from cluster.verdict import Check, Outcome
+from cluster.verdict import Check
 from tests.cluster.records import make_record, make_scenario, stalled, with_kill
 
 BEGAN_MS, LENGTH_MS, LIMIT_MS = 1_250.0, 7_251.0, 5_000

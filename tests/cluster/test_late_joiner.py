@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from cluster.chain import chain_id, validator_set
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.scenario import NodeSection, Scenario, ValidatorsSection, change_scenario, load_scenario
 from cluster.settings import Change
 from cluster.simulation.disk import MemoryDisk

@@ -10,7 +10,8 @@ import pytest
 
 from cluster.archive import BlockRecord
 from cluster.books import keep_books
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate

@@ -16,8 +16,8 @@ from blake3 import blake3
 from cluster import measures
 from cluster.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.books import keep_books
-from cluster.checks import Outcome
 from cluster.errors import BadInput
+from cluster.outcome import Outcome
 from cluster.quantiles import quantile
 from cluster.record import Finalization, Resources, RunRecord
 from cluster.results import (

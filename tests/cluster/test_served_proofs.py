@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from cluster.books import ledger_of, longest_chain
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
 from cluster.live.collect import ServedOverHttp
 from cluster.mutants.registry import MUTANTS
+from cluster.outcome import Outcome
 from cluster.record import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
 from cluster.served_proofs import (

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.byzantine import BEHAVIOURS
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
 from cluster.evidence import proofs
+from cluster.outcome import Outcome
 from cluster.scenario import load_scenario
 from cluster.simulation.driver import simulate
 from consensus.protocols import PROTOCOLS

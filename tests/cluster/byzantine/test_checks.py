@@ -10,8 +10,9 @@ import pytest
 
 from cluster.books import keep_books, longest_chain
 from cluster.chain import validator_signer
-from cluster.checks import Check, Outcome, check_run
+from cluster.checks import Check, check_run
 from cluster.evidence import proofs
+from cluster.outcome import Outcome
 from cluster.record import FaultRecord, Finalization, RunRecord
 from cluster.scenario import NodeSection, Scenario
 from cluster.status import Tally

@@ -27,11 +27,12 @@ from cluster.drills.restart_all import RestartAll
 from cluster.drills.storm import Storm
 from cluster.drills.upgrade import Upgrade
 from cluster.errors import ExitCode
+from cluster.outcome import Outcome
 from cluster.record import RunRecord, Sample
 from cluster.scenario import change_scenario
 from cluster.settings import Change
 from cluster.simulation.driver import simulate
-from cluster.verdict import Outcome, Verdict
+from cluster.verdict import Verdict
 from tests.cluster.drills.planted import (
     ALL_OF_FOUR,
     ANY_NUMBER_OF_FAULTS,

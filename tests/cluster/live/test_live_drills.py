@@ -30,11 +30,12 @@ from cluster.drills.storm import Storm
 from cluster.drills.upgrade import Upgrade
 from cluster.errors import ExitCode
 from cluster.live.driver import run_live
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.results import finish_run
 from cluster.scenario import change_scenario
 from cluster.settings import Change
-from cluster.verdict import Outcome, Verdict
+from cluster.verdict import Verdict
 from tests.cluster.drills.planted import (
     ALL_OF_FOUR,
     ANY_NUMBER_OF_FAULTS,

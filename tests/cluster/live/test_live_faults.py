@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
 from cluster.faults import KIND_NAMES
 from cluster.live import processes, ray_session
 from cluster.live.driver import run_live
 from cluster.live.processes import Process
+from cluster.outcome import Outcome
 from cluster.record import FaultRecord, RunRecord, Sample
 from cluster.scenario import Scenario
 

@@ -9,10 +9,10 @@ import pytest
 from cluster.checks import check_run
 from cluster.live.driver import run_live
 from cluster.mutants.scenes import ALL, Hunt
+from cluster.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.served_proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
 from cluster.simulation.monitor import broken
-from cluster.verdict import Outcome
 
 pytestmark = [pytest.mark.live, pytest.mark.soak]
 

@@ -29,12 +29,13 @@ import urllib3
 import yaml
 
 from cluster import errors
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
 from cluster.live import load_process, processes, ray_session
 from cluster.live.driver import run_live
 from cluster.live.hosts import Hosts
 from cluster.live.load_process import LoadProcess
 from cluster.live.processes import Process
+from cluster.outcome import Outcome
 from cluster.record import RunRecord, Sample
 from cluster.scenario import Scenario
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cluster.checks import CHECKS, Outcome
+from cluster.checks import CHECKS
 from cluster.cli import main
 from cluster.coverage import COVERAGE
 from cluster.errors import BadInput
@@ -24,6 +24,7 @@ from cluster.mutants.hunt import Kill, all_mutants, page
 from cluster.mutants.registry import MUTANTS
 from cluster.mutants.scenes import ALL, MOST_SEEDS, ONE, SCENES, Hunt
 from cluster.mutants.table import print_table
+from cluster.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.simulation.monitor import RULES
 from validator.assembly import Parts

@@ -10,10 +10,10 @@ from cluster.books import keep_books
 from cluster.chain import parts_of
 from cluster.checks import check_run
 from cluster.divergence.bisect import diverged_executions
+from cluster.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.simulation import driver
 from cluster.simulation.driver import simulate
-from cluster.verdict import Outcome
 from tests.cluster.simulation.flooded import flooded
 from validator.assembly import PRODUCTION, Parts
 

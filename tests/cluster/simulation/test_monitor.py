@@ -11,7 +11,8 @@ import pytest
 
 from cluster.archive import BlockRecord
 from cluster.books import questions
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.record import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation

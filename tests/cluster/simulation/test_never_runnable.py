@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation

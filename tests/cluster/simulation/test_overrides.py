@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import VirtualClock

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import Check, Outcome, check_run
+from cluster.checks import Check, check_run
 from cluster.ledger import Ledger
+from cluster.outcome import Outcome
 from cluster.record import LoadRecord, PromiseRecord
 from cluster.simulation import promise_watch
 from cluster.simulation.promise_watch import PromiseWatch

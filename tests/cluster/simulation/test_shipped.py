@@ -9,9 +9,10 @@ import pytest
 
 from cluster.books import keep_books
 from cluster.byzantine import BEHAVIOURS
-from cluster.checks import Outcome, check_run
+from cluster.checks import check_run
 from cluster.faults import OneWayPartitionFault
 from cluster.measures import metrics, series
+from cluster.outcome import Outcome
 from cluster.record import FaultRecord, RunRecord
 from cluster.scenario import Scenario, load_scenario
 from consensus.keys import KeyedHashScheme

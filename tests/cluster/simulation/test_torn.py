@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.simulation.driver import simulate
 from cluster.simulation.machine import JOB_OPERATIONS, Machine
-from cluster.verdict import Outcome
 from tests.cluster.simulation.flooded import flooded
 from tests.validator.network import Network
 from validator.archive import ARCHIVE_FILE

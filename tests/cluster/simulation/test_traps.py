@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.checks import check_run
+from cluster.outcome import Outcome
 from cluster.simulation.driver import simulate
-from cluster.verdict import Outcome
 from tests.cluster.simulation.flooded import flooded
 
 SEED = 6

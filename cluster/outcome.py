@@ -1,0 +1,20 @@
+"""What a check, or a run, comes to: one of three values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What a check, or a run, came to."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Fail before inconclusive before pass."""
+    found = set(outcomes)
+    return next((one for one in (Outcome.FAIL, Outcome.INCONCLUSIVE) if one in found), Outcome.PASS)
