@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.books import Books, keep_books
+from cluster.checkout import checkout_commit
 from cluster.checks import Check, Verdict, check_run
 from cluster.control_client import ControlClient
 from cluster.errors import BadInput, HarnessError
@@ -31,11 +32,12 @@ from cluster.interrupts import Interrupts
 from cluster.live.served import LOOPBACK, Served, listening_address
 from cluster.measures import metrics
 from cluster.near import instead
-from cluster.options import is_seed
 from cluster.record import RunRecord, Sample
-from cluster.results import ENDPOINTS_FILE, checkout_commit, claim_run_folder, finish_run, new_run_folder
+from cluster.results import finish_run
+from cluster.run_folder import ENDPOINTS_FILE, claim_run_folder, new_run_folder
 from cluster.running import finish
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
+from cluster.seeds import is_seed
 from cluster.settings import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
 

@@ -76,7 +76,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         from importlib.metadata import version
 
-        from cluster.results import checkout_commit
+        from cluster.checkout import checkout_commit
 
         print(f"stampede {version('stampede')} ({checkout_commit()})")
         parser.exit()

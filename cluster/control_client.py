@@ -10,7 +10,7 @@ from typing import Any, Final
 import urllib3
 
 from cluster.errors import BadInput, HarnessError
-from cluster.results import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
+from cluster.run_folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
 
 TIMEOUT_S: Final = 10.0
 ACCEPTED: Final = 202

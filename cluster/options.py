@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.live.served import LOOPBACK, listening_address
-from cluster.settings import Change, SettingError, parse_removal, parse_setting, setting_text
+from cluster.seeds import MAX_SEED
+from cluster.settings import Change, SettingError, parse_removal, parse_setting
 
-MAX_SEED: Final = 2**64 - 1
 MAX_PORT: Final = 65_535
-
-
-def is_seed(value: object) -> bool:
-    """Whether a value is a run's seed."""
-    return type(value) is int and 0 <= value <= MAX_SEED
 
 
 def parse_seed(text: str) -> int:
@@ -71,14 +65,6 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="set a field back to its default, or take an item out of its list",
     )
-
-
-def change_words(changes: Iterable[Change]) -> list[str]:
-    """``--set PATH=VALUE`` and ``--unset PATH``, as one types them into a shell."""
-    return [
-        f"--unset {shlex.quote(change.path)}" if change.removes else f"--set {shlex.quote(setting_text(change))}"
-        for change in changes
-    ]
 
 
 def _change(parse: Callable[[str], Change]) -> Callable[[str], Any]:

@@ -412,6 +412,18 @@ class RunRecord:
         return max(scenario.recovery_ms for scenario in (*self.former, self.scenario))
 
     @property
+    def height_when_healed(self) -> int:
+        """The highest final height when the last fault that is over ended, 0 if none is; recovery is to finalise a
+        higher one.
+
+        By the validators' own stamps: a driver hears of a height after it was final, so the one it heard of is too low.
+        """
+        ended = [fault.ended_ms for fault in self.faults if fault.ended_ms is not None]
+        if not ended:
+            return 0
+        return max((seen.height for seen in self.finalizations if seen.at_ms <= max(ended)), default=0)
+
+    @property
     def judged_finalizations(self) -> list[Finalization]:
         """Those of validators whose word counts: all but the byzantine ones."""
         node = self.scenario.validators.node

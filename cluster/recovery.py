@@ -29,21 +29,9 @@ def recovery_of(books: Books) -> Recovery | None:
     if not begun or any(fault.ended_ms is None for fault in begun):
         return None
     last = max(begun, key=lambda fault: fault.ended_ms or 0.0)
-    healed_ms, healed_height = last.ended_ms or 0.0, height_when_healed(record)
+    healed_ms, healed_height = last.ended_ms or 0.0, record.height_when_healed
     recovered_ms = _quorum_above(books, healed_height)
     return Recovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
-
-
-def height_when_healed(record: RunRecord) -> int:
-    """The highest height that was final when the last fault that is over ended: recovery is to finalise a higher one.
-
-    By the validators' own stamps: a driver hears of a height after it was final, so the one it had heard of is too low.
-    """
-    ended = [fault.ended_ms for fault in record.faults if fault.ended_ms is not None]
-    if not ended:
-        return 0
-    healed_ms = max(ended)
-    return max((seen.height for seen in record.finalizations if seen.at_ms <= healed_ms), default=0)
 
 
 def ruling(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:

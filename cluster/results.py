@@ -1,4 +1,4 @@
-"""A run's folder: what is written at its end, and how it is read again.
+"""What is written into a run's folder at its end.
 
 ====================  ==============================================================================================
 ``result.json``       verdict, checks, how often invariants were evaluated, metrics, validators' tips, the machine;
@@ -19,71 +19,31 @@ entry for drivers.
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cluster.actor_classes import class_figures, use_by_actor, use_by_class
 from cluster.archive import (
     BLOCKS_FILE,
     GENESIS_FILE,
     TRACES_FILE,
-    BlockRecord,
-    DivergedExecution,
-    decode_blocks,
-    decode_traces,
     encode_blocks,
     encode_traces,
 )
 from cluster.books import Books, keep_books
 from cluster.checks import Verdict, check_run
 from cluster.divergence.bisect import diverged_executions
-from cluster.errors import BadInput
 from cluster.files import write_atomically
-from cluster.genesis_file import read_genesis, to_json
+from cluster.genesis_file import to_json
 from cluster.junit import run_xml
 from cluster.lag import lag_by_host
 from cluster.machine import machine
 from cluster.measures import metrics, series
-from cluster.options import is_seed
 from cluster.record import RunRecord
 from cluster.report.page import render_report
+from cluster.run_folder import JUNIT_FILE, REPORT_FILE, RESULT_FILE, SCENARIO_FILE, SERIES_FILE
 from cluster.scenario.files import scenario_text
-from validator.genesis import Genesis
-
-RESULT_FILE: Final = "result.json"
-JUNIT_FILE: Final = "junit.xml"
-SERIES_FILE: Final = "series.json"
-REPORT_FILE: Final = "report.html"
-SCENARIO_FILE: Final = "scenario.yaml"
-RUNS_FOLDER: Final = Path("runs")
-ENDPOINTS_FILE: Final = "endpoints.json"
-"""Where everybody can be reached while a live run goes on."""
-TOKEN_FILE: Final = "token"
-"""What a live run has to be shown before it obeys (:mod:`cluster.live.control`)."""
-FAUCET_TOKEN_FILE: Final = "faucet-token"
-"""What its faucet has to be shown before it pays."""
-LATEST: Final = "latest"
-
-MAX_FOLDERS_TRIED: Final = 10_000
-GIT_TIMEOUT_S: Final = 10
-UNKNOWN_COMMIT: Final = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchivedRun:
-    """What a run's folder holds for whoever executes it again."""
-
-    genesis: Genesis
-    blocks: list[BlockRecord]
-    result: dict[str, Any]
-    executions: list[DivergedExecution]
-    """Of the validators that diverged."""
 
 
 def finish_run(
@@ -157,111 +117,6 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
     if record.drill is not None:
         command = record.drill.command(record.drill_changes)
     return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"
-
-
-# --- folders --------------------------------------------------------------------------------------------------------
-
-
-def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) -> Path:
-    """Create ``<root>/<UTC time>-<scenario name>``, with ``-2``, ``-3`` … behind where it exists already.
-
-    ``now`` is in UTC. Raises :class:`BadInput` where no folder can be made.
-    """
-    stem = f"{now:%Y%m%d-%H%M%S}-{scenario_name}"
-    for attempt in range(1, MAX_FOLDERS_TRIED):
-        folder = root / (stem if attempt == 1 else f"{stem}-{attempt}")
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise BadInput(f"{folder}: cannot be created: {error.strerror}") from None
-        return folder
-    raise BadInput(f"{root / stem}: there are {MAX_FOLDERS_TRIED - 1} runs of this name already")
-
-
-def claim_run_folder(folder: Path) -> Path:
-    """Create the folder that the user named. Raises :class:`BadInput` where it holds something or cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        occupied = any(folder.iterdir())
-    except OSError as error:
-        raise BadInput(f"{folder}: cannot be used for the run: {error.strerror}") from None
-    if occupied:
-        raise BadInput(f"{folder}: is not empty, and a run never overwrites another")
-    return folder
-
-
-def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
-    """Make ``<root>/latest`` a symbolic link to a folder inside the root, in one step.
-
-    Of a folder elsewhere nothing is done: ``--out`` says where it is. Something else of the link's name is left alone.
-    """
-    link = root / LATEST
-    if root.resolve() not in folder.resolve().parents or (link.exists() and not link.is_symlink()):
-        return
-    root.mkdir(parents=True, exist_ok=True)
-    target = os.path.relpath(folder.resolve(), root.resolve())
-    temporary = root / f".{LATEST}.{os.getpid()}"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
-    temporary.replace(link)
-
-
-def checkout_commit(folder: Path | None = None) -> str:
-    """The git commit of the checkout that holds the code, ``-dirty`` behind it where a file changed; else ``unknown``.
-
-    ``folder`` is another checkout. Files that git does not know are not looked at. Where the code is in no checkout, as
-    in a container's image, the environment's ``STAMPEDE_COMMIT`` says which commit it is.
-    """
-    checkout = folder if folder is not None else Path(__file__).resolve().parent.parent
-    if not (checkout / ".git").exists():
-        return os.environ.get("STAMPEDE_COMMIT") or UNKNOWN_COMMIT
-    commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
-    changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
-    if not commit or changes is None:
-        return UNKNOWN_COMMIT
-    return f"{commit}-dirty" if changes else commit
-
-
-def _git(checkout: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-# --- reading ------------------------------------------------------------------------------------------------------
-
-
-def read_run(folder: Path) -> ArchivedRun:
-    """A run's genesis, blocks and result. Raises :class:`BadInput`."""
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder")
-    try:
-        result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
-        archive = (folder / BLOCKS_FILE).read_bytes()
-        traces = (folder / TRACES_FILE).read_bytes() if (folder / TRACES_FILE).exists() else None
-    except OSError as error:
-        raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BadInput(f"{folder / RESULT_FILE}: no JSON: {error}") from None
-    if not isinstance(result, dict):
-        raise BadInput(f"{folder / RESULT_FILE}: expected an object")
-    executions = [] if traces is None else decode_traces(traces, str(folder / TRACES_FILE))
-    blocks = decode_blocks(archive, str(folder / BLOCKS_FILE))
-    return ArchivedRun(read_genesis(folder / GENESIS_FILE), blocks, result, executions)
-
-
-def seed_of(result: Mapping[str, Any]) -> int:
-    """The seed in the content of a ``result.json``. Raises :class:`KeyError` and :class:`ValueError`."""
-    seed: int = result["seed"]
-    if not is_seed(seed):
-        raise ValueError(f"{seed!r} is no seed")
-    return seed
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

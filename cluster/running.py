@@ -18,6 +18,7 @@ from typing import TextIO, cast
 from rich.console import Console
 
 from cluster.books import Books, keep_books
+from cluster.checkout import checkout_commit
 from cluster.checks import Check, Verdict, check_run
 from cluster.errors import BadInput, HarnessError
 from cluster.history.index import refresh_index
@@ -26,16 +27,8 @@ from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.outcome import Outcome, worst
 from cluster.output import LastingOutput
 from cluster.record import Backend, RunRecord, Sample
-from cluster.results import (
-    ENDPOINTS_FILE,
-    REPORT_FILE,
-    checkout_commit,
-    claim_run_folder,
-    finish_run,
-    new_run_folder,
-    point_latest,
-    reproduce_command,
-)
+from cluster.results import finish_run, reproduce_command
+from cluster.run_folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.settings import Change, options_of, parse_setting

@@ -10,7 +10,8 @@ import copy
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -64,6 +65,14 @@ def setting_text(change: Change) -> str:
         other = json.dumps(change.value, ensure_ascii=False, default=str)
         text = other if yaml.safe_load(other) == change.value else text
     return f"{change.path}={text}"
+
+
+def change_words(changes: Iterable[Change]) -> list[str]:
+    """``--set PATH=VALUE`` and ``--unset PATH``, as one types them into a shell."""
+    return [
+        f"--unset {shlex.quote(change.path)}" if change.removes else f"--set {shlex.quote(setting_text(change))}"
+        for change in changes
+    ]
 
 
 def parse_removal(path: str) -> Change:

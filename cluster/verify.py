@@ -18,7 +18,7 @@ from cluster.archive import DivergedExecution
 from cluster.divergence.bisect import bisect
 from cluster.divergence.words import lines
 from cluster.errors import BadInput, ExitCode, HarnessError
-from cluster.results import RESULT_FILE, ArchivedRun, read_run
+from cluster.run_folder import RESULT_FILE, ArchivedRun, read_run
 from cluster.shadow.interpreters import Answer, Mismatched, check_interpreter, execute
 from validator.block import Block
 from validator.codec import CodecError, decode

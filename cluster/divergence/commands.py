@@ -24,7 +24,7 @@ def add_commands(commands: Any) -> None:
 def _bisect(options: Any) -> int:
     from cluster.divergence.bisect import bisect
     from cluster.divergence.words import lines
-    from cluster.results import read_run
+    from cluster.run_folder import read_run
 
     run = read_run(options.run)
     wanted = [each for each in run.executions if options.validator in (None, each.validator)]

@@ -19,11 +19,10 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.options import change_words
 from cluster.outcome import Outcome
 from cluster.record import Backend
 from cluster.scenario import Scenario
-from cluster.settings import Change
+from cluster.settings import Change, change_words
 from cluster.verdict import Check
 from consensus.types import fault_bound
 

@@ -73,7 +73,7 @@ def _explain(options: Any) -> int:
     from cluster.explain.page import render_outline
     from cluster.explain.picture import picture
     from cluster.files import write_atomically
-    from cluster.results import RUNS_FOLDER
+    from cluster.run_folder import RUNS_FOLDER
     from cluster.scenario import change_scenario, load_scenario
     from cluster.settings import options_of
 

@@ -70,7 +70,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _runs(options: argparse.Namespace) -> int:
     from cluster.files import write_for_user
     from cluster.history.index import INDEX_FILE, write_index
-    from cluster.results import RUNS_FOLDER
+    from cluster.run_folder import RUNS_FOLDER
 
     folder = RUNS_FOLDER if options.folder is None else options.folder
     try:

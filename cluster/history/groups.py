@@ -20,8 +20,7 @@ from blake3 import blake3
 from cluster.counted import first_few
 from cluster.errors import BadInput
 from cluster.history.scenarios import FieldDifference, differences, words_of
-from cluster.results import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, seed_of
-from cluster.sweeps.log import LOG_FILE
+from cluster.run_folder import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, SWEEP_LOG_FILE, seed_of
 from cluster.sweeps.outcome import SeedOutcome
 from cluster.sweeps.tasks import scenario_name
 
@@ -74,7 +73,7 @@ def read_group(folders: Sequence[Path]) -> Group:
     for folder in folders:
         found = list(_runs_of(folder))
         if not found:
-            raise BadInput(f"{folder}: holds no run: neither {RESULT_FILE} nor {LOG_FILE}, nor folders with them")
+            raise BadInput(f"{folder}: holds no run: neither {RESULT_FILE} nor {SWEEP_LOG_FILE}, nor folders with them")
         runs += found
         if len(runs) > MAX_RUNS:
             raise BadInput(f"{folder}: more than {MAX_RUNS:,} runs in a group")
@@ -161,11 +160,14 @@ def _runs_of(folder: Path) -> Iterable[ComparedRun]:
         raise BadInput(f"{folder}: no such folder")
     if (folder / RESULT_FILE).exists():
         return [_read_run(folder)]
-    if (folder / LOG_FILE).exists():
+    if (folder / SWEEP_LOG_FILE).exists():
         return _read_sweep(folder)
     below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     return [
-        run for path in below if (path / RESULT_FILE).exists() or (path / LOG_FILE).exists() for run in _runs_of(path)
+        run
+        for path in below
+        if (path / RESULT_FILE).exists() or (path / SWEEP_LOG_FILE).exists()
+        for run in _runs_of(path)
     ]
 
 
@@ -203,7 +205,7 @@ def _series(path: Path) -> dict[str, Any]:
 
 
 def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
-    path = folder / LOG_FILE
+    path = folder / SWEEP_LOG_FILE
     try:
         lines = path.read_bytes().splitlines()
         begun = msgspec.json.decode(lines[0], type=dict[str, str]) if lines else {}

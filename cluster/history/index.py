@@ -16,9 +16,15 @@ from typing import Any, Final, Literal
 from cluster.files import write_atomically
 from cluster.outcome import Outcome
 from cluster.report.page import render_page
-from cluster.results import JUNIT_FILE, REPORT_FILE, RESULT_FILE, RUNS_FOLDER, SCENARIO_FILE
-from cluster.sweeps.log import LOG_FILE
-from cluster.sweeps.runner import SUMMARY_FILE
+from cluster.run_folder import (
+    JUNIT_FILE,
+    REPORT_FILE,
+    RESULT_FILE,
+    RUNS_FOLDER,
+    SCENARIO_FILE,
+    SWEEP_LOG_FILE,
+    SWEEP_SUMMARY_FILE,
+)
 
 INDEX_FILE: Final = "index.html"
 MAX_SHOWN: Final = 1_000
@@ -81,7 +87,7 @@ def read_entry(folder: Path) -> Entry:
     """What a folder is."""
     if (folder / RESULT_FILE).exists():
         return _run(folder)
-    if (folder / LOG_FILE).exists():
+    if (folder / SWEEP_LOG_FILE).exists():
         return _sweep(folder)
     if any((folder / name).exists() for name in (SCENARIO_FILE, "logs", "data")):
         return Entry(folder.name, _changed(folder), "unfinished", "run", note="no result: it goes on, or was cut off")
@@ -142,19 +148,19 @@ def _run(folder: Path) -> Entry:
 
 
 def _sweep(folder: Path) -> Entry:
-    path = folder / SUMMARY_FILE
+    path = folder / SWEEP_SUMMARY_FILE
     title = _sweep_title(folder)
     if not path.exists():
-        at = _changed(folder / LOG_FILE)
+        at = _changed(folder / SWEEP_LOG_FILE)
         return Entry(folder.name, at, "unfinished", "sweep", title, "sim", note="no summary yet")
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
         seeds, passed = int(summary["seeds"]), int(summary["passed"])
         failed, undecided = len(summary["failed"]), len(summary["undecided"])
     except OSError as error:
-        return _broken(folder, f"{SUMMARY_FILE}: {error.strerror}")
+        return _broken(folder, f"{SWEEP_SUMMARY_FILE}: {error.strerror}")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        return _broken(folder, f"{SUMMARY_FILE} is none of ours: {_one_line(str(error))}")
+        return _broken(folder, f"{SWEEP_SUMMARY_FILE} is none of ours: {_one_line(str(error))}")
     state: State = "fail" if failed else "inconclusive" if undecided or passed < seeds or not seeds else "pass"
     return Entry(
         name=folder.name,
@@ -165,14 +171,14 @@ def _sweep(folder: Path) -> Entry:
         backend="sim",
         seed=f"{seeds:,} seeds",
         note=f"{passed:,} passed, {failed:,} failed, {undecided:,} undecided",
-        links=((SUMMARY_FILE, "summary"), (LOG_FILE, "seeds")),
+        links=((SWEEP_SUMMARY_FILE, "summary"), (SWEEP_LOG_FILE, "seeds")),
     )
 
 
 def _sweep_title(folder: Path) -> str:
     """What a sweep runs, from the first line of its log."""
     try:
-        with (folder / LOG_FILE).open(encoding="utf-8") as file:
+        with (folder / SWEEP_LOG_FILE).open(encoding="utf-8") as file:
             begun = json.loads(file.readline(MAX_RESULT_BYTES))
         return str(begun["task"])
     except (OSError, ValueError, TypeError, KeyError):

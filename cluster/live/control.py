@@ -42,7 +42,7 @@ from cluster.live.faucet import Faucet, FaucetRefusal
 from cluster.live.prometheus import PROMETHEUS, merge_pages, render_metric
 from cluster.live.served import ON_THE_LOOPBACK, Served
 from cluster.live.web import Endpoint, Page, Rate, build_application, json_response, read_body, serve
-from cluster.results import FAUCET_TOKEN_FILE, TOKEN_FILE
+from cluster.run_folder import FAUCET_TOKEN_FILE, TOKEN_FILE
 from loadgen.client import ClientError, ValidatorClient
 from validator.types import Address, parse_address
 

@@ -40,8 +40,7 @@ from cluster.live.watch import ChainWatch
 from cluster.machine import Busyness
 from cluster.outcome import Outcome
 from cluster.record import JoinRecord, RunRecord, Sample
-from cluster.recovery import height_when_healed
-from cluster.results import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
+from cluster.run_folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.scenario import Scenario, fault_to_add
 from consensus.keys import Ed25519Scheme
 
@@ -408,7 +407,7 @@ class _LiveRun:
             and (self._stage is None or self._stage.engine.are_over)
             and all(host.phase is Phase.UP and host.is_started(goal) for host in alive)
             and all(state.height >= goal or state.diverged for state in awaited)
-            and self._watch.height > (healed := height_when_healed(self.record))
+            and self._watch.height > (healed := self.record.height_when_healed)
             and all(state.height > healed or state.diverged for state in awaited)
         ) or not alive
 

@@ -114,7 +114,7 @@ def _take_over(charge: _Charge) -> None:
     if charge.run is None:
         return
     from cluster.files import write_atomically
-    from cluster.results import RESULT_FILE
+    from cluster.run_folder import RESULT_FILE
 
     target = charge.run / RESULT_FILE
     if not target.exists():

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.checkout import checkout_commit
 from cluster.errors import BadInput, ExitCode
 from cluster.forks import WHOLE, check_change, check_may_change
 from cluster.interrupts import Interrupts
 from cluster.record import RunRecord
 from cluster.rerun.recorded import RecordedRun, read_recorded
 from cluster.rerun.replay import DoesNotRepeat
-from cluster.results import checkout_commit
 from cluster.running import perform_run
 from cluster.scenario import Scenario, change_scenario, minimal_fields, scenario_from
 from cluster.settings import Change, differences

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.checkout import checkout_commit
 from cluster.errors import BadInput
 from cluster.outcome import Outcome
-from cluster.results import RESULT_FILE, SCENARIO_FILE, checkout_commit, seed_of
+from cluster.run_folder import RESULT_FILE, SCENARIO_FILE, seed_of
 from cluster.scenario import Scenario, load_scenario
 
 

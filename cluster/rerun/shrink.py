@@ -19,6 +19,7 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
+from cluster.checkout import checkout_commit
 from cluster.checks import CHECK_NAMES, check_run
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.files import check_target, write_for_user
@@ -27,7 +28,6 @@ from cluster.near import unknown
 from cluster.outcome import Outcome
 from cluster.rerun.recorded import read_recorded
 from cluster.rerun.reduce import Fields, reduce_fields
-from cluster.results import checkout_commit
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.settings import differences
 from cluster.simulation.driver import simulate

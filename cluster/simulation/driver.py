@@ -30,7 +30,6 @@ from cluster.fault_engine import FaultEngine
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
-from cluster.recovery import height_when_healed
 from cluster.release import Release
 from cluster.resources import ResourceLog
 from cluster.scenario import Scenario
@@ -622,7 +621,7 @@ class Simulation:
         nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
         heights = [node.height for node in nodes if node.diverged is None]
         return all(height >= goal for height in heights) and (
-            not heights or min(heights) > height_when_healed(self.record)
+            not heights or min(heights) > self.record.height_when_healed
         )
 
     def _collect(self) -> None:

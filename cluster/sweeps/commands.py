@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import BadInput
-from cluster.options import MAX_SEED, add_change_options
+from cluster.options import add_change_options
+from cluster.seeds import MAX_SEED
 
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""
@@ -98,7 +99,7 @@ def run_task(task: Any, name: str, options: Any) -> int:
 
     from cluster.files import check_target, write_for_user
     from cluster.history.index import refresh_index
-    from cluster.results import new_run_folder
+    from cluster.run_folder import new_run_folder
     from cluster.sweeps.fanout import default_workers
     from cluster.sweeps.runner import check_task, sweep, sweep_xml
 

@@ -9,14 +9,12 @@ import os
 from collections.abc import Iterable
 from io import BufferedRandom
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from cluster.errors import BadInput
+from cluster.run_folder import SWEEP_LOG_FILE
 from cluster.sweeps.outcome import SeedOutcome
-
-LOG_FILE: Final = "seeds.jsonl"
 
 
 class SweepLog:
@@ -28,7 +26,7 @@ class SweepLog:
         """
         self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
-        self._path = folder / LOG_FILE
+        self._path = folder / SWEEP_LOG_FILE
         try:
             if not self._path.exists() and folder.is_dir() and any(folder.iterdir()):
                 raise BadInput(f"{folder}: is not empty and holds no sweep to go on with: name another --out")

@@ -19,12 +19,14 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from cluster.checkout import checkout_commit
 from cluster.errors import BadInput, ExitCode
 from cluster.files import write_for_user
 from cluster.interrupts import Interrupts
 from cluster.junit import Case, junit_xml
 from cluster.outcome import Outcome
-from cluster.results import SCENARIO_FILE, checkout_commit, finish_run
+from cluster.results import finish_run
+from cluster.run_folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE
 from cluster.scenario import Scenario
 from cluster.scenario.files import scenario_text
 from cluster.sweeps.fanout import fan_out
@@ -32,7 +34,6 @@ from cluster.sweeps.log import SweepLog
 from cluster.sweeps.outcome import SeedOutcome, broken_off, judge
 from cluster.terminal import can_redraw
 
-SUMMARY_FILE: Final = "summary.json"
 TRACEBACK_FILE: Final = "traceback.txt"
 """In the folder of a seed that broke off."""
 SOMETIMES: Final[Mapping[str, int]] = {
@@ -196,7 +197,7 @@ def sweep(
     wanted = set(seeds)
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
     summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit)
-    (folder / SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
+    (folder / SWEEP_SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
     print_summary(console, task, summary)
     return summary
 

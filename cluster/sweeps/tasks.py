@@ -10,9 +10,8 @@ from typing import Final
 
 from blake3 import blake3
 
-from cluster.options import change_words
 from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.settings import Change, options_of
+from cluster.settings import Change, change_words, options_of
 from cluster.sweeps.generator import random_scenario
 
 NAMED_DIGITS: Final = 12

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cluster import entry
+from cluster.checkout import checkout_commit
 from cluster.cli import main
-from cluster.results import checkout_commit
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ from cluster.live.driver import _LiveRun
 from cluster.live.hosts import Phase
 from cluster.live.served import ON_THE_LOOPBACK
 from cluster.record import FaultRecord, Finalization
-from cluster.recovery import height_when_healed, recovery_of
+from cluster.recovery import recovery_of
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from tests.cluster.records import make_record, with_kill
@@ -27,7 +27,7 @@ def test_what_was_final_when_the_last_fault_ended_is_told_by_stamps_and_not_by_w
     assert fault.ended_ms is not None
     final = max(seen.height for seen in record.finalizations if seen.at_ms <= fault.ended_ms)
     record.faults = [replace(fault, height_when_ended=final - 1)]
-    assert height_when_healed(record) == final
+    assert record.height_when_healed == final
     found = recovery_of(keep_books(record))
     assert found is not None
     assert (found.healed_height, found.took_ms is not None) == (final, True)
@@ -35,7 +35,7 @@ def test_what_was_final_when_the_last_fault_ended_is_told_by_stamps_and_not_by_w
 
 def test_a_run_that_ends_with_the_height_that_was_final_then_shows_no_recovery_and_one_more_height_does() -> None:
     record = with_kill(make_record())
-    seen, healed = record.finalizations, height_when_healed(record)
+    seen, healed = record.finalizations, record.height_when_healed
     record.finalizations = [one for one in seen if one.height <= healed]
     ended = recovery_of(keep_books(record))
     record.finalizations = [one for one in seen if one.height <= healed + 1]
@@ -52,11 +52,11 @@ def test_of_several_faults_the_last_one_counts_and_those_under_way_do_not() -> N
     assert first.ended_ms is not None
     record.faults += [replace(first, ended_ms=first.ended_ms + 1_000.0), replace(first, ended_ms=None)]
     later = max(seen.height for seen in record.finalizations if seen.at_ms <= first.ended_ms + 1_000.0)
-    assert height_when_healed(record) == later
+    assert record.height_when_healed == later
 
 
 def test_without_faults_nothing_has_to_be_finalised_above_genesis() -> None:
-    assert height_when_healed(make_record()) == 0
+    assert make_record().height_when_healed == 0
 
 
 # --- runs end where a recovery can be seen ----------------------------------------------------------------------------

@@ -16,19 +16,13 @@ from blake3 import blake3
 from cluster import measures
 from cluster.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.books import keep_books
+from cluster.checkout import checkout_commit
 from cluster.errors import BadInput
 from cluster.outcome import Outcome
 from cluster.quantiles import quantile
 from cluster.record import Finalization, Resources, RunRecord
-from cluster.results import (
-    checkout_commit,
-    claim_run_folder,
-    finish_run,
-    new_run_folder,
-    point_latest,
-    read_run,
-    reproduce_command,
-)
+from cluster.results import finish_run, reproduce_command
+from cluster.run_folder import claim_run_folder, new_run_folder, point_latest, read_run
 from cluster.scenario import load_scenario
 from tests.cluster.records import PRICE, make_chain, make_genesis, make_record, make_scenario, with_kill
 from validator.codec import tagged_hash

@@ -23,7 +23,8 @@ from cluster.archive import BlockRecord, encode_blocks
 from cluster.cli import main
 from cluster.divergence.bisect import OTHERS_ARE_WRONG
 from cluster.errors import BadInput, ExitCode
-from cluster.results import finish_run, read_run
+from cluster.results import finish_run
+from cluster.run_folder import read_run
 from cluster.scenario import Scenario
 from cluster.shadow.interpreters import PACKAGES
 from cluster.simulation.driver import simulate

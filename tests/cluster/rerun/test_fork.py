@@ -15,7 +15,7 @@ from cluster.checks import check_run
 from cluster.cli import main
 from cluster.errors import BadInput, ExitCode
 from cluster.rerun.recorded import read_recorded
-from cluster.results import RESULT_FILE, read_run
+from cluster.run_folder import RESULT_FILE, read_run
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
 from tests.cluster.rerun.runs import run, scenario

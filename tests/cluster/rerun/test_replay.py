@@ -18,7 +18,8 @@ from cluster.rerun.recorded import RecordedRun, read_recorded
 from cluster.rerun.replay import Filter, Player, _print, check_repeats, parse_time_us
 from cluster.rerun.step import step
 from cluster.rerun.timeline import KINDS, Entry, describe
-from cluster.results import RESULT_FILE, finish_run
+from cluster.results import finish_run
+from cluster.run_folder import RESULT_FILE
 from cluster.scenario import Scenario
 from cluster.simulation import machine
 from cluster.simulation.driver import simulate

@@ -19,17 +19,18 @@ from rich.console import Console
 
 from cluster import cli
 from cluster.books import keep_books
+from cluster.checkout import checkout_commit
 from cluster.errors import BadInput, ExitCode, HarnessError
 from cluster.history.scenarios import differences
 from cluster.interrupts import Interrupts
 from cluster.live import ray_session
 from cluster.measures import metrics
-from cluster.results import checkout_commit
+from cluster.run_folder import SWEEP_LOG_FILE
 from cluster.settings import parse_removal, parse_setting
 from cluster.simulation import driver
 from cluster.sweeps.commands import seed_range
 from cluster.sweeps.fanout import fan_out
-from cluster.sweeps.log import LOG_FILE, SweepLog
+from cluster.sweeps.log import SweepLog
 from cluster.sweeps.outcome import SeedOutcome, judge
 from cluster.sweeps.runner import SOMETIMES, PlainProgress, Summary, print_summary, run_seed, sweep
 from cluster.sweeps.tasks import FuzzTask, ScenarioTask, scenario_name
@@ -117,7 +118,7 @@ def test_the_log_keeps_what_ended_and_drops_a_line_that_a_crash_left(tmp_path: P
     log.add(GOOD)
     log.add(BAD)
     log.close()
-    path = tmp_path / LOG_FILE
+    path = tmp_path / SWEEP_LOG_FILE
     path.write_bytes(path.read_bytes()[:-9])
     again = SweepLog(tmp_path, "one")
     assert again.outcomes == {7: GOOD}
@@ -132,7 +133,7 @@ def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
     SweepLog(tmp_path, "one").close()
     with pytest.raises(BadInput, match=r"belongs to another sweep \(one\), not to this one \(two\)"):
         SweepLog(tmp_path, "two")
-    (tmp_path / LOG_FILE).write_bytes(b'{"task":"one"}\n{"seed":1}\n')
+    (tmp_path / SWEEP_LOG_FILE).write_bytes(b'{"task":"one"}\n{"seed":1}\n')
     with pytest.raises(BadInput, match="line 2: "):
         SweepLog(tmp_path, "one")
     (tmp_path / "file").touch()
@@ -243,7 +244,7 @@ def test_a_sweep_leaves_its_scenario_by_which_settings_are_compared(tmp_path: Pa
         log.add(GOOD)
         log.close()
         sweep(task, (GOOD.seed,), folders[-1], 1, False, Console(file=io.StringIO()))
-        line, _ = (folders[-1] / LOG_FILE).read_text().splitlines()
+        line, _ = (folders[-1] / SWEEP_LOG_FILE).read_text().splitlines()
         assert scenario_name(json.loads(line)["task"]) == "swept"
     found = differences(*(folder / "scenario.yaml" for folder in folders))
     assert found is not None
@@ -347,10 +348,10 @@ def test_a_sweep_runs_every_seed_and_goes_on_where_it_was(temporary: Path, tmp_p
     page = json.loads((tmp_path / "page.json").read_text())
     assert (page["seeds"], page["passed"], page["failed"], page["faults"]) == (2, 2, [], {"kill": 2})
     assert page == json.loads((tmp_path / "sweep" / "summary.json").read_text())
-    log = (tmp_path / "sweep" / LOG_FILE).read_bytes()
+    log = (tmp_path / "sweep" / SWEEP_LOG_FILE).read_bytes()
     code, said = sweep_of(tmp_path, "1:3")
     assert code == ExitCode.PASS
-    assert (tmp_path / "sweep" / LOG_FILE).read_bytes() == log, "nothing ran again"
+    assert (tmp_path / "sweep" / SWEEP_LOG_FILE).read_bytes() == log, "nothing ran again"
     assert list(temporary.iterdir()) == []
 
 
