@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from cluster.archive import BlockRecord
+from cluster.archive import BlockRecord, DivergedExecution
 from cluster.chain_codec import Unreadable, address_of, read_header
-from cluster.divergence.bisect import bisect, diverged_executions
+from cluster.divergence.bisect import bisect
 from cluster.divergence.words import Page
 from cluster.ledger import Ledger, Violation
 from cluster.record import RunRecord, ValidatorRecord
@@ -229,6 +229,19 @@ def questions(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | 
     )
 
 
+def diverged_executions(books: Books) -> list[DivergedExecution]:
+    """What the validators that diverged gave of it, by height."""
+    by_name = {validator.name: validator for validator in books.record.validators}
+    found = []
+    for told in sorted(books.divergences, key=lambda told: (told.height, told.validator)):
+        validator = by_name[told.validator]
+        page = (validator.status or {}).get("diverged")
+        receipts = _bytes(page.get("receipts")) if isinstance(page, dict) else b""
+        roots = (told.expected_root, told.computed_root)
+        found.append(DivergedExecution(told.validator, told.height, told.reason, *roots, receipts, validator.trace))
+    return found
+
+
 # --- building -------------------------------------------------------------------------------------------------------
 
 
@@ -333,5 +346,12 @@ def _address(text: str) -> bytes:
 def _timer_key(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+def _bytes(text: object) -> bytes:
+    try:
+        return bytes.fromhex(str(text or ""))
     except ValueError:
         return b""

@@ -31,9 +31,8 @@ from cluster.archive import (
     encode_blocks,
     encode_traces,
 )
-from cluster.books import Books, keep_books
+from cluster.books import Books, diverged_executions, keep_books
 from cluster.checks import Verdict, check_run
-from cluster.divergence.bisect import diverged_executions
 from cluster.files import write_atomically
 from cluster.genesis_file import to_json
 from cluster.junit import run_xml

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.archive import BlockRecord, DivergedExecution
 from cluster.divergence.compare import Parting, key_differences, net_writes, part, part_by_receipts
@@ -30,9 +30,6 @@ from cluster.reexecution import Mismatch, Reexecutor
 from validator.codec import CodecError, decode
 from validator.genesis import Genesis
 from validator.trace import BlockTrace, Step
-
-if TYPE_CHECKING:
-    from cluster.books import Books
 
 REEXECUTION: Final = "re-execution"
 FINAL_BLOCK: Final = "the final block"
@@ -61,19 +58,6 @@ class RightExecution:
     recorded: BlockRecord | None
     mismatch: Mismatch | None
     """Where the final blocks up to this one are not what this code gives."""
-
-
-def diverged_executions(books: Books) -> list[DivergedExecution]:
-    """What the validators that diverged gave of it, by height."""
-    by_name = {validator.name: validator for validator in books.record.validators}
-    found = []
-    for told in sorted(books.divergences, key=lambda told: (told.height, told.validator)):
-        validator = by_name[told.validator]
-        page = (validator.status or {}).get("diverged")
-        receipts = _bytes(page.get("receipts")) if isinstance(page, dict) else b""
-        roots = (told.expected_root, told.computed_root)
-        found.append(DivergedExecution(told.validator, told.height, told.reason, *roots, receipts, validator.trace))
-    return found
 
 
 def bisect(genesis: Genesis, chain: Sequence[BlockRecord], executions: Sequence[DivergedExecution]) -> list[Page]:
@@ -203,10 +187,3 @@ def _read(trace: bytes) -> BlockTrace | None:
         return decode(trace, BlockTrace)
     except CodecError:
         return None
-
-
-def _bytes(text: object) -> bytes:
-    try:
-        return bytes.fromhex(str(text or ""))
-    except ValueError:
-        return b""

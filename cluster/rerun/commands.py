@@ -53,7 +53,7 @@ def _height(text: str) -> int:
 
 
 def _time(text: str) -> int:
-    from cluster.rerun.replay import parse_time_us
+    from cluster.rerun.player import parse_time_us
 
     try:
         return parse_time_us(text)
@@ -86,7 +86,8 @@ def _shrink(options: Any) -> int:
 
 
 def _replay(options: Any) -> int:
-    from cluster.rerun.replay import Filter, replay
+    from cluster.rerun.player import Filter
+    from cluster.rerun.replay import replay
 
     shown = Filter(options.from_us, options.until_us, kinds=frozenset(options.kind))
     is_stepped = options.step and sys.stdin.isatty()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
-from cluster.rerun.replay import Filter, Player, parse_time_us
+from cluster.rerun.player import Filter, Player, parse_time_us
 from cluster.rerun.timeline import head
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.machine import Machine

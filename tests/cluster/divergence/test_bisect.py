@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from cluster.archive import DivergedExecution, decode_traces, encode_traces
-from cluster.books import Books, keep_books
+from cluster.books import Books, diverged_executions, keep_books
 from cluster.checks import check_run
 from cluster.cli import main
 from cluster.divergence import bisect as bisecting
-from cluster.divergence.bisect import bisect, diverged_executions
+from cluster.divergence.bisect import bisect
 from cluster.divergence.words import key_words, lines
 from cluster.errors import BadInput, ExitCode
 from cluster.mutants.registry import MUTANTS

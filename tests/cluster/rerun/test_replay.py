@@ -14,8 +14,9 @@ import pytest
 
 from cluster.cli import main
 from cluster.errors import ExitCode
+from cluster.rerun.player import Filter, Player, parse_time_us
 from cluster.rerun.recorded import RecordedRun, read_recorded
-from cluster.rerun.replay import Filter, Player, _print, check_repeats, parse_time_us
+from cluster.rerun.replay import _print, check_repeats
 from cluster.rerun.step import step
 from cluster.rerun.timeline import KINDS, Entry, describe
 from cluster.results import finish_run

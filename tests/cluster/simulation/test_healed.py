@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from cluster.books import keep_books
+from cluster.books import diverged_executions, keep_books
 from cluster.chain import parts_of
 from cluster.checks import check_run
-from cluster.divergence.bisect import diverged_executions
 from cluster.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.simulation import driver
