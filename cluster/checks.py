@@ -77,14 +77,18 @@ EXAMPLES_SHOWN: Final = 3
 ROOT_DIGITS: Final = 16
 
 
-def check_run(record: RunRecord, books: Books | None = None) -> Verdict:
+Judge = Callable[[Books, tuple[Check, ...]], tuple[Check, ...]]
+"""Makes the checks of a verdict of those of every run: adds what else is expected, as drills do."""
+
+
+def check_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Verdict:
     """Perform every check. ``books`` are the record's :func:`~cluster.books.keep_books`, where they exist already."""
     books = books if books is not None else keep_books(record)
     checks = tuple(check(books) for check in CHECKS)
     evaluations = count_evaluations(books, checks)
     checks = (*checks, check_coverage(evaluations))
-    if books.record.drill is not None:
-        checks = books.record.drill.judge(books, checks)
+    if judge is not None:
+        checks = judge(books, checks)
     return Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
 
 

@@ -7,20 +7,16 @@ driver saw something happen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from cluster.archive import BlockRecord
 from cluster.counted import first_few
 from cluster.faults import EVERYBODY, UpgradeFault
 from cluster.scenario import Scenario
-from cluster.settings import Change
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
-
-if TYPE_CHECKING:
-    from cluster.drills.base import Drill
 
 Backend = Literal["live", "sim"]
 
@@ -310,6 +306,16 @@ class LoadRecord:
     """Exit code of the Locust process; ``None`` in the simulator."""
 
 
+@dataclass(frozen=True, slots=True)
+class DrillRecord:
+    """Which drill a run was (:mod:`cluster.drills`)."""
+
+    page: Mapping[str, Any]
+    """The drill as ``result.json`` has it."""
+    command: str
+    """That runs it with the same options and changes, without backend and seed."""
+
+
 @dataclass(slots=True)
 class RunRecord:
     """Everything about one run."""
@@ -360,10 +366,8 @@ class RunRecord:
     """Figures that only the driver knows (start-up time, messages, bytes, …)."""
 
     reorgs: list[Reorg] = field(default_factory=list)
-    drill: Drill | None = None
-    """What was drilled, where it was one: it has expectations of its own."""
-    drill_changes: Sequence[Change] = ()
-    """What was changed of the scenario that it built."""
+    drill: DrillRecord | None = None
+    """What was drilled, if it was a drill."""
 
     def note_mutants(self) -> None:
         """Say of each validator which planted bug it had: from the start on, or by an upgrade."""

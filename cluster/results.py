@@ -32,7 +32,7 @@ from cluster.archive import (
     encode_traces,
 )
 from cluster.books import Books, diverged_executions, keep_books
-from cluster.checks import Verdict, check_run
+from cluster.checks import Judge, Verdict, check_run
 from cluster.files import write_atomically
 from cluster.genesis_file import to_json
 from cluster.junit import run_xml
@@ -46,17 +46,21 @@ from cluster.scenario.files import scenario_text
 
 
 def finish_run(
-    record: RunRecord, folder: Path, scenario_path: Path | None = None, books: Books | None = None
+    record: RunRecord,
+    folder: Path,
+    scenario_path: Path | None = None,
+    books: Books | None = None,
+    judge: Judge | None = None,
 ) -> Verdict:
     """Check a run and write everything about it into ``folder``, which is created where it does not exist.
 
     ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, where it
     inherits nothing, and named in the command that reproduces the run. ``books`` are the record's, where they exist
-    already. Raises :class:`OSError` where the folder cannot be written.
+    already, ``judge`` adds the checks of a drill. Raises :class:`OSError` where the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     books = books if books is not None else keep_books(record)
-    verdict = check_run(record, books)
+    verdict = check_run(record, books, judge)
     write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
@@ -97,7 +101,7 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
         "divergences": books.bisections,
     }
     if record.drill is not None:
-        result["drill"] = record.drill.page(record.scenario, record.drill_changes)
+        result["drill"] = record.drill.page
     if record.backend == "sim":
         result["digest"] = record.digest
         result["checkpoints"] = {str(height): digest for height, digest in record.checkpoints.items()}
@@ -114,7 +118,7 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
     backend = " --backend sim" if record.backend == "sim" else ""
     command = f"stampede run {shlex.quote(str(path))}"
     if record.drill is not None:
-        command = record.drill.command(record.drill_changes)
+        command = record.drill.command
     return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"
 
 

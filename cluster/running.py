@@ -19,7 +19,7 @@ from rich.console import Console
 
 from cluster.books import Books, keep_books
 from cluster.checkout import checkout_commit
-from cluster.checks import Check, Verdict, check_run
+from cluster.checks import Check, Judge, Verdict, check_run
 from cluster.errors import BadInput, HarnessError
 from cluster.history.index import refresh_index
 from cluster.interrupts import Interrupts
@@ -101,9 +101,10 @@ def perform_run(
     perform: Perform,
     source: Path | None,
     live: LiveOptions = LiveOptions(),
+    judge: Judge | None = None,
 ) -> tuple[Verdict, Path]:
     """Let ``perform`` run what it knows, show its progress and its verdict, write its folder; ``source`` is the
-    scenario's file, where it ran as it stands there.
+    scenario's file, where it ran as it stands there; ``judge`` adds the checks of a drill.
 
     Returns the verdict and the folder.
     """
@@ -123,7 +124,7 @@ def perform_run(
                 progress.close()
             if record.scenario.faults != scenario.faults:
                 source = None  # others were added meanwhile
-            verdict = finish(record, folder, interrupts, source)
+            verdict = finish(record, folder, interrupts, source, judge=judge)
         try:
             point_latest(folder)
             refresh_index(folder)
@@ -187,6 +188,7 @@ def finish(
     interrupts: Interrupts,
     scenario_path: Path | None = None,
     books: Books | None = None,
+    judge: Judge | None = None,
 ) -> Verdict:
     """Judge and write a run. Where a signal came, and be it meanwhile, the run counts as interrupted.
 
@@ -197,9 +199,9 @@ def finish(
     while True:
         record.interrupted = record.interrupted or interrupts.seen
         try:
-            verdict = finish_run(record, folder, scenario_path, books)
+            verdict = finish_run(record, folder, scenario_path, books, judge)
         except OSError as error:
-            return _unwritten(check_run(record, books), f"{error.filename or folder}: {error.strerror or error}")
+            return _unwritten(check_run(record, books, judge), f"{error.filename or folder}: {error.strerror or error}")
         if record.interrupted or not interrupts.seen:
             return verdict
 

@@ -15,7 +15,7 @@ from cluster.drills.base import Drill
 from cluster.errors import BadInput
 from cluster.interrupts import Interrupts
 from cluster.output import LastingOutput
-from cluster.record import Backend, RunRecord
+from cluster.record import Backend, DrillRecord, RunRecord
 from cluster.running import drive, perform_run
 from cluster.scenario import Scenario, change_scenario
 from cluster.settings import Change, options_of
@@ -41,11 +41,11 @@ def run_drill(
     @contextmanager
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
         with drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts) as record:
-            record.drill = drill
-            record.drill_changes = (*changes, *_added(scenario, record))
+            changed = (*changes, *_added(scenario, record))
+            record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record
 
-    return perform_run(scenario, backend, out, perform, None)
+    return perform_run(scenario, backend, out, perform, None, judge=drill.judge)
 
 
 def _added(scenario: Scenario, record: RunRecord) -> list[Change]:

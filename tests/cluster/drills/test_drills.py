@@ -84,12 +84,11 @@ def run(drill: Drill, *changes: Change) -> RunRecord:
     if key not in RUNS:
         RUNS[key] = simulate(scenario, 1)
     record = RUNS[key]
-    record.drill = drill
     return record
 
 
 def judged(drill: Drill, *changes: Change) -> Verdict:
-    return check_run(run(drill, *changes))
+    return check_run(run(drill, *changes), judge=drill.judge)
 
 
 def of(verdict: Verdict, name: str) -> Outcome:
@@ -194,8 +193,7 @@ def test_a_storm_that_takes_the_lane_turns_it_red(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(TimerPhase, "destroy", dear)
     drill = Storm(timers=2_000, lateness_blocks=2)
     record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1)
-    record.drill = drill
-    verdict = check_run(record)
+    verdict = check_run(record, judge=drill.judge)
     assert of(verdict, "honest_lateness") is Outcome.FAIL, verdict.check(PREFIX + "honest_lateness").detail
 
 
@@ -207,8 +205,8 @@ def test_slow_links_break_the_bound_of_finality() -> None:
 def test_a_slow_recovery_turns_the_outage_red() -> None:
     """The run of those who recover in time, held against a shorter bound."""
     drill = Outage(recovery_ms=100)
-    record = replace(run(Outage()), scenario=change_scenario(drill.scenario(), [FAST], drill.name), drill=drill)
-    verdict = check_run(record)
+    record = replace(run(Outage()), scenario=change_scenario(drill.scenario(), [FAST], drill.name))
+    verdict = check_run(record, judge=drill.judge)
     assert of(verdict, "recovery") is Outcome.FAIL
     assert verdict.check("recovery").verdict is Outcome.FAIL, "the check of every run has the same bound"
 
@@ -363,8 +361,7 @@ def interrupted(drill: Drill, height: int) -> Verdict:
 
     record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, on_sample=look)
     assert record.interrupted
-    record.drill = drill
-    return check_run(record)
+    return check_run(record, judge=drill.judge)
 
 
 @pytest.mark.parametrize(
@@ -385,19 +382,24 @@ def test_what_an_interruption_kept_from_being_reached_is_no_failure(drill: Drill
 
 
 def test_a_violation_stays_one_in_an_interrupted_run() -> None:
-    sides = run(CHEAP[3], *planted("quorum-of-2f", ALL_OF_FOUR), APART)
-    liars = run(Byzantine(validators=4, liars=1), Change("validators.nodes", TOO_MANY), SOON)
+    liars = Byzantine(validators=4, liars=1)
     twice = run(CHEAP[4])
     twice = replace(twice, finalizations=[*twice.finalizations, twice.finalizations[0]])
-    for record, red in ((sides, "sides"), (liars, "withstood"), (twice, "durable")):
-        assert of(check_run(replace(record, interrupted=True)), red) is Outcome.FAIL
+    for drill, record, red in (
+        (CHEAP[3], run(CHEAP[3], *planted("quorum-of-2f", ALL_OF_FOUR), APART), "sides"),
+        (liars, run(liars, Change("validators.nodes", TOO_MANY), SOON), "withstood"),
+        (CHEAP[4], twice, "durable"),
+    ):
+        assert of(check_run(replace(record, interrupted=True), judge=drill.judge), red) is Outcome.FAIL
 
 
 def test_nothing_that_was_collected_is_no_traceback() -> None:
     for drill in CHEAP:
         record = replace(run(drill), validators=[], interrupted=True)
         names = {PREFIX + each.name for each in drill.expectations(record.scenario)}
-        verdicts = {check.name: check.verdict for check in check_run(record).checks if check.name in names}
+        verdicts = {
+            check.name: check.verdict for check in check_run(record, judge=drill.judge).checks if check.name in names
+        }
         assert Outcome.FAIL not in verdicts.values(), verdicts
 
 
@@ -420,9 +422,9 @@ def test_a_blind_bisection_turns_it_red(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_wrong_bug_is_told_apart() -> None:
     record = run(CHEAP[7])
     other = replace(record, scenario=Divergence(bug="wrong-balance").scenario())
-    assert of(check_run(other), "bisected") is Outcome.FAIL
+    assert of(check_run(other, judge=CHEAP[7].judge), "bisected") is Outcome.FAIL
     other = replace(record, scenario=Divergence(culprit=2).scenario())
-    assert of(check_run(other), "found") is Outcome.FAIL
+    assert of(check_run(other, judge=CHEAP[7].judge), "found") is Outcome.FAIL
 
 
 def test_a_blind_check_turns_it_red() -> None:
@@ -432,12 +434,13 @@ def test_a_blind_check_turns_it_red() -> None:
         replace(each, status={**(each.status or {}), "diverged": None, "height": len(sound)}, blocks=sound, trace=b"")
         for each in record.validators
     ]
-    seen = check_run(replace(record, validators=blind))
+    seen = check_run(replace(record, validators=blind), judge=CHEAP[7].judge)
     assert seen.check("state_roots").verdict is Outcome.FAIL
     assert seen.check("state_roots").detail.startswith("saw nothing of the planted bug: ")
     assert of(seen, "found") is Outcome.FAIL
     never = [replace(each, mutant_runs=0) for each in blind]
-    assert check_run(replace(record, validators=never)).check("state_roots").verdict is Outcome.INCONCLUSIVE
+    seen = check_run(replace(record, validators=never), judge=CHEAP[7].judge)
+    assert seen.check("state_roots").verdict is Outcome.INCONCLUSIVE
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

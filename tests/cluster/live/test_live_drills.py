@@ -55,13 +55,12 @@ RESTARTS = RestartAll(times=1, down_ms=100)
 def diverged(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
     folder = tmp_path_factory.mktemp("diverged") / "run"
     record = run_live(BUG.scenario(), 1, "test", folder)
-    record.drill = BUG
     return record, folder
 
 
 def test_a_live_divergence_is_found_and_bisected(diverged: tuple[RunRecord, Path]) -> None:
     record, _ = diverged
-    verdict = check_run(record)
+    verdict = check_run(record, judge=BUG.judge)
     drilled = [check for check in verdict.checks if check.name.startswith(PREFIX)]
     assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
     (page,) = verdict.divergences
@@ -72,9 +71,9 @@ def test_a_live_divergence_is_found_and_bisected(diverged: tuple[RunRecord, Path
 def test_the_wrong_bug_is_told_apart(diverged: tuple[RunRecord, Path]) -> None:
     record, _ = diverged
     other = replace(record, scenario=Divergence(bug="wrong-balance").scenario())
-    assert check_run(other).check(f"{PREFIX}bisected").verdict is Outcome.FAIL
+    assert check_run(other, judge=BUG.judge).check(f"{PREFIX}bisected").verdict is Outcome.FAIL
     other = replace(record, scenario=Divergence(culprit=2).scenario())
-    assert check_run(other).check(f"{PREFIX}found").verdict is Outcome.FAIL
+    assert check_run(other, judge=BUG.judge).check(f"{PREFIX}found").verdict is Outcome.FAIL
 
 
 def test_the_folder_can_be_bisected_again(
@@ -98,11 +97,10 @@ def test_a_planted_bug_turns_what_drills_share_red(diverged: tuple[RunRecord, Pa
 @pytest.mark.soak
 def test_all_restart_live(tmp_path: Path) -> None:
     record = run_live(RESTARTS.scenario(), 1, "test", tmp_path / "run")
-    record.drill = RESTARTS
-    drilled = [check for check in check_run(record).checks if check.name.startswith(PREFIX)]
+    drilled = [check for check in check_run(record, judge=RESTARTS.judge).checks if check.name.startswith(PREFIX)]
     assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
     doubled = replace(record, finalizations=[*record.finalizations, record.finalizations[0]])
-    assert check_run(doubled).check(f"{PREFIX}durable").verdict is Outcome.FAIL
+    assert check_run(doubled, judge=RESTARTS.judge).check(f"{PREFIX}durable").verdict is Outcome.FAIL
 
 
 # --- the others, which take minutes -----------------------------------------------------------------------------------
@@ -120,8 +118,7 @@ OTHERS: tuple[Drill, ...] = (
 
 def judged(drill: Drill, changes: tuple[Change, ...], folder: Path) -> Verdict:
     record = run_live(change_scenario(drill.scenario(), changes, drill.name), 1, "test", folder)
-    record.drill = drill
-    return check_run(record)
+    return check_run(record, judge=drill.judge)
 
 
 def test_every_drill_is_run_live() -> None:
