@@ -61,6 +61,7 @@ from validator.events import (
     Diverged,
     Effect,
     Joined,
+    PeerFault,
     Reply,
     Run,
     SubmitResult,
@@ -443,6 +444,13 @@ class Simulation:
                 self._note_proposal(index, job)
                 if isinstance(job, Build):
                     self._promises.builds(index, self.machines[index].incarnation, job.view)
+            case PeerFault(reason="invalid_block"):
+                self._patience.rejects(index)
+            case _:
+                self._observe_transactions(index, effect)
+
+    def _observe_transactions(self, index: int, effect: Effect) -> None:
+        match effect:
             case Reply(request, results):
                 self._on_reply(self.machines[index], self._submissions.pop(request), results)
             case TransactionDropped(transaction_hash=digest, reason=reason):

@@ -313,9 +313,9 @@ class Machine:
                 self._append(token, data)
             case ReplaceJournal(data):
                 self._replace_journal(data)
-            case PeerFault() | Dropped() | EvidenceFound():
+            case Dropped() | EvidenceFound():
                 self.tally.note(effect)
-            case BlockFinal() | Diverged() | TransactionRefused() | TransactionDropped():
+            case BlockFinal() | Diverged() | TransactionRefused() | TransactionDropped() | PeerFault():
                 self.tally.note(effect)
                 self.observe(self.index, effect)
             case Reply() | Certified() | Joined():

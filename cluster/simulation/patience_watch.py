@@ -3,8 +3,8 @@
 The leader timer gives a view up only if no proposal came. So a validator that holds a good one, or has voted for it,
 waits for its advance timer; Simplex lets it follow the leader, who gave up the view itself. The watch reads each
 validator's own clock, since timers run on it. It counts a proposal as good if the validator heard it in the view, from
-a leader that is honest and runs the code without a mutant, before the leader timer expired, and did not skip the leader
-for being silent on entering the view.
+a leader that is honest and runs the code without a mutant, before the leader timer expired; unless it skipped the
+leader for being silent on entering the view, or found the block invalid: where that was wrong, other rules show it.
 
 A view in which a validator was started is not judged: its votes of that view may be from before.
 """
@@ -99,6 +99,10 @@ class PatienceWatch:
             waiting.given_up_by_leader.add(vote.view)
         elif isinstance(message, Proposal) and vote.view == waiting.view and is_sound and not waiting.is_skipped:
             waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
+
+    def rejects(self, index: int) -> None:
+        """A validator finds the block of its view invalid."""
+        self._waiting[index].is_judged = True
 
     def sends(self, index: int, now_ms: float, message: Reading | None) -> None:
         """A validator sends a message; only votes of its current view, and what carries one, are of interest."""

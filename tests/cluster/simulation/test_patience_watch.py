@@ -132,6 +132,13 @@ def test_the_view_in_which_it_was_started_is_not_judged() -> None:
     assert [holds for _, holds, _ in waiting.told] == [False], "the next one is"
 
 
+def test_whoever_finds_the_block_invalid_gives_up_at_once() -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_400)
+    waiting.watch.rejects(ME)
+    assert waiting.give_up(1_402) == []
+
+
 def test_what_is_repeated_is_judged_once() -> None:
     waiting = Waiting()
     waiting.hear(PROPOSAL, 1_400)
