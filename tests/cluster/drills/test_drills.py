@@ -83,8 +83,7 @@ def run(drill: Drill, *changes: Change) -> RunRecord:
     key = scenario.model_dump_json()
     if key not in RUNS:
         RUNS[key] = simulate(scenario, 1)
-    record = RUNS[key]
-    return record
+    return RUNS[key]
 
 
 def judged(drill: Drill, *changes: Change) -> Verdict:
