@@ -1,101 +1,28 @@
-"""From a scenario to the chain that it runs: keys, genesis, node settings. The same for both drivers."""
+"""From a scenario to the nodes that run it: settings, planted bugs, behaviours. The same for both drivers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final, TypeVar
-
-from blake3 import blake3
+from typing import Final
 
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
 from cluster.byzantine.base import SisterChain
+from cluster.genesis import chain_id, validator_signer
 from cluster.mutants.base import Mutant, RunCounter
 from cluster.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
-from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
+from consensus.keys import ValidatorSet
 from consensus.messages import VoteKind
 from consensus.protocols import PROTOCOLS
 from consensus.simplex import SimplexConfig
-from consensus.types import PublicKey, ValidatorIndex, View
 from validator.assembly import PRODUCTION, Parts
 from validator.block import MAX_BLOCK_BYTES
 from validator.executor import StorageConfig
-from validator.genesis import Genesis, GenesisEpoch, Policy
-from validator.genesis_block import GenesisError, genesis_batch
 from validator.node import NodeConfig
-from validator.receipt_bound import require_receipts_fit
-from validator.types import Address, address_text
-
-T = TypeVar("T")
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
 """After so many views without a sign of a leader its views are nullified at once."""
-
-
-def chain_id(scenario: Scenario, seed: int) -> str:
-    """The chain's name: runs of another seed are other chains."""
-    return f"stampede-{scenario.name}-{seed}"
-
-
-def validator_signer(scheme: SignatureScheme, seed: int, index: int) -> Signer:
-    """A validator's signing key, which follows from the run's seed."""
-    secret = blake3(seed.to_bytes(8, "big") + index.to_bytes(8, "big"), derive_key_context="stampede validator key v1")
-    return scheme.signer(secret.digest())
-
-
-def validator_set(scheme: SignatureScheme, scenario: Scenario, seed: int) -> ValidatorSet:
-    """All validators' public keys, by index."""
-    keys = [validator_signer(scheme, seed, index).public_key for index in range(scenario.validators.count)]
-    return ValidatorSet(
-        tuple(keys), scheme, _committees(scenario.validators.committees.items() if scenario.validators.epochs else ())
-    )
-
-
-def validators_of(genesis: Genesis, scheme: SignatureScheme) -> ValidatorSet:
-    """The validators that a genesis names, for whoever has it alone."""
-    keys = tuple(map(PublicKey, genesis.validators))
-    return ValidatorSet(keys, scheme, _committees((epoch.first_view, epoch.members) for epoch in genesis.epochs))
-
-
-def _committees(epochs: Iterable[tuple[int, Iterable[int]]]) -> tuple[Committee, ...]:
-    return tuple(Committee(View(at), tuple(map(ValidatorIndex, members))) for at, members in epochs)
-
-
-def build_genesis(scenario: Scenario, seed: int, validators: ValidatorSet) -> Genesis:
-    """The genesis that every validator of the run starts from. Raises
-    :class:`~validator.genesis_block.GenesisError`.
-    """
-    chain, load = scenario.chain, scenario.load
-    return Genesis(
-        chain_id=chain_id(scenario, seed),
-        validators=validators.public_keys,
-        policy=Policy(chain.policy),
-        parameters=chain.parameters(),
-        preset=chain.preset,
-        accounts=_together("accounts", load.genesis_accounts(seed), chain.genesis_accounts(seed)),
-        actors=_together("actors", load.genesis_actors(seed), chain.genesis_actors(seed)),
-        system_deployers=tuple(dict.fromkeys([*load.genesis_deployers(seed), *chain.genesis_deployers(seed)])),
-        runners=load.genesis_runners(seed),
-        epochs=tuple(GenesisEpoch(epoch.first_view, epoch.members) for epoch in validators.epochs),
-    )
-
-
-def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address, T]) -> dict[Address, T]:
-    """What the load's users have and what the scenario names besides."""
-    for address in of_chain:
-        if address in of_load:
-            raise GenesisError(f"{what}: {address_text(address)} is that of a user of the load")
-    return {**of_load, **of_chain}
-
-
-def check_genesis(scenario: Scenario) -> None:
-    """Raise :class:`~validator.genesis_block.GenesisError` where no validator could start from its genesis."""
-    seed = scenario.seed
-    genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
-    require_receipts_fit(genesis.parameters)
-    genesis_batch(genesis)
 
 
 def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from cluster.books import longest_chain
-from cluster.chain import validators_of
+from cluster.genesis import validators_of
 from cluster.record import RunRecord, ValidatorRecord
 from cluster.simulation.disk import MemoryDisk
 from consensus.leader import ELECTIONS

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cluster.counted import first_few
+from cluster.mutants.registry import MUTANTS
 from cluster.near import instead, unknown
 from cluster.release import Release
 from cluster.sections import LINK_FIELDS, Height, LinkChanges, Milliseconds, RunMilliseconds, Section
@@ -40,8 +41,6 @@ NAMED_OF_THE_REST: Final = 3
 
 
 def _known_mutant(name: str) -> str:
-    from cluster.mutants.registry import MUTANTS
-
     if name not in MUTANTS:
         raise ValueError(unknown("mutant", name, sorted(MUTANTS)))
     return name

@@ -29,7 +29,7 @@ from blake3 import blake3
 
 from cluster.archive import BlockRecord
 from cluster.certificate_audit import is_certified
-from cluster.chain import validators_of
+from cluster.genesis import validators_of
 from cluster.ledger import Ledger
 from cluster.record import MonitorRecord, RunRecord, ValidatorRecord
 from consensus.messages import Certificate, VoteKind

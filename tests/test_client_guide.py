@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.chain import build_genesis, node_config, validator_set, validator_signer
+from cluster.chain import node_config
+from cluster.genesis import build_genesis, validator_set, validator_signer
 from cluster.live.disk import DirectoryDisk
 from cluster.live.http import build_app
 from cluster.live.validator_loop import ValidatorLoop, ValidatorSetup

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.books import Books
-from cluster.chain import validators_of
 from cluster.checks import HEIGHTS_UNTIL_IT_VOTES
 from cluster.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.drills.expected import headers, straight_replay, unmet
+from cluster.genesis import validators_of
 from cluster.outcome import Outcome, worst
 from cluster.record import JoinRecord, ValidatorRecord
 from cluster.scenario import Scenario

@@ -33,8 +33,8 @@ from cluster.faults import (
 from cluster.record import Backend
 from cluster.scenario import Scenario
 from cluster.scenario.chain import FAUCET_OWNER, SEED_PREFIX, owner_address
-from cluster.scenario.model import NodeSection
 from cluster.scenario.schema import plain_text
+from cluster.scenario.validators import NodeSection
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
 from loadgen.workloads.phases import AnyPhase

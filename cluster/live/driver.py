@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.chain import build_genesis, validator_set
 from cluster.errors import BadInput, HarnessError, TestnetError
 from cluster.fault_engine import FaultEngine
 from cluster.faults import UpgradeFault
 from cluster.files import write_atomically
+from cluster.genesis import build_genesis, validator_set
 from cluster.interrupts import Interrupts
 from cluster.live.collect import collect, keep_blocks
 from cluster.live.control import AddFault, ControlServer, StopRun

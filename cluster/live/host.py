@@ -28,17 +28,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 import cluster
-from cluster.chain import (
-    build_genesis,
-    byzantine_of,
-    node_config,
-    parts_of,
-    score_of,
-    validator_set,
-    validator_signer,
-)
+from cluster.chain import byzantine_of, node_config, parts_of, score_of
 from cluster.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
 from cluster.files import write_atomically
+from cluster.genesis import build_genesis, validator_set, validator_signer
 from cluster.link_faults import LinkCounts
 from cluster.live import last_words, processes
 from cluster.live.collector import tame_collector

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from cluster.mutants.scenes import Hunt
 from consensus.protocols import EngineType
 from validator.assembly import Parts
+
+VALIDATORS: Final = 4
+ONE: Final = (1,)
+ALL: Final = tuple(range(VALIDATORS))
 
 
 class Area(StrEnum):
@@ -30,6 +34,17 @@ class RunCounter:
 
     def ran(self) -> None:
         self.runs += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """A scene, which validators have the bug, and the seeds to try in order until it is caught."""
+
+    scene: str
+    mutated: tuple[int, ...] = ONE
+    protocol: str = "simplex"
+    seeds: int = 4
+    """Seeds from 1 on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from cluster.byzantine.base import SISTER_CHAIN
-from cluster.mutants.base import Area, Mutant, RunCounter
-from cluster.mutants.scenes import ALL, Hunt
+from cluster.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
 from consensus.certificates import verify_signed
 from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (

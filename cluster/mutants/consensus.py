@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.mutants.base import Area, Mutant, RunCounter
-from cluster.mutants.scenes import ALL, Hunt
+from cluster.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
 from consensus.certificates import VoteTally
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.keys import Committee

@@ -16,8 +16,7 @@ from cluster import checks, fault_engine
 from cluster.books import Books
 from cluster.checks import Check, Verdict
 from cluster.ledger import Ledger
-from cluster.mutants.base import Area, RunCounter
-from cluster.mutants.scenes import ALL, ONE, Hunt
+from cluster.mutants.base import ALL, ONE, Area, Hunt, RunCounter
 from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.simulation.monitor import SafetyMonitor, broken

@@ -20,10 +20,10 @@ from typing import Any
 
 from cluster.checks import Verdict, check_run
 from cluster.junit import Case, junit_xml
-from cluster.mutants.base import Mutant, RunCounter
+from cluster.mutants.base import Hunt, Mutant, RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant
 from cluster.mutants.registry import MUTANTS
-from cluster.mutants.scenes import Hunt
+from cluster.mutants.scenes import scenario_of
 from cluster.outcome import Outcome
 from cluster.record import RunRecord
 from cluster.served_proofs import SERVED_RULES
@@ -200,7 +200,7 @@ def _sound(scene: str, protocol: str, seed: int) -> tuple[Outcome, str]:
 
 
 def _run(where: Hunt, mutant: str | None, seed: int) -> tuple[RunRecord, Verdict]:
-    record = simulate(where.scenario(mutant), seed)
+    record = simulate(scenario_of(where, mutant), seed)
     if record.interrupted:
         raise KeyboardInterrupt
     return record, check_run(record)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.mutants.base import Area, Mutant, RunCounter
-from cluster.mutants.scenes import ALL, Hunt
+from cluster.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
 from validator.admission import Admission, Offer
 from validator.assembly import Parts
 from validator.events import Effect, Send

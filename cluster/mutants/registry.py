@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cluster.mutants import certificates, consensus, mempool, scheduler, state, storage, unchecked
 from cluster.mutants.base import Mutant
-from cluster.mutants.double_fire import DOUBLE_FIRE
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
@@ -13,7 +12,6 @@ MUTANTS: dict[str, Mutant] = {
         *certificates.MUTANTS,
         *mempool.MUTANTS,
         *unchecked.MUTANTS,
-        DOUBLE_FIRE,
         *scheduler.MUTANTS,
         *state.MUTANTS,
         *storage.MUTANTS,

@@ -7,14 +7,11 @@ seconds see what a long run would see on a large chain.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster.mutants.base import ALL, VALIDATORS, Hunt
 from cluster.scenario import Scenario
 
-VALIDATORS: Final = 4
-ONE: Final = (1,)
-ALL: Final = tuple(range(VALIDATORS))
 MOST_SEEDS: Final = 12
 """Seeds that are tried for one mutant at most."""
 
@@ -270,26 +267,16 @@ SCENES: Final[Mapping[str, Fields]] = {
 """By name: a scenario's sections, and which validators are byzantine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hunt:
-    """A scene, which validators have the bug, and the seeds to try in order until it is caught."""
-
-    scene: str
-    mutated: tuple[int, ...] = ONE
-    protocol: str = "simplex"
-    seeds: int = 4
-    """Seeds from 1 on."""
-
-    def scenario(self, mutant: str | None) -> Scenario:
-        """The scenario with the mutant, or the same without it."""
-        sections = dict(SCENES[self.scene])
-        byzantine: Mapping[int, list[str]] = sections.pop("byzantine", {})
-        nodes: list[Fields] = [{"byzantine": byzantine[i]} if i in byzantine else {} for i in range(VALIDATORS)]
-        for index in self.mutated:
-            if mutant is not None and index not in byzantine:
-                nodes[index]["mutant"] = mutant
-        sections["name"] = f"hunt-{self.scene}"
-        section: Fields = sections.get("validators", {})
-        sections["validators"] = section | {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
-        sections["consensus"] = sections["consensus"] | {"protocol": self.protocol}
-        return Scenario.model_validate(sections)
+def scenario_of(hunt: Hunt, mutant: str | None) -> Scenario:
+    """The scene of a hunt with the mutant, or the same without it."""
+    sections = dict(SCENES[hunt.scene])
+    byzantine: Mapping[int, list[str]] = sections.pop("byzantine", {})
+    nodes: list[Fields] = [{"byzantine": byzantine[i]} if i in byzantine else {} for i in range(VALIDATORS)]
+    for index in hunt.mutated:
+        if mutant is not None and index not in byzantine:
+            nodes[index]["mutant"] = mutant
+    sections["name"] = f"hunt-{hunt.scene}"
+    section: Fields = sections.get("validators", {})
+    sections["validators"] = section | {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
+    sections["consensus"] = sections["consensus"] | {"protocol": hunt.protocol}
+    return Scenario.model_validate(sections)

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cluster.mutants.base import Area, Mutant, RunCounter
-from cluster.mutants.scenes import ALL, ONE, Hunt
+from cluster.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
 from validator.assembly import Parts
 from validator.block import Event
 from validator.disk import Disk
@@ -423,7 +422,31 @@ def _mutant(
     return Mutant(name, Area.SCHEDULER, description, caught_by, hunt, rule, parts=parts)
 
 
+def _double_fire(counter: RunCounter) -> Parts:
+    class DoubleFirePhase(TimerPhase):
+        def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+            payload = self.world.payload_of(timer)
+            TimerPhase.fire(self, timer, candidate, max_cost)
+            if len(self.fires) == 1 and self.world.balance(timer.fee_payer) >= max_cost:
+                counter.ran()
+                self.world.add_timer(timer, payload)
+                TimerPhase.fire(self, timer, candidate, max_cost)
+
+    class DoubleFire(Transition):
+        timer_phase_class = DoubleFirePhase
+
+    return Parts(transition=DoubleFire)
+
+
 MUTANTS = (
+    Mutant(
+        name="double-fire",
+        area=Area.SCHEDULER,
+        description="in every block the first timer that fired fires once more",
+        caught_by="timers",
+        hunt=Hunt("calm", ONE),
+        parts=_double_fire,
+    ),
     _mutant(
         "fires-again-after-restart",
         "the first timer that fires after a restart fires twice",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.mutants.base import Area, Mutant, RunCounter
-from cluster.mutants.scenes import ALL, ONE, Hunt
-from cluster.mutants.wrong_balance import WRONG_BALANCE
+from cluster.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
 from validator.assembly import Parts
 from validator.disk import Disk
 from validator.executor import Executor
@@ -15,6 +13,7 @@ from validator.state.merkle import Tree, TreeUndo
 from validator.state.plain import PlainEngine
 from validator.state.prover import PastState, Prover
 from validator.state.store import LogStateStore, _StateView
+from validator.transition import PreparedTransaction, Transition
 
 
 def _with_store(store: type[LogStateStore]) -> Parts:
@@ -86,6 +85,30 @@ def _mutant(
 ) -> Mutant:
     return Mutant(name, Area.STATE, description, caught_by, hunt, rule, parts=parts)
 
+
+FIRST_HEIGHT = 6
+"""The bug sleeps until this height, so that the height which the checks name is not simply the first."""
+
+
+def _wrong_balance(counter: RunCounter) -> Parts:
+    class WrongBalance(Transition):
+        def execute(self, prepared: PreparedTransaction) -> None:
+            Transition.execute(self, prepared)
+            if self.context.height >= FIRST_HEIGHT:
+                counter.ran()
+                self.world.credit(prepared.transaction.sender, 1)
+
+    return Parts(transition=WrongBalance)
+
+
+WRONG_BALANCE = Mutant(
+    name="wrong-balance",
+    area=Area.STATE,
+    description=f"from height {FIRST_HEIGHT} on, a transaction's sender is refunded one unit too much",
+    caught_by="state_roots",
+    hunt=Hunt("calm", ONE),
+    parts=_wrong_balance,
+)
 
 MUTANTS = (
     WRONG_BALANCE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.mutants.base import Area, Mutant, RunCounter
-from cluster.mutants.scenes import ALL, Hunt
+from cluster.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
 from consensus.messages import Vote
 from validator.archive import ARCHIVE_FILE, ArchivedBlock, BlockArchive
 from validator.assembly import Parts

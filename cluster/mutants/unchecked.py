@@ -13,9 +13,8 @@ from typing import Final
 
 import msgspec
 
-from cluster.mutants.base import Area, Mutant, RunCounter
-from cluster.mutants.scenes import ALL, ONE, Hunt
-from cluster.mutants.wrong_balance import WRONG_BALANCE
+from cluster.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.mutants.state import WRONG_BALANCE
 from consensus import interface as engine_border
 from consensus.keys import ValidatorSet
 from consensus.types import Signature, ValidatorIndex

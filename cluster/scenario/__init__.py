@@ -8,18 +8,12 @@ fields.
 from __future__ import annotations
 
 from cluster.scenario.chain import ChainSection
+from cluster.scenario.consensus import ConsensusSection
 from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields, scenario_from
 from cluster.scenario.links import LinksSection
-from cluster.scenario.model import (
-    ConsensusSection,
-    EpochSection,
-    NodeSection,
-    Scenario,
-    StopSection,
-    StorageSection,
-    ValidatorsSection,
-)
+from cluster.scenario.model import Scenario, StopSection, StorageSection
 from cluster.scenario.success import SuccessSection
+from cluster.scenario.validators import EpochSection, NodeSection, ValidatorsSection
 
 __all__ = [
     "ChainSection",

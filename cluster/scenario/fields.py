@@ -1,7 +1,8 @@
 """Which fields a scenario has at a place, and what a field takes, read off the models.
 
 A location is one of pydantic's: fields by their names in the file, positions of items, and the kind behind whatever is
-told apart by its kind. What a workload's options are depends on the scenario, so that it is looked at, too.
+told apart by its kind. ``root`` is the model of the whole. What a workload's options are depends on the scenario, so
+that it is looked at, too.
 """
 
 from __future__ import annotations
@@ -31,27 +32,25 @@ UNITS: Final = {
 """By the last word of a field's name."""
 
 
-def fields_at(location: Sequence[Step], given: Any) -> list[str]:
+def fields_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> list[str]:
     """The names of the fields that there are at a location; none where that is no section, or is not known."""
-    return [name for model in _models(_look(location, given)[0]) for name in _fields(model)]
+    return [name for model in _models(_look(root, location, given)[0]) for name in _fields(model)]
 
 
-def expected_at(location: Sequence[Step], given: Any) -> str | None:
+def expected_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> str | None:
     """What the field at a location takes, in words; ``None`` where that cannot be told in a few."""
-    return _words(_look(location, given)[0], unit_at(location, given))
+    return _words(_look(root, location, given)[0], unit_at(root, location, given))
 
 
-def unit_at(location: Sequence[Step], given: Any) -> str:
+def unit_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> str:
     """`` of milliseconds`` and the like, by the name of the field; empty where that has no unit."""
-    before, _, last = _look(location, given)[1].rpartition("_")
+    before, _, last = _look(root, location, given)[1].rpartition("_")
     return UNITS.get(last, "") if before else ""
 
 
-def _look(location: Sequence[Step], given: Any) -> tuple[Any, str]:
+def _look(root: type[BaseModel], location: Sequence[Step], given: Any) -> tuple[Any, str]:
     """The type of what stands at a location, ``None`` if it is not known, and the innermost field around it."""
-    from cluster.scenario.model import Scenario
-
-    found: Any = Scenario
+    found: Any = root
     field = ""
     for position, step in enumerate(location):
         if any(True for _ in _models(found)) and isinstance(step, str):

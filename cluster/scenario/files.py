@@ -54,7 +54,7 @@ def load_scenario(path: Path | str) -> Scenario:
     try:
         return Scenario.model_validate(fields)
     except ValidationError as error:
-        raise BadInput(_located(path, layers, first_problem(error, fields, also=[EXTENDS]))) from None
+        raise BadInput(_located(path, layers, first_problem(error, fields, Scenario, also=[EXTENDS]))) from None
 
 
 def problems_in(path: Path) -> list[str]:
@@ -68,7 +68,7 @@ def problems_in(path: Path) -> list[str]:
     try:
         Scenario.model_validate(fields)
     except ValidationError as error:
-        return [_located(path, layers, problem) for problem in all_problems(error, fields, also=[EXTENDS])]
+        return [_located(path, layers, problem) for problem in all_problems(error, fields, Scenario, also=[EXTENDS])]
     return []
 
 
@@ -98,7 +98,7 @@ def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenar
     try:
         return Scenario.model_validate(given)
     except ValidationError as error:
-        raise BadInput(f"{source}: {describe(error, given)}") from None
+        raise BadInput(f"{source}: {describe(error, given, Scenario)}") from None
 
 
 def _with_programs(fields: Any, folder: Path, source: Path | str) -> Any:
@@ -126,7 +126,7 @@ def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -
     try:
         checked = Scenario.model_validate(data)
     except ValidationError as error:
-        raise BadInput(describe(error, data).removeprefix("faults[0].").removeprefix("faults[0]: ")) from None
+        raise BadInput(describe(error, data, Scenario).removeprefix("faults[0].").removeprefix("faults[0]: ")) from None
     if problem := checked.live_problem:
         raise BadInput(problem.removeprefix("faults[0]."))
     return checked.faults[0]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from cluster.scenario.fields import Step
 from cluster.scenario.links import write_out_topology
-from cluster.scenario.model import write_out_validators
+from cluster.scenario.validators import write_out_validators
 
 EXTENDS: Final = "extends"
 

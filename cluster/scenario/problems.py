@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from cluster.counted import counted
 from cluster.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
@@ -48,31 +48,34 @@ class Problem:
         return one_line(f"{self.path or 'scenario'}: {self.reason}{more}")
 
 
-def first_problem(error: ValidationError, given: Any, also: Sequence[str] = ()) -> Problem:
-    """The first of the problems that pydantic found in what was given; ``also`` are fields that a file has besides."""
+def first_problem(error: ValidationError, given: Any, root: type[BaseModel], also: Sequence[str] = ()) -> Problem:
+    """The first of the problems that pydantic found in what was given for the model ``root``; ``also`` are fields that
+    a file has besides."""
     problems = error.errors(include_url=False)
-    return _problem(_most_telling(problems, given), given, also, len(problems) - 1)
+    return _problem(_most_telling(problems, given, root), given, root, also, len(problems) - 1)
 
 
-def all_problems(error: ValidationError, given: Any, also: Sequence[str] = ()) -> list[Problem]:
+def all_problems(error: ValidationError, given: Any, root: type[BaseModel], also: Sequence[str] = ()) -> list[Problem]:
     """All of them, the first one first."""
     problems = error.errors(include_url=False)
-    first = _most_telling(problems, given)
-    return [_problem(each, given, also) for each in [first, *(each for each in problems if each is not first)]]
+    first = _most_telling(problems, given, root)
+    return [_problem(each, given, root, also) for each in [first, *(each for each in problems if each is not first)]]
 
 
-def _problem(problem: Mapping[str, Any], given: Any, also: Sequence[str], more: int = 0) -> Problem:
+def _problem(
+    problem: Mapping[str, Any], given: Any, root: type[BaseModel], also: Sequence[str], more: int = 0
+) -> Problem:
     place = _as_written(tuple(_without_kinds(problem["loc"])), given)
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    reason = _reason(problem, place, given, also)
+    reason = _reason(problem, place, given, root, also)
     if problem["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
         path, reason = f"{path}.{deeper[1]}", deeper[2]
     return Problem(path.lstrip("."), reason, more)
 
 
-def describe(error: ValidationError, given: Any) -> str:
+def describe(error: ValidationError, given: Any, root: type[BaseModel]) -> str:
     """The first problem, as ``path: reason`` in one line, and how many there are besides."""
-    return str(first_problem(error, given))
+    return str(first_problem(error, given, root))
 
 
 def one_line(text: str) -> str:
@@ -146,20 +149,22 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
 """What was expected, and what of the error's context it is."""
 
 
-def _reason(error: Mapping[str, Any], place: tuple[Step, ...], given: Any, also: Sequence[str]) -> str:
+def _reason(
+    error: Mapping[str, Any], place: tuple[Step, ...], given: Any, root: type[BaseModel], also: Sequence[str]
+) -> str:
     kind, got, location = error["type"], _got(error["input"]), error["loc"]
     context: dict[str, Any] = error.get("ctx", {})
     if kind == "extra_forbidden":
-        return _unknown(location, given, also if len(location) == 1 else ())
+        return _unknown(location, given, root, also if len(location) == 1 else ())
     if kind == "missing":
-        wanted = _wanted(place) or expected_at(location, given)
+        wanted = _wanted(place) or expected_at(root, location, given)
         return f"is missing; expected {wanted}" if wanted else "is missing"
     if kind == "string_pattern_mismatch":
         return f"expected {_pattern_words(context['pattern'], place, error['input'])}, got {got}"
     if kind == UNKNOWN_NAME:
         return unknown(context["what"], context["name"], context["known"].split(", "))
     if kind in _TYPES:
-        unit = unit_at(location, given) if kind.partition("_")[0] in _NUMBERS else ""
+        unit = unit_at(root, location, given) if kind.partition("_")[0] in _NUMBERS else ""
         wanted = _wanted(place) if _TYPES[kind] in (_LIST, _MAPPING) else None
         return f"expected {wanted or _TYPES[kind] + unit}, got {got}"
     if kind in _BOUNDS:
@@ -172,19 +177,19 @@ def _reason(error: Mapping[str, Any], place: tuple[Step, ...], given: Any, also:
     return error["msg"].removeprefix("Value error, ")
 
 
-def _most_telling(problems: Sequence[Mapping[str, Any]], given: Any) -> Mapping[str, Any]:
+def _most_telling(problems: Sequence[Mapping[str, Any]], given: Any, root: type[BaseModel]) -> Mapping[str, Any]:
     """The first problem; where that is a missing field, the one that was misspelt for it."""
     first = problems[0]
     if first["type"] == "missing":
         name, section = str(first["loc"][-1]), first["loc"][:-1]
         unknown = [each for each in problems if each["type"] == "extra_forbidden" and each["loc"][:-1] == section]
-        known = fields_at(section, given)
+        known = fields_at(root, section, given)
         return next((each for each in unknown if closest(str(each["loc"][-1]), known) == name), first)
     return first
 
 
-def _unknown(location: tuple[Step, ...], given: Any, also: Sequence[str]) -> str:
-    names = [*fields_at(location[:-1], given), *also]
+def _unknown(location: tuple[Step, ...], given: Any, root: type[BaseModel], also: Sequence[str]) -> str:
+    names = [*fields_at(root, location[:-1], given), *also]
     return f"unknown field; {meant_or_known(str(location[-1]), names)}" if names else "unknown field"
 
 

@@ -16,17 +16,10 @@ from cluster.archive import BlockRecord
 from cluster.books import ledger_of, longest_chain, questions
 from cluster.byzantine import Twins, TwinWatch
 from cluster.byzantine.base import vote_of
-from cluster.chain import (
-    build_genesis,
-    byzantine_of,
-    node_config,
-    parts_of,
-    score_of,
-    validator_set,
-    validator_signer,
-)
+from cluster.chain import byzantine_of, node_config, parts_of, score_of
 from cluster.errors import BadInput
 from cluster.fault_engine import FaultEngine
+from cluster.genesis import build_genesis, validator_set, validator_signer
 from cluster.links import Links
 from cluster.mutants.base import RunCounter
 from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord

@@ -9,8 +9,8 @@ from random import Random
 import msgspec
 import pytest
 
-from cluster.chain import chain_id, validator_set
 from cluster.checks import check_run
+from cluster.genesis import chain_id, validator_set
 from cluster.outcome import Outcome
 from cluster.scenario import NodeSection, Scenario, ValidatorsSection, change_scenario, load_scenario
 from cluster.settings import Change

@@ -14,6 +14,7 @@ from cluster.books import ledger_of, longest_chain
 from cluster.checks import check_run
 from cluster.live.collect import ServedOverHttp
 from cluster.mutants.registry import MUTANTS
+from cluster.mutants.scenes import scenario_of
 from cluster.outcome import Outcome
 from cluster.record import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
@@ -271,7 +272,7 @@ def test_a_live_run_in_which_nobody_proved_anything_is_inconclusive(rule: str, o
     ],
 )
 def test_planted_bugs_are_caught_without_the_simulators_monitor(mutant: str, rule: str) -> None:
-    plan = MUTANTS[mutant].hunt.scenario(mutant)
+    plan = scenario_of(MUTANTS[mutant].hunt, mutant)
     plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 12, "drain_blocks": 0})})
     simulation = Simulation(plan, 1, "test", scheme=KeyedHashScheme())
     monitor = simulation.run().monitor

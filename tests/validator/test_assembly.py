@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from cluster.chain import build_genesis, node_config, parts_of, validator_set, validator_signer
+from cluster.chain import node_config, parts_of
+from cluster.genesis import build_genesis, validator_set, validator_signer
 from cluster.mutants.base import RunCounter
 from cluster.scenario import Scenario, change_scenario
 from cluster.settings import Change

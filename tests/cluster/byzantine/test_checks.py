@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cluster.books import keep_books, longest_chain
-from cluster.chain import validator_signer
 from cluster.checks import Check, check_run
 from cluster.evidence import proofs
+from cluster.genesis import validator_signer
 from cluster.outcome import Outcome
 from cluster.record import FaultRecord, Finalization, RunRecord
 from cluster.scenario import NodeSection, Scenario

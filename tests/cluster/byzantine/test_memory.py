@@ -9,7 +9,7 @@ from cluster.byzantine.base import VIEWS_REMEMBERED, consensus_message, heard_in
 from cluster.byzantine.conflicting_voter import ConflictingVoter
 from cluster.byzantine.equivocating_leader import EquivocatingLeader
 from cluster.byzantine.garbage import Garbage
-from cluster.chain import validator_signer
+from cluster.genesis import validator_signer
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
 from consensus.messages import NO_DIGEST, NO_PARENT, VoteKind

@@ -21,6 +21,7 @@ from cluster.divergence.bisect import bisect
 from cluster.divergence.words import key_words, lines
 from cluster.errors import BadInput, ExitCode
 from cluster.mutants.registry import MUTANTS
+from cluster.mutants.scenes import scenario_of
 from cluster.reexecution import Reexecutor
 from cluster.results import finish_run
 from cluster.simulation.driver import simulate
@@ -32,7 +33,7 @@ Pages = list[dict[str, Any]]
 
 def books_of(mutant: str, mutated: tuple[int, ...] | None = None, seed: int = 1) -> Books:
     hunt = MUTANTS[mutant].hunt
-    return keep_books(simulate(replace(hunt, mutated=mutated or hunt.mutated).scenario(mutant), seed))
+    return keep_books(simulate(scenario_of(replace(hunt, mutated=mutated or hunt.mutated), mutant), seed))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 
 from cluster.checks import check_run
 from cluster.live.driver import run_live
-from cluster.mutants.scenes import ALL, Hunt
+from cluster.mutants.base import ALL, Hunt
+from cluster.mutants.scenes import scenario_of
 from cluster.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.served_proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
@@ -34,7 +35,7 @@ def signed(scenario: Scenario) -> Scenario:
     ],
 )
 def test_a_live_run_sees_what_proofs_show(mutant: str | None, rule: str, tmp_path: Path) -> None:
-    record = run_live(signed(HUNT.scenario(mutant)), 1, "test", tmp_path / "run")
+    record = run_live(signed(scenario_of(HUNT, mutant)), 1, "test", tmp_path / "run")
     safety, monitor = check_run(record).check("safety"), record.monitor
     assert monitor is not None
     assert all(monitor.counts[each] >= record.scenario.validators.count for each in SERVED_RULES), safety

@@ -17,8 +17,9 @@ import urllib3
 
 from cluster.books import ledger_of, longest_chain
 from cluster.byzantine import BEHAVIOURS, ByzantineValidator, Position, Score
-from cluster.chain import build_genesis, node_config, validator_set, validator_signer
+from cluster.chain import node_config
 from cluster.faults import LeaderDelayFault, PartitionFault
+from cluster.genesis import build_genesis, validator_set, validator_signer
 from cluster.genesis_file import to_json
 from cluster.live import validator_loop
 from cluster.live.collect import ServedOverHttp, collect

@@ -18,11 +18,11 @@ from cluster.cli import main
 from cluster.coverage import COVERAGE
 from cluster.errors import BadInput
 from cluster.mutants import certificates, hunt, unchecked
-from cluster.mutants.base import Area, Mutant, RunCounter
+from cluster.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
 from cluster.mutants.harness import HARNESS_MUTANTS, HarnessMutant, KnownAnswer, _replaced
 from cluster.mutants.hunt import Kill, all_mutants, page
 from cluster.mutants.registry import MUTANTS
-from cluster.mutants.scenes import ALL, MOST_SEEDS, ONE, SCENES, Hunt
+from cluster.mutants.scenes import MOST_SEEDS, SCENES, scenario_of
 from cluster.mutants.table import print_table
 from cluster.outcome import Outcome
 from cluster.scenario import Scenario
@@ -67,11 +67,11 @@ def test_there_are_enough_in_every_area_and_each_says_where_it_is_hunted() -> No
 
 def test_nothing_of_them_is_in_a_scenario_that_names_none() -> None:
     for mutant in all_mutants().values():
-        sound = mutant.hunt.scenario(None)
+        sound = scenario_of(mutant.hunt, None)
         assert not any(node.mutant for node in sound.validators.nodes)
-    mutated = MUTANTS["quorum-of-2f"].hunt.scenario("quorum-of-2f")
+    mutated = scenario_of(MUTANTS["quorum-of-2f"].hunt, "quorum-of-2f")
     assert [node.mutant for node in mutated.validators.nodes] == ["quorum-of-2f"] * len(ALL)
-    assert [node.mutant for node in Hunt("forger").scenario("double-fire").validators.nodes][1] == "double-fire"
+    assert [node.mutant for node in scenario_of(Hunt("forger"), "double-fire").validators.nodes][1] == "double-fire"
 
 
 def test_a_mutant_of_the_harness_is_no_validators() -> None:

@@ -11,9 +11,9 @@ from blake3 import blake3
 from nacl.signing import SigningKey
 
 from cluster.actor_classes import class_of_actors
-from cluster.chain import build_genesis, validator_set
 from cluster.errors import BadInput
 from cluster.explain.outline import outline
+from cluster.genesis import build_genesis, validator_set
 from cluster.genesis_file import from_json, to_json
 from cluster.record import RunRecord
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from

@@ -243,7 +243,7 @@ def test_every_pattern_has_words() -> None:
 )
 @pytest.mark.parametrize("path", ["", "stop", "consensus", "links", "load", "success", "validators", "chain"])
 def test_no_wrong_value_is_answered_in_other_words(path: str, wrong: Any) -> None:
-    for name in fields_at(path.split(".") if path else [], {}):
+    for name in fields_at(Scenario, path.split(".") if path else [], {}):
         given: dict[str, Any] = {"name": "a"}
         (given.setdefault(path, {}) if path else given)[name] = wrong
         try:
@@ -256,12 +256,12 @@ def test_no_wrong_value_is_answered_in_other_words(path: str, wrong: Any) -> Non
 
 def test_fields_are_found_behind_kinds_items_and_workloads() -> None:
     given = {"load": {"users": [{"workload": "flood"}]}}
-    assert fields_at([], given)[:2] == ["name", "description"]
-    assert "for_ms" in fields_at(["faults", 3, "pause"], given)
-    assert "from" in fields_at(["faults", 3, "degrade"], given)
-    assert "timers" in fields_at(["load", "users", 0, "options"], given)
-    assert fields_at(["load", "users", 1, "options"], given) == []
-    assert fields_at(["links", "regions", "east"], given) == []
+    assert fields_at(Scenario, [], given)[:2] == ["name", "description"]
+    assert "for_ms" in fields_at(Scenario, ["faults", 3, "pause"], given)
+    assert "from" in fields_at(Scenario, ["faults", 3, "degrade"], given)
+    assert "timers" in fields_at(Scenario, ["load", "users", 0, "options"], given)
+    assert fields_at(Scenario, ["load", "users", 1, "options"], given) == []
+    assert fields_at(Scenario, ["links", "regions", "east"], given) == []
 
 
 def test_mappings_and_sequences_of_any_kind_are_plain_data() -> None:
