@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from cluster.books import Books, Finding, TipView, keep_books
 from cluster.byzantine import Twins
-from cluster.counted import counted
 from cluster.coverage import (
     COMPUTED_ROOTS,
     SAME_BLOCK,
@@ -38,6 +37,7 @@ from cluster.record import FaultRecord, JoinRecord, RunRecord, Supply, Validator
 from cluster.recovery import recovery_of
 from cluster.ruling import ruling_during
 from cluster.verdict import Check, Verdict
+from cluster.wording import counted
 from consensus.types import fault_bound, quorum
 
 __all__ = ["CHECKS", "Check", "Outcome", "Verdict", "check_run", "worst"]

@@ -29,10 +29,10 @@ from cluster.mutants.commands import add_commands as add_mutant_commands
 from cluster.near import unknown
 from cluster.options import add_bind_option, add_change_options, parse_port, parse_seed
 from cluster.output import LastingOutput
-from cluster.printable import printable
 from cluster.rerun.commands import add_commands as add_rerun_commands
 from cluster.state_tools import add_commands as add_state_commands
 from cluster.sweeps.commands import add_commands as add_sweep_commands
+from cluster.wording import printable
 from validator.pvm.host_python import UnfitPython, require_fit_python
 
 MAX_HASH_SEED: Final = 2**32 - 1

@@ -20,7 +20,6 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from cluster.counted import listed
 from cluster.disk_failures import NO_SPACE, PLANNED_FAILURE
 from cluster.faults import (
     AS_MANY_AS_WITHSTOOD,
@@ -50,6 +49,7 @@ from cluster.link_faults import LinkCounts, impaired_by_links, seen_on_links
 from cluster.record import FaultRecord
 from cluster.release import Release
 from cluster.scenario import Scenario
+from cluster.wording import listed
 from consensus.messages import VoteKind
 from consensus.types import quorum
 

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from cluster.counted import first_few
 from cluster.mutants.registry import MUTANTS
 from cluster.near import instead, unknown
 from cluster.release import Release
 from cluster.sections import LINK_FIELDS, Height, LinkChanges, Milliseconds, RunMilliseconds, Section
+from cluster.wording import first_few
 from consensus.types import fault_bound
 
 LEADER: Final = "leader"

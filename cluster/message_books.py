@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cluster.chain_codec import CallbackReceipt, Effects, MessageReceipt, Sent
-from cluster.counted import counted
 from cluster.job_books import Run, jobs_requested
+from cluster.wording import counted
 from validator import costs
 from validator.mailbox import LEAST_MESSAGE_CYCLES
 from validator.params import Parameters

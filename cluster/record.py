@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from cluster.archive import BlockRecord
-from cluster.counted import first_few
 from cluster.faults import EVERYBODY, UpgradeFault
 from cluster.scenario import Scenario
+from cluster.wording import first_few
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.genesis import Genesis
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import yaml
 
-from cluster.counted import counted
+from cluster.wording import counted
 from cluster.yaml_input import NoYaml, parse
 
 _STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")

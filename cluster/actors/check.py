@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cluster.actors.advice import advice
 from cluster.actors.programs import problem_line, problems_of, read_source
-from cluster.printable import printable
+from cluster.wording import printable
 from validator.params import DEFAULTS
 from validator.pvm.deployment import deploy_cycles
 from validator.pvm.source import Problem

@@ -136,7 +136,7 @@ def _integer(text: str, least: int, most: int, what: str) -> int:
 def _check(options: Any) -> int:
     from cluster.actors.check import check
     from cluster.actors.show import print_lines
-    from cluster.printable import printable
+    from cluster.wording import printable
 
     are_fine = True
     for path in options.files:

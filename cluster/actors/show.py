@@ -16,7 +16,7 @@ from cluster.actors.local_chain import DEVELOPER, Execution, PlayedBlock
 from cluster.actors.profiler import LineProfile
 from cluster.actors.session import Actor, HandlerUse, Session, handler_uses
 from cluster.actors.values import show
-from cluster.printable import printable
+from cluster.wording import printable
 from validator.block import Bidder, Cancelled, Event, Extended
 from validator.errors import HandlerFailure
 from validator.pvm.values import decode_value

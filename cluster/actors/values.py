@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cluster import json_input
 from cluster.json_input import Wrong, field
-from cluster.printable import printable
+from cluster.wording import printable
 from validator.errors import HandlerFailure
 from validator.pvm.limits import INTEGER_BITS, INTEGER_LIMIT
 from validator.pvm.operations import Value

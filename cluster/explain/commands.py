@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cluster.errors import BadInput, ExitCode
 from cluster.options import add_change_options
-from cluster.printable import printable
+from cluster.wording import printable
 
 PLAIN_WIDTH: Final = 120
 """Characters in a line where the output is no terminal."""

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from cluster.counted import first_few
 from cluster.explain.course import MILLISECONDS_A_SECOND, Course, Span, seconds
 from cluster.faults import (
     LEADER,
@@ -24,6 +23,7 @@ from cluster.faults import (
 from cluster.figures import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.record import Backend
 from cluster.scenario import Scenario
+from cluster.wording import first_few
 
 SHARES: Final = {"loss", "duplication", "reordering"}
 """Fields of a degradation that say which share of the messages it is about."""

@@ -13,7 +13,6 @@ from statistics import mean
 from typing import Any, Final
 
 from cluster.checks import CHECK_NAMES, CHECKS
-from cluster.counted import first_few
 from cluster.explain.course import MILLISECONDS_A_SECOND, Course, course, seconds
 from cluster.explain.doubts import doubts
 from cluster.faults import (
@@ -35,6 +34,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.chain import FAUCET_OWNER, SEED_PREFIX, owner_address
 from cluster.scenario.schema import plain_text
 from cluster.scenario.validators import NodeSection
+from cluster.wording import first_few
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
 from loadgen.workloads.phases import AnyPhase

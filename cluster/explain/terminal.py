@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cluster.explain.distances import Distances
 from cluster.explain.outline import Outline, Table
-from cluster.printable import printable
+from cluster.wording import printable
 
 
 def print_outline(console: Console, found: Outline, apart: Distances) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from cluster.counted import counted
 from cluster.errors import BadInput
 from cluster.history.groups import ComparedRun, Group, refuse_incomparable, scenario_differences, warnings
 from cluster.history.scenarios import FieldDifference
@@ -28,6 +27,7 @@ from cluster.history.statistics import (
     compare_paired,
     needed,
 )
+from cluster.wording import counted
 
 STRETCHES: Final = 20
 LEAST_STRETCHES: Final = 6

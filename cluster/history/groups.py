@@ -17,12 +17,12 @@ from typing import Any, Final
 import msgspec
 from blake3 import blake3
 
-from cluster.counted import first_few
 from cluster.errors import BadInput
 from cluster.history.scenarios import FieldDifference, differences, words_of
 from cluster.run_folder import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, SWEEP_LOG_FILE, seed_of
 from cluster.sweeps.outcome import SeedOutcome
 from cluster.sweeps.tasks import scenario_name
+from cluster.wording import first_few
 
 MAX_RUNS: Final = 100_000
 WORDS_OF_BACKENDS: Final = {"sim": "simulated (virtual time)", "live": "live (wall-clock time)"}

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import BadInput
-from cluster.printable import printable
 from cluster.scenario import load_scenario
+from cluster.wording import printable
 from cluster.yaml_input import parse
 
 SHOWN: Final = 5

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.counted import counted, first_few, listed, plural
 from cluster.divergence.words import steps_after, steps_before
+from cluster.wording import counted, first_few, listed, plural
 
 
 def test_one_is_not_many() -> None:

@@ -1,4 +1,4 @@
-"""Numbers of things in words that people read: one height, two heights."""
+"""Words and numbers in text for people: plurals, lists, and what a terminal must not obey."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def first_few(names: Sequence[str], most: int) -> str:
 def listed(word: str, numbers: Sequence[int]) -> str:
     """``height 15``, ``heights 15, 16``: numbers under the word for what they are."""
     return f"{plural(len(numbers), word)} {', '.join(f'{number:,}' for number in numbers)}"
+
+
+def printable(text: str) -> str:
+    """A text without anything that a terminal would obey: what cannot be seen is written out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
