@@ -122,9 +122,9 @@ SHARED_WITH_THE_AUDITOR = (
     "validator.scheduler.bidding.LEAST_QUERY_CYCLES",
     "validator.scheduler.bidding.UNPAID_QUERY_CYCLES",
     # names
-    "validator.jobs.REGISTER_RUNNER",
-    "validator.jobs.SUBMIT_RESULT",
-    "validator.jobs.UNREGISTER_RUNNER",
+    "validator.runner_contract.REGISTER_RUNNER",
+    "validator.runner_contract.SUBMIT_RESULT",
+    "validator.runner_contract.UNREGISTER_RUNNER",
     "validator.transactions.SCRIPT_CODE",
     # what a text of a governance instruction says, and whether a program bids
     "validator.errors.BadScript",
