@@ -19,10 +19,11 @@ from cluster.live.disk import DirectoryDisk
 from validator.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.genesis_block import genesis_batch
 from validator.params import Parameters
+from validator.pvm.host import ScheduleRequest
 from validator.pvm.machine import PythonVm
 from validator.records import OVERFLOW, TIMER
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.scheduling import ScheduleRequest, SchedulingTerms, schedule
+from validator.scheduler.scheduling import SchedulingTerms, schedule
 from validator.state import LogStateStore
 from validator.state.packed import PackedEngine
 from validator.transactions import Call, Transaction

@@ -23,8 +23,8 @@ from chains import RICH, BenchmarkChain, actor_address, actors, call, interleave
 from reporting import Metric, Size, run_benchmark
 
 from validator.params import Parameters
+from validator.pvm.host import ScheduleRequest
 from validator.records import TIMER, decode_record
-from validator.scheduler.scheduling import ScheduleRequest
 from validator.transition import PreparedTransaction
 from validator.types import Address
 from validator.world import Change

@@ -22,7 +22,7 @@ from reporting import Metric, Size, run_benchmark
 
 from validator.genesis import GenesisAgent
 from validator.params import Parameters
-from validator.scheduler.scheduling import ScheduleRequest
+from validator.pvm.host import ScheduleRequest
 from validator.transition import PreparedTransaction
 from validator.types import Address
 

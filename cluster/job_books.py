@@ -34,10 +34,8 @@ from validator.jobs import (
     JOBS_PER_ACTOR,
     MAX_RESULT_BYTES,
     MAX_RESULTS_NEEDED,
-    REGISTER_RUNNER,
-    SUBMIT_RESULT,
-    UNREGISTER_RUNNER,
 )
+from validator.runner_contract import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
 from validator.types import ADDRESS_BYTES, address_text, is_reserved
 
 T = TypeVar("T")

@@ -10,10 +10,11 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, lru_cache
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import metadata, packages_distributions
 from pathlib import Path, PurePosixPath
 
@@ -122,9 +123,9 @@ SHARED_WITH_THE_AUDITOR = (
     "validator.scheduler.bidding.LEAST_QUERY_CYCLES",
     "validator.scheduler.bidding.UNPAID_QUERY_CYCLES",
     # names
-    "validator.jobs.REGISTER_RUNNER",
-    "validator.jobs.SUBMIT_RESULT",
-    "validator.jobs.UNREGISTER_RUNNER",
+    "validator.runner_contract.REGISTER_RUNNER",
+    "validator.runner_contract.SUBMIT_RESULT",
+    "validator.runner_contract.UNREGISTER_RUNNER",
     "validator.transactions.SCRIPT_CODE",
     # what a text of a governance instruction says, and whether a program bids
     "validator.errors.BadScript",
@@ -132,6 +133,21 @@ SHARED_WITH_THE_AUDITOR = (
     "validator.pvm.script_json",
 )
 """All that the books have in common with the transition that they judge. A bug in any of it is on both sides."""
+
+LAYERS = {
+    "validator": (
+        "primitives",
+        "chain",
+        "storage",
+        "state",
+        "pvm",
+        "scheduler",
+        "execution",
+        "transition",
+        "node",
+    ),
+}
+"""The folders of a package, lowest first: each imports from those before it alone."""
 
 FOREIGN = {
     "ray": ("cluster/live", "cluster/fanout", "cluster/fanout.py", "tests", "benchmarks"),
@@ -233,6 +249,24 @@ def imports_point_one_way(path: str, source: str) -> Iterator[Finding]:
             yield line, f"imports {module}; may import {', '.join(allowed)}"
         elif belongs_to(module, "tests") and not is_in(path, "tests"):
             yield line, f"imports {module}, a test"
+
+
+def is_layered(path: str) -> bool:
+    package, *folders = PurePosixPath(path).parent.parts or ("",)
+    return is_python(path) and package in LAYERS and bool(folders)
+
+
+def folders_import_from_lower_layers(path: str, source: str) -> Iterator[Finding]:
+    """Folders of a package stand in layers, and imports point down."""
+    package, folder = PurePosixPath(path).parts[:2]
+    layers = LAYERS[package]
+    if folder not in layers:
+        yield 1, f"{package}/{folder} has no place among the layers"
+        return
+    for line, module in imports(path, source):
+        origin, target = [*module.split("."), ""][:2]
+        if origin == package and target in layers and layers.index(target) > layers.index(folder):
+            yield line, f"imports {module}, from a layer above {package}/{folder}"
 
 
 def the_auditor_shares_a_stated_list(path: str, source: str) -> Iterator[Finding]:
@@ -454,6 +488,21 @@ RULES = (
         ),
     ),
     Rule(
+        folders_import_from_lower_layers,
+        is_layered,
+        faults=(
+            ("validator/state/a.py", "import validator.scheduler.index"),
+            ("validator/pvm/runtime/a.py", "from validator import execution"),
+            ("validator/state/a.py", "if TYPE_CHECKING:\n    from validator.pvm.machine import Vm"),
+            ("validator/state/engines/a.py", "def f():\n    from ...pvm import api"),
+            ("validator/attic/a.py", ""),
+        ),
+        fine=(
+            ("validator/pvm/a.py", "from validator.state import View\nfrom validator.pvm import api\nimport validator"),
+            ("validator/scheduler/a.py", "from validator.pvm.api import GAS_BID\nfrom consensus import state"),
+        ),
+    ),
+    Rule(
         libraries_stay_in_their_place,
         is_python,
         faults=(
@@ -649,6 +698,115 @@ def test_rule_finds_planted_faults(rule: Rule) -> None:
 def test_rule_lets_fine_code_pass(rule: Rule) -> None:
     for path, text in rule.fine:
         assert list(rule.check(path, text)) == [], f"{path}: {text}"
+
+
+# --- import circles -------------------------------------------------------------------------------------------------
+
+WITHOUT_CIRCLES = ("consensus", "loadgen", "validator")
+"""Packages whose modules stand in one order; imports for types alone count, too."""
+
+FOLDERS_WITHOUT_CIRCLES = ("consensus", "loadgen")
+"""Packages whose folders do, too: at every level, what lies in one folder stands in one order."""
+
+Graph = dict[str, set[str]]
+
+
+def module_graph(sources: dict[str, str]) -> Graph:
+    """Which of these modules each of them imports."""
+    paths = {PurePosixPath(path).with_suffix("").as_posix().removesuffix("/__init__"): path for path in sources}
+    modules = {name.replace("/", "."): path for name, path in paths.items()}
+    graph: Graph = {}
+    for module, path in modules.items():
+        origins = {_longest_of(modules, name) for _, name in imports(path, sources[path])}
+        graph[module] = origins - {module, ""}
+    return graph
+
+
+def _longest_of(modules: Collection[str], name: str) -> str:
+    """The module that a name stands in; empty where it is none of these."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def folder_graphs(graph: Graph) -> Iterator[Graph]:
+    """For each folder which of its modules and folders import which others of them."""
+    levels: dict[tuple[str, ...], Graph] = {}
+    for module, origins in graph.items():
+        for origin in origins:
+            one, other = module.split("."), origin.split(".")
+            depth = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+            if depth is not None:
+                level = levels.setdefault(tuple(one[:depth]), {})
+                level.setdefault(".".join(one[: depth + 1]), set()).add(".".join(other[: depth + 1]))
+    yield from levels.values()
+
+
+def circle_in(graph: Graph) -> str:
+    """A circle, if there is one."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return " ← ".join(error.args[1])
+    return ""
+
+
+def sources_of(package: str) -> dict[str, str]:
+    return {path: text for path, text in text_files().items() if is_in(path, package) and is_python(path)}
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+    graph = module_graph(sources_of(package))
+    assert any(graph.values())
+    assert circle_in(graph) == ""
+
+
+@pytest.mark.parametrize("package", FOLDERS_WITHOUT_CIRCLES)
+def test_no_folders_import_each_other_in_a_circle(package: str) -> None:
+    levels = list(folder_graphs(module_graph(sources_of(package))))
+    assert levels
+    assert [circle for level in levels if (circle := circle_in(level))] == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"a/b.py": "import a.c", "a/c.py": "from a import b"},
+        {"a/b.py": "import a.c", "a/c.py": "from a.d import f", "a/d.py": "def f():\n    from a.b import g"},
+        {"a/b.py": "if TYPE_CHECKING:\n    from a.c import C", "a/c.py": "import a.b"},
+        {"a/__init__.py": "from a.b import B", "a/b.py": "from a import C"},
+        {"a/b/__init__.py": "from .c import C", "a/b/c.py": "import a.d", "a/d.py": "from a.b import C"},
+    ],
+)
+def test_a_circle_of_modules_is_found(texts: dict[str, str]) -> None:
+    assert " ← " in circle_in(module_graph(texts))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"a/b/c.py": "import a.d.e", "a/d/f.py": "import a.b.g", "a/d/e.py": "", "a/b/g.py": ""},
+        {"a/b/c.py": "import a.d", "a/d.py": "import a.b.e", "a/b/e.py": ""},
+        {"a/x/b/c.py": "import a.x.d.e", "a/x/d/f.py": "import a.x.b.g", "a/x/d/e.py": "", "a/x/b/g.py": ""},
+    ],
+)
+def test_a_circle_of_folders_is_found(texts: dict[str, str]) -> None:
+    graph = module_graph(texts)
+    assert circle_in(graph) == ""
+    assert any(map(circle_in, folder_graphs(graph)))
+
+
+def test_what_is_no_circle_passes() -> None:
+    texts = {
+        "a/__init__.py": "import b",
+        "a/c.py": "from a import d\nimport a.e.f",
+        "a/d.py": "",
+        "a/e/f.py": "import a.d",
+    }
+    graph = module_graph(texts)
+    assert graph == {"a": set(), "a.c": {"a.d", "a.e.f"}, "a.d": set(), "a.e.f": {"a.d"}}
+    assert not circle_in(graph) and not any(map(circle_in, folder_graphs(graph)))
 
 
 # --- dependencies ---------------------------------------------------------------------------------------------------

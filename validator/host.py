@@ -18,9 +18,10 @@ from validator.block import Bidder, Cancelled, Effects, Event, Extended, Movemen
 from validator.codec import pack_uint
 from validator.errors import HandlerFailure, Rejection
 from validator.meter import Meter
+from validator.pvm.host import ScheduleRequest
 from validator.records import QueuedMessage, Timer
 from validator.scheduler import scheduling
-from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
+from validator.scheduler.scheduling import Allowance, SchedulingTerms
 from validator.types import ZERO_HASH, Address, Hash, TimerId, is_name, parse_timer_id
 from validator.world import World
 

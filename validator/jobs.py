@@ -2,7 +2,7 @@
 
 - *Request.* A handler's ``request_job`` opens a job and pays for its callback in full. The id is
   ``keccak256(actor ‖ job nonce[8] ‖ payload)``; the nonce counts the actor's jobs.
-- *Results.* Registered runners answer with a ``call`` of the runner contract, ``submit_result``, each once per job. The
+- *Results.* Registered runners answer by the runner contract (:mod:`validator.runner_contract`), each once per job. The
   result that makes them ``results_needed`` completes the job, and none is taken after it. Who is a runner stands in the
   genesis and is changed by system deployers, with ``register_runner`` and ``unregister_runner``. A result counts,
   whatever becomes of its runner later.
@@ -19,14 +19,9 @@ up its room, and a runner can only put one bounded result, which it pays for, wh
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-import msgspec
-
-from validator import costs
-from validator.block import Event
-from validator.codec import CodecError, decode, encode, keccak256
+from validator.codec import encode, keccak256
 from validator.errors import Rejection
 from validator.records import (
     JOB_COUNTERS,
@@ -41,13 +36,9 @@ from validator.records import (
     job_key,
     job_payload_key,
     job_result_key,
-    runner_key,
 )
-from validator.types import ADDRESS_BYTES, HASH_BYTES, Address, Hash, address_text, is_name, is_reserved
+from validator.types import HASH_BYTES, Address, Hash, is_name
 from validator.world import World
-
-if TYPE_CHECKING:
-    from validator.host import HandlerContext
 
 JOB_LIFETIME_BLOCKS: Final = 3_600
 JOBS_PER_ACTOR: Final = 64
@@ -59,31 +50,6 @@ CALLBACKS_PER_BLOCK: Final = 256
 """Results can be kept back for long and completed all at once: a lane of cheap callbacks would read gigabytes then."""
 JOBS_ENDED_PER_BLOCK: Final = 128
 """The rest follows in the next block. What is past its end takes no results, whether its records are gone or not."""
-
-SUBMIT_RESULT: Final = "submit_result"
-REGISTER_RUNNER: Final = "register_runner"
-UNREGISTER_RUNNER: Final = "unregister_runner"
-CONTRACT_CYCLES: Final = {
-    SUBMIT_RESULT: costs.SUBMIT_RESULT_CYCLES,
-    REGISTER_RUNNER: costs.REGISTER_RUNNER_CYCLES,
-    UNREGISTER_RUNNER: costs.UNREGISTER_RUNNER_CYCLES,
-}
-"""The runner contract's handlers, and what each costs."""
-
-T = TypeVar("T")
-
-
-class Submission(msgspec.Struct, frozen=True, array_like=True):
-    """The payload of ``submit_result``."""
-
-    job_id: bytes
-    result: bytes
-
-
-class Appointment(msgspec.Struct, frozen=True, array_like=True):
-    """The payload of ``register_runner`` and ``unregister_runner``."""
-
-    runner: bytes
 
 
 class Waiting(NamedTuple):
@@ -138,78 +104,15 @@ def counters_of(world: World) -> JobCounters:
     return JobCounters() if found is None else found
 
 
-# --- the runner contract ----------------------------------------------------------------------------------------------
+# --- callbacks --------------------------------------------------------------------------------------------------------
 
 
-def run_contract(context: HandlerContext, handler: str, payload: bytes, deployers: Collection[Address]) -> None:
-    """A call of the runner contract, paid before it is looked at. ``deployers`` may appoint runners.
-
-    Raises ``UnknownHandler``, and each handler's own rejections.
-    """
-    if handler not in CONTRACT_CYCLES:
-        raise Rejection("UnknownHandler")
-    context.meter.charge(CONTRACT_CYCLES[handler])
-    if handler == SUBMIT_RESULT:
-        _submit_result(context, payload)
-        return
-    if context.sender not in deployers:
-        raise Rejection("NotSystemDeployer")
-    runner = Address(_read(payload, Appointment).runner)
-    if len(runner) != ADDRESS_BYTES or is_reserved(runner):
-        raise Rejection("BadSubmission")
-    registers = handler == REGISTER_RUNNER
-    if is_runner(context.world, runner) != registers:
-        context.world.put(runner_key(runner), b"" if registers else None)
-        context.report("RunnerRegistered" if registers else "RunnerUnregistered", ("runner", address_text(runner)))
-
-
-def is_runner(world: World, address: Address) -> bool:
-    return world.get(runner_key(address)) is not None
-
-
-def _submit_result(context: HandlerContext, payload: bytes) -> None:
-    """Take a runner's result. Raises ``NotRunner``, ``BadSubmission``, ``ResultTooLarge``, ``UnknownJob``,
-    ``JobComplete`` or ``AlreadySubmitted``, judged in this order."""
-    world, runner = context.world, context.sender
-    if not is_runner(world, runner):
-        raise Rejection("NotRunner")
-    given = _read(payload, Submission)
-    if len(given.result) > MAX_RESULT_BYTES:
-        raise Rejection("ResultTooLarge")
-    job_id = Hash(given.job_id)
-    job = find(world, job_id, context.height)
-    if job is None:
-        raise Rejection("UnknownJob")
-    if job.is_complete:
-        raise Rejection("JobComplete")
-    if runner in job.runners:
-        raise Rejection("AlreadySubmitted")
-    job = job._replace(runners=(*job.runners, runner))
-    world.put(job_key(job_id), job)
-    world.put(job_result_key(job_id, runner), given.result)
-    named = ("job_id", job_id.hex())
-    context.events.append(Event("JobResultSubmitted", job.actor, (named, ("runner", address_text(runner)))))
-    if job.is_complete:
-        _queue_callback(world, job_id, context.height)
-        context.events.append(Event("JobCompleted", job.actor, (named,)))
-
-
-def _read(payload: bytes, kind: type[T]) -> T:
-    try:
-        return decode(payload, kind)
-    except CodecError:
-        raise Rejection("BadSubmission") from None
-
-
-def _queue_callback(world: World, job_id: Hash, height: int) -> None:
-    """Nobody needs the payload any more."""
+def queue_callback(world: World, job_id: Hash, height: int) -> None:
+    """A job is complete: nobody needs its payload any more, its callback runs after this block."""
     world.put(job_payload_key(job_id), None)
     counters = counters_of(world)
     world.put(completion_key(counters.next_completion), Completion(job_id, height))
     world.put(JOB_COUNTERS, counters._replace(next_completion=counters.next_completion + 1))
-
-
-# --- callbacks --------------------------------------------------------------------------------------------------------
 
 
 def first_waiting(world: World, height: int) -> Waiting | None:

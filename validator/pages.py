@@ -6,13 +6,15 @@ executor's jobs, by whoever runs those.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from consensus.messages import Certificate
 from consensus.messages import decode as decode_message
+from validator.archive import BlockArchive
 from validator.block import Block, BlockReceipts, Event, Header, TransactionReceipt, header_hash
 from validator.codec import decode, encode
 from validator.finality import find_proof
+from validator.genesis import Genesis
 from validator.governance import GOVERNED_NAMES, parameters_in_force
 from validator.receipts import Source, TimerEnd, ended_timers, events_of, unpack
 from validator.records import (
@@ -29,13 +31,11 @@ from validator.records import (
     decode_record,
     timer_key,
 )
+from validator.state import View
 from validator.state.proof import verify
 from validator.transactions import address_of, transaction_hash
 from validator.types import Hash, TimerId, address_text
 from validator.world import World
-
-if TYPE_CHECKING:
-    from validator.executor import Executor
 
 Page = dict[str, Any]
 
@@ -142,11 +142,37 @@ class FinalityPage(NamedTuple):
         }
 
 
-class StatePages:
-    """Read-only pages over an executor's final state and archive."""
+class FinalChain(Protocol):
+    """What pages are read from: the final blocks and their state. The executor has it."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    @property
+    def genesis(self) -> Genesis:
+        """The genesis of the chain."""
+
+    @property
+    def archive(self) -> BlockArchive:
+        """The final blocks with their receipts."""
+
+    @property
+    def final_header(self) -> Header:
+        """Header of the last final block."""
+
+    @property
+    def final_view(self) -> View:
+        """The state after the last final block."""
+
+    def root_at(self, height: int) -> Hash:
+        """The state root of a retained height."""
+
+    def prove(self, key: bytes, height: int) -> bytes:
+        """The encoded proof of what the state of a retained height says of a key."""
+
+
+class StatePages:
+    """Read-only pages over the final state and the archive."""
+
+    def __init__(self, chain: FinalChain) -> None:
+        self._chain = chain
         self._open_jobs: tuple[tuple[int, bytes], dict[bytes, list[str]]] = ((0, b""), {})
         """The jobs that take results, by actor, and the height and root of the state that they stand in."""
 
@@ -156,7 +182,7 @@ class StatePages:
         found: list[tuple[bytes, bytes, bytes]] = []
         room = MAX_BLOCKS_BYTES
         for height in range(max(first, 1), max(first, 1) + most):
-            archived = self._executor.archive.get(height)
+            archived = self._chain.archive.get(height)
             if archived is None:
                 break
             room -= len(archived.block) + len(archived.receipts)
@@ -167,7 +193,7 @@ class StatePages:
 
     def block(self, height: int) -> Page | None:
         """The final block at a height."""
-        archived = self._executor.archive.get(height)
+        archived = self._chain.archive.get(height)
         if archived is None:
             return None
         block, receipts = decode(archived.block, Block), decode(archived.receipts, BlockReceipts)
@@ -195,20 +221,20 @@ class StatePages:
 
     def receipt(self, digest: Hash) -> Page | None:
         """The receipt of a final transaction."""
-        place = self._executor.archive.place_of(digest)
+        place = self._chain.archive.place_of(digest)
         if place is None:
             return None
-        archived = self._executor.archive.get(place.height)
+        archived = self._chain.archive.get(place.height)
         assert archived is not None
         receipt = decode(archived.receipts, BlockReceipts).transactions[place.position]
         return _receipt_page(receipt, place.height, place.position)
 
     def supply(self) -> Page:
         """What all accounts hold together, and what was burned. Costs a look at every account."""
-        view = self._executor.final_view
+        view = self._chain.final_view
         balances = [decode_record(key, value).balance for key, value in view.scan(ACCOUNT)]
         return {
-            "height": self._executor.archive.height,
+            "height": self._chain.archive.height,
             "accounts": len(balances),
             "balances": sum(balances),
             "burned": World(view).globals.burned,
@@ -216,7 +242,7 @@ class StatePages:
 
     def burned(self) -> Page:
         """What was burned since the genesis, as the chain's own counters keep it apart."""
-        chain = World(self._executor.final_view).globals
+        chain = World(self._chain.final_view).globals
         return {
             "transactions": chain.burned_user,
             "fires": chain.burned_timer_cycle,
@@ -242,7 +268,7 @@ class StatePages:
         jobs: ActorJobs | None = self._record(actor_jobs_key(actor))
         if jobs is None or not jobs.unsettled:
             return []
-        header = self._executor.final_header
+        header = self._chain.final_header
         place = (header.height, header.state_root)
         if self._open_jobs[0] != place:
             self._open_jobs = (place, self._all_open_jobs(header.height))
@@ -251,7 +277,7 @@ class StatePages:
     def _all_open_jobs(self, height: int) -> dict[bytes, list[str]]:
         """By actor. Looks at every job, once for a final block, however often and by however many it is asked about."""
         found: dict[bytes, list[str]] = {}
-        for key, data in self._executor.final_view.scan(JOB):
+        for key, data in self._chain.final_view.scan(JOB):
             job: Job = decode_record(key, data)
             if not job.is_complete and not job.consumed and job.ends_at > height:
                 found.setdefault(bytes(job.actor), []).append(key[len(JOB) :].hex())
@@ -267,7 +293,7 @@ class StatePages:
         return self._record(timer_key(timer_id)) is not None
 
     def _pending_timer(self, timer: Timer) -> Page:
-        due = timer.due_height(self._executor.final_header.height)
+        due = timer.due_height(self._chain.final_header.height)
         return {
             "timer_id": timer.timer_id.hex(),
             "state": PENDING,
@@ -281,7 +307,7 @@ class StatePages:
         }
 
     def _ended_timer(self, timer_id: TimerId) -> Page | None:
-        height = self._executor.archive.end_of(timer_id)
+        height = self._chain.archive.end_of(timer_id)
         receipts = None if height is None else self._receipts(height)
         if receipts is None:
             return None
@@ -296,7 +322,7 @@ class StatePages:
         Bounded by :data:`MAX_EVENTS`, :data:`MAX_EVENTS_BYTES` and :data:`MAX_EVENT_BLOCKS`. ``None`` if the place is
         below the first block that is here.
         """
-        archive = self._executor.archive
+        archive = self._chain.archive
         first = archive.first_height + 1
         if start is not None and start.height < first and archive.first_height:
             return None
@@ -322,14 +348,14 @@ class StatePages:
         return [PlacedEvent(Cursor(height, i), *found) for i, found in enumerate(events_of(receipts))]
 
     def _receipts(self, height: int) -> BlockReceipts | None:
-        archived = self._executor.archive.get(height)
+        archived = self._chain.archive.get(height)
         return None if archived is None else decode(archived.receipts, BlockReceipts)
 
     # --- proofs -------------------------------------------------------------------------------------------------------
 
     def finality(self, height: int) -> FinalityPage | None:
         """What proves the final block at a height final; ``None`` if there is none, or no proof of it."""
-        archive = self._executor.archive
+        archive = self._chain.archive
         block = archive.block(height)
         proof = None if block is None else find_proof(archive, height)
         if block is None or proof is None:
@@ -341,8 +367,8 @@ class StatePages:
 
         Raises :class:`~validator.state.HistoryError` if the height is not retained.
         """
-        at = self._executor.final_header.height if height is None else height
-        proof, root = self._executor.prove(key, at), self._executor.root_at(at)
+        at = self._chain.final_header.height if height is None else height
+        proof, root = self._chain.prove(key, at), self._chain.root_at(at)
         value = verify(root, key, proof)
         return {
             "height": at,
@@ -356,8 +382,8 @@ class StatePages:
 
     def parameters(self) -> Page:
         """What the next block runs with."""
-        genesis, height = self._executor.genesis, self._executor.final_header.height
-        now = parameters_in_force(World(self._executor.final_view), genesis.parameters).to_names()
+        genesis, height = self._chain.genesis, self._chain.final_header.height
+        now = parameters_in_force(World(self._chain.final_view), genesis.parameters).to_names()
         first = genesis.parameters.to_names()
         return {
             "chain_id": genesis.chain_id,
@@ -372,7 +398,7 @@ class StatePages:
 
     def validators(self) -> Page:
         """Who votes: all that checking a certificate takes."""
-        genesis = self._executor.genesis
+        genesis = self._chain.genesis
         return {
             "chain_id": genesis.chain_id,
             "validators": [
@@ -383,7 +409,7 @@ class StatePages:
         }
 
     def _record(self, key: bytes) -> Any:
-        data = self._executor.final_view.get(key)
+        data = self._chain.final_view.get(key)
         return None if data is None else decode_record(key, data)
 
 

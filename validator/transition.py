@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from validator import governance, jobs, mailbox
+from validator import governance, jobs, mailbox, runner_contract
 from validator.block import (
     BlockReceipts,
     CallbackReceipt,
@@ -362,7 +362,7 @@ class Transition:
     def call(self, context: HandlerContext, handler: str, payload: bytes) -> None:
         """Run a handler of what the transaction calls: an actor, or the runner contract (SPEC §14)."""
         if context.actor == RUNNER_CONTRACT_ADDRESS:
-            jobs.run_contract(context, handler, payload, self.context.genesis.system_deployers)
+            runner_contract.run(context, handler, payload, self.context.genesis.system_deployers)
             return
         actor = self.world.actor(context.actor)
         if actor is None:

@@ -35,7 +35,7 @@ from validator.records import (
     timer_key,
     timer_payload_key,
 )
-from validator.state import View
+from validator.state.interface import View
 from validator.types import HASH_BYTES
 
 Record = Any

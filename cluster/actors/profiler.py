@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID
 from validator.pvm.compiler import FILE_NAME, compile_program, piece_lines
+from validator.pvm.host import Host
 from validator.pvm.machine import BidFigures, LoadedProgram, Runtime, pay_for_loading
 from validator.pvm.operations import Value
 from validator.pvm.programs import methods_of
@@ -56,13 +56,13 @@ class ProfilingVm:
         """By source."""
         self._loaded: dict[str, tuple[LoadedProgram, _ObservedRuntime]] = {}
 
-    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+    def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
         self._load(code, context, handler).run_handler(handler, payload, context)
 
-    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
+    def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
         return self._load(code, context, GAS_BID).bid(offered, context)
 
-    def _load(self, code: str, context: HandlerContext, method: str) -> LoadedProgram:
+    def _load(self, code: str, context: Host, method: str) -> LoadedProgram:
         if code not in self._loaded:
             source = context.world.source(code)
             self.profiles[source] = LineProfile()
@@ -95,7 +95,7 @@ class _ObservedRuntime(Runtime):
         method = self._methods.get(name)
         self._first_line = 0 if method is None else method.node.lineno
 
-    def pay_for_loading(self, code: str, context: HandlerContext) -> None:
+    def pay_for_loading(self, code: str, context: Host) -> None:
         """Charge as a validator does, on the method's first line."""
         before = context.meter.cycles_used
         try:

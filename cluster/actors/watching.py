@@ -14,6 +14,7 @@ from validator.errors import HandlerFailure
 from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID
 from validator.pvm.compiler import FILE_NAME, FUNCTION
+from validator.pvm.host import Host
 from validator.pvm.machine import BidFigures, Vm
 from validator.types import Address
 
@@ -56,15 +57,16 @@ class WatchingVm:
         taken, self._runs = self._runs, []
         return taken
 
-    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+    def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
         self._watched(code, handler, payload, context, lambda: self._vm.run(code, handler, payload, context))
 
-    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
+    def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
         return self._watched(code, GAS_BID, b"", context, lambda: self._vm.bid(code, offered, context))
 
     def _watched(
-        self, code: str, handler: str, payload: bytes, context: HandlerContext, perform: Callable[[], T]
+        self, code: str, handler: str, payload: bytes, context: Host, perform: Callable[[], T]
     ) -> T:
+        assert isinstance(context, HandlerContext), "the transition runs programs on its own host"
         before, source = context.meter.cycles_used, context.world.source(code)
 
         def note(error: str, places: tuple[Place, ...], bid: BidFigures | None = None) -> None:

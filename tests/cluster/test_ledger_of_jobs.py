@@ -138,10 +138,10 @@ def faulty_words(transition: type[Transition] = Transition) -> str:
 FAULTY: list[tuple[str, str, str, str]] = [
     ("_submit_result", "if runner in job.runners:", "if False:", "which should have said AlreadySubmitted"),
     ("_submit_result", "if not is_runner(world, runner):", "if False:", "which should have said NotRunner"),
-    ("_submit_result", "if len(given.result) > MAX_RESULT_BYTES:", "if False:", "should have said ResultTooLarge"),
+    ("_submit_result", "if len(given.result) > jobs.MAX_RESULT_BYTES:", "if False:", "should have said ResultTooLarge"),
     ("_submit_result", "if job is None:", "if job is None or len(job.runners):", "which should have taken it"),
-    ("run_contract", "if context.sender not in deployers:", "if False:", "which should have said"),
-    ("run_contract", "registers = handler == REGISTER_RUNNER", "registers = True", "did something else than its call"),
+    ("run", "if context.sender not in deployers:", "if False:", "which should have said"),
+    ("run", "registers = handler == REGISTER_RUNNER", "registers = True", "did something else than its call"),
     (
         "first_waiting",
         "completion.height >= height",

@@ -18,10 +18,10 @@ from validator.codec import encode
 from validator.errors import HandlerFailure, Rejection
 from validator.genesis import Genesis
 from validator.host import HandlerContext
-from validator.jobs import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
 from validator.pvm import script
 from validator.pvm.machine import Vm
 from validator.records import ACTOR_JOBS, COMPLETION, JOB, JOB_COUNTERS, JOB_END, JOB_PAYLOAD, JOB_RESULT, RUNNER
+from validator.runner_contract import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
 from validator.transactions import Call, Transaction
 from validator.types import RUNNER_CONTRACT_ADDRESS, Address, Hash
 

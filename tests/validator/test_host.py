@@ -12,7 +12,8 @@ from validator.errors import HandlerFailure, OutOfCells, OutOfCycles, Rejection
 from validator.host import HandlerContext, run_handler
 from validator.meter import Meter
 from validator.pvm import script as programs
-from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
+from validator.pvm.host import ScheduleRequest
+from validator.scheduler.scheduling import Allowance, SchedulingTerms
 from validator.world import World
 
 TX = 1_000

@@ -24,7 +24,7 @@ from tests.validator import job_chain
 from tests.validator.chain import ACTOR, ALICE, OTHER, PROPOSER, USERS, prepare, script
 from tests.validator.job_chain import JOB_PREFIXES, RUNNERS, appointment, job_genesis, request_call, submission
 from tests.validator.naive_jobs import Limits, NaiveJobs
-from validator import jobs
+from validator import jobs, runner_contract
 from validator.block import BlockReceipts, Event
 from validator.codec import encode
 from validator.genesis_block import genesis_batch
@@ -226,14 +226,14 @@ PLANTED: list[tuple[str, str, str]] = [
     ("request", "height + JOB_LIFETIME_BLOCKS", "height + JOB_LIFETIME_BLOCKS - 1"),
     ("find", "height > job.ends_at and not job.is_complete", "False"),
     ("find", "height > job.ends_at and not job.is_complete", "height > job.ends_at"),
-    ("run_contract", "if context.sender not in deployers:", "if False:"),
-    ("run_contract", "registers = handler == REGISTER_RUNNER", "registers = True"),
+    ("run", "if context.sender not in deployers:", "if False:"),
+    ("run", "registers = handler == REGISTER_RUNNER", "registers = True"),
     ("_submit_result", "if not is_runner(world, runner):", "if False:"),
-    ("_submit_result", "if len(given.result) > MAX_RESULT_BYTES:", "if False:"),
+    ("_submit_result", "if len(given.result) > jobs.MAX_RESULT_BYTES:", "if False:"),
     ("_submit_result", "    if job.is_complete:\n        raise", "    if False:\n        raise"),
     ("_submit_result", "if runner in job.runners:", "if False:"),
     ("_submit_result", "(*job.runners, runner)", "(runner, *job.runners)"),
-    ("_queue_callback", "world.put(job_payload_key(job_id), None)", "pass"),
+    ("queue_callback", "world.put(job_payload_key(job_id), None)", "pass"),
     ("first_waiting", "completion.height >= height", "completion.height > height"),
     ("first_waiting", "completion.height >= height", "completion.height >= height - 1"),
     ("dequeue", "world.put(completion_key(counters.first_completion), None)", "pass"),
@@ -256,13 +256,13 @@ PLANTED: list[tuple[str, str, str]] = [
 
 def plant(patched: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
     """Put a changed text of a function in its place."""
-    source = inspect.getsource(getattr(jobs, name))
+    module = jobs if hasattr(jobs, name) else runner_contract
+    source, scope = inspect.getsource(getattr(module, name)), vars(module)
     assert source.count(old) == 1
-    scope = dict(vars(jobs))
-    exec(compile("from __future__ import annotations\n" + source.replace(old, new), jobs.__file__, "exec"), vars(jobs))
-    changed = vars(jobs)[name]
-    vars(jobs).update({name: scope[name]})
-    patched.setattr(jobs, name, changed)
+    original = scope[name]
+    exec(compile("from __future__ import annotations\n" + source.replace(old, new), module.__file__, "exec"), scope)
+    changed, scope[name] = scope[name], original
+    patched.setattr(module, name, changed)
 
 
 @pytest.mark.parametrize(("name", "old", "new"), PLANTED)

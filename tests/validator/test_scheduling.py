@@ -12,9 +12,10 @@ from Crypto.Hash import keccak
 
 from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, Chain, make_genesis, schedule
 from validator.errors import Rejection
+from validator.pvm.host import ScheduleRequest
 from validator.records import LONGEST_INLINE_PAYLOAD, TIMER_PAYLOAD, Timer, timer_key, timer_payload_key
 from validator.scheduler import scheduling
-from validator.scheduler.scheduling import Allowance, ScheduleRequest, SchedulingTerms
+from validator.scheduler.scheduling import Allowance, SchedulingTerms
 from validator.types import SYSTEM_PARAMETERS_ADDRESS, Address
 from validator.world import World
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from validator.host import HandlerContext
 from validator.pvm import script
+from validator.pvm.host import Host
 from validator.pvm.machine import Vm
 from validator.records import PYTHON_CODE
 from validator.transactions import SCRIPT_CODE
@@ -54,7 +54,7 @@ def _decoded(text: str) -> bytes | None:
     return None if bare.translate(None, _BASE64) else base64.b64decode(data)
 
 
-def program(vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[HandlerContext], None]:
+def program(vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[Host], None]:
     """What runs a handler of an actor with this code."""
     if code.startswith(PYTHON_CODE):
         return lambda context: vm.run(code, handler, payload, context)

@@ -10,13 +10,12 @@ Names and parameters stand in :mod:`validator.pvm.api`. Values go to the host as
 from __future__ import annotations
 
 from validator import costs
-from validator.host import HandlerContext
+from validator.pvm.host import TIERS, Host, ScheduleRequest
 from validator.pvm.limits import MAX_STORAGE_KEY
 from validator.pvm.operations import Value, fault, is_number, text_size
 from validator.pvm.values import pack, unpack
 from validator.pvm.weights import BYTES_A_CYCLE, KECCAK_BYTES_A_CYCLE, KEY_BYTES_A_CYCLE, WIDE_CODING
 from validator.records import DEFAULT_HANDLER
-from validator.scheduler.scheduling import TIERS, ScheduleRequest
 from validator.types import ADDRESS_BYTES, Address
 
 
@@ -24,10 +23,10 @@ class HostCalls:
     """The host of whatever handler runs."""
 
     def __init__(self) -> None:
-        self.context: HandlerContext | None = None
+        self.context: Host | None = None
 
     @property
-    def _host(self) -> HandlerContext:
+    def _host(self) -> Host:
         assert self.context is not None, "a handler runs"
         return self.context
 

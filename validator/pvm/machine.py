@@ -17,11 +17,11 @@ from types import CellType, CodeType, FunctionType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from validator.errors import OutOfCycles
-from validator.host import HandlerContext
 from validator.pvm.api import GAS_BID, HOST_CALLS, HOST_READS
 from validator.pvm.cache import SizedCache
 from validator.pvm.collector import YoungAlone, note_cycles
 from validator.pvm.compiler import FILE_NAME
+from validator.pvm.host import Host
 from validator.pvm.host_python import require_fit_python
 from validator.pvm.hostcalls import HostCalls
 from validator.pvm.operations import ActorFault, Value, ValueMethods, fault
@@ -46,10 +46,10 @@ _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, N
 class Vm(Protocol):
     """Runs programs; which one, the actor's code says by the program's hash."""
 
-    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+    def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
         """Run a handler. Raises :class:`~validator.errors.HandlerFailure` where it fails."""
 
-    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
+    def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
         """Ask a program for its bid. Raises as :meth:`run` does."""
 
 
@@ -60,13 +60,13 @@ class PythonVm:
         self._runtime = Runtime()
         self._loaded: SizedCache[LoadedProgram] = SizedCache(MAX_LOADED_BYTES)
 
-    def run(self, code: str, handler: str, payload: bytes, context: HandlerContext) -> None:
+    def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
         self._load(code, context).run_handler(handler, payload, context)
 
-    def bid(self, code: str, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
+    def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
         return self._load(code, context).bid(offered, context)
 
-    def _load(self, code: str, context: HandlerContext) -> LoadedProgram:
+    def _load(self, code: str, context: Host) -> LoadedProgram:
         """A program that is paid for in this block."""
         pay_for_loading(code, context)
         loaded = self._loaded.get(code)
@@ -77,7 +77,7 @@ class PythonVm:
         return loaded
 
 
-def pay_for_loading(code: str, context: HandlerContext) -> None:
+def pay_for_loading(code: str, context: Host) -> None:
     """Charge for a program that is not among those which this block used last, whether it has to be loaded or not."""
     paid = context.world.loaded_programs
     if paid.get(code) is None:
@@ -86,7 +86,7 @@ def pay_for_loading(code: str, context: HandlerContext) -> None:
         paid.put(code, price, price)
 
 
-def _compiled_in(code: str, context: HandlerContext) -> CompiledProgram:
+def _compiled_in(code: str, context: Host) -> CompiledProgram:
     return compiled_as(code, lambda: context.world.source(code))
 
 
@@ -169,7 +169,7 @@ class Runtime:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def metered(self, context: HandlerContext, body: Callable[[], None]) -> None:
+    def metered(self, context: Host, body: Callable[[], None]) -> None:
         """Run something at the expense of a handler's meter."""
         assert self._host.context is None, "no handler runs inside another one"
         self._host.context = context
@@ -244,7 +244,7 @@ class LoadedProgram:
         self.functions = self.runtime.functions(code)
         self._methods = methods
 
-    def run_handler(self, handler: str, payload: bytes, context: HandlerContext) -> None:
+    def run_handler(self, handler: str, payload: bytes, context: Host) -> None:
         """Run one handler to the end of its last task."""
         is_handler, is_async = self._methods.get(handler, (False, False))
         if not is_handler:
@@ -261,7 +261,7 @@ class LoadedProgram:
 
         runtime.metered(context, body)
 
-    def bid(self, offered: dict[str, int | bytes], context: HandlerContext) -> BidFigures:
+    def bid(self, offered: dict[str, int | bytes], context: Host) -> BidFigures:
         """The program's bid for a timer."""
         answer: list[Value] = []
         self.runtime.metered(context, lambda: answer.append(self.functions[GAS_BID](0, dict(offered))))

@@ -12,13 +12,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from validator.errors import BadScript, Rejection, ScriptFailed
-from validator.host import HandlerContext
 from validator.pvm import script_json
+from validator.pvm.host import TIERS, Host, ScheduleRequest
 from validator.records import DEFAULT_HANDLER
-from validator.scheduler.scheduling import TIERS, ScheduleRequest
 from validator.types import HEX_DIGITS, Address, parse_address, parse_timer_id
 
-Operation = Callable[[HandlerContext], None]
+Operation = Callable[[Host], None]
 
 REMEMBERED_PAYLOADS: Final = 2_048
 MAX_REMEMBERED_BYTES: Final = 512
@@ -28,7 +27,7 @@ SENDER: Final = Address(b"sender")
 """Stands for the sender of the run, whose address the payload does not know; compared by identity."""
 
 
-def run(context: HandlerContext, payload: bytes) -> None:
+def run(context: Host, payload: bytes) -> None:
     """Check a payload whole, then perform its operations in order."""
     operations = _remembered(payload) if len(payload) <= MAX_REMEMBERED_BYTES else parse(payload)
     for operation in operations:
@@ -67,7 +66,7 @@ def _burn(cycles: Any) -> Operation:
 def _get(key: Any) -> Operation:
     name = _text(key)
 
-    def perform(context: HandlerContext) -> None:
+    def perform(context: Host) -> None:
         context.kv_get(name)
 
     return perform
@@ -91,7 +90,7 @@ def _emit(name: Any, data: Any) -> Operation:
 def _fail(text: Any) -> Operation:
     _text(text)
 
-    def perform(_context: HandlerContext) -> None:
+    def perform(_context: Host) -> None:
         raise ScriptFailed
 
     return perform
@@ -113,7 +112,7 @@ def _send(arguments: Any) -> Operation:
 def _try(item: Any) -> Operation:
     operation = _operation(item)
 
-    def perform(context: HandlerContext) -> None:
+    def perform(context: Host) -> None:
         try:
             operation(context)
         except Rejection as rejection:
@@ -132,7 +131,7 @@ class _TimerReference:
     timer_id: bytes | None
     saved: str | None
 
-    def resolve(self, context: HandlerContext) -> bytes:
+    def resolve(self, context: Host) -> bytes:
         if self.saved is not None:
             return context.saved_timer(self.saved)
         assert self.timer_id is not None
@@ -159,7 +158,7 @@ def _schedule(arguments: Any) -> Operation:
     for name in ("payer_cap", "gas_limit", "expires_at", "max_fee_per_cycle", "max_priority_fee_per_cycle"):
         fixed[name] = given.optional_integer(name)
 
-    def perform(context: HandlerContext) -> None:
+    def perform(context: Host) -> None:
         at = height if height is not None else context.height + (delay or 0)
         payer = context.sender if fee_payer is SENDER else fee_payer
         timer_id = context.schedule_timer(ScheduleRequest(height=at, fee_payer=payer, **fixed))

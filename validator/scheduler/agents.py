@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from validator.errors import Rejection
-from validator.pvm.programs import compiled_as
 from validator.records import PYTHON_AGENT, PYTHON_CODE, Actor, Timer
 from validator.types import Address
-from validator.world import World
 
 OWN: Final = Address(b"")
 """The agent that an actor has of its own; and of a party, that its timers name nobody."""
@@ -48,12 +45,3 @@ def agent_of(party: Party, record: Actor) -> Address | None:
 def may_bid(record: Actor | None) -> bool:
     """Whether an actor has an agent, or may come to have one: programs may name one, scripts cannot."""
     return record is not None and (record.agent is not None or record.code.startswith(PYTHON_CODE))
-
-
-def require_agent(world: World, address: Address) -> None:
-    """Raises ``UnknownActor`` where this address has no Python program with a ``get_gas_bid``."""
-    record = world.actor(address)
-    if record is None or not record.code.startswith(PYTHON_CODE):
-        raise Rejection("UnknownActor")
-    if not compiled_as(record.code, lambda: world.source(record.code)).bids:
-        raise Rejection("UnknownActor")

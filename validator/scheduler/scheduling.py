@@ -7,35 +7,15 @@ failure wins.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from validator.codec import keccak256
 from validator.errors import Rejection
 from validator.params import Parameters
-from validator.records import DEFAULT_HANDLER, BidMemory, Naming, Timer, bid_memory_key
-from validator.scheduler.agents import require_agent
+from validator.pvm.host import TIERS, ScheduleRequest
+from validator.pvm.programs import compiled_as
+from validator.records import PYTHON_CODE, BidMemory, Naming, Timer, bid_memory_key
 from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_name, is_reserved
 from validator.world import World
-
-TIERS: Final = ("economy", "standard", "fast", "urgent")
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleRequest:
-    """The arguments of ``schedule_timer``, as the program gave them."""
-
-    height: int
-    payload: bytes
-    handler: str = DEFAULT_HANDLER
-    fee_payer: Address | None = None
-    gas_limit: int | None = None
-    expires_at: int | None = None
-    max_fee_per_cycle: int | None = None
-    max_priority_fee_per_cycle: int | None = None
-    payer_cap: int | None = None
-    tier: str | None = None
-    bid_given: bool = False
-    bidding_agent: Address | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +78,7 @@ def schedule(
     expires_at = _expiry(request, terms)
     priority, clamped_from = _check_price(request, priority, terms)
     if request.bidding_agent is not None:
-        require_agent(world, request.bidding_agent)
+        _require_agent(world, request.bidding_agent)
 
     chain = world.globals
     timer = Timer(
@@ -130,7 +110,7 @@ def schedule(
 def name_agent(world: World, actor: Address, agent: Address | None) -> None:
     """Have a contract bid for the actor's timers, or again what the actor has of its own. Raises ``UnknownActor``."""
     if agent is not None:
-        require_agent(world, agent)
+        _require_agent(world, agent)
     record = world.actor(actor)
     assert record is not None, "only an actor names an agent"
     if record.naming is not None:
@@ -139,6 +119,15 @@ def name_agent(world: World, actor: Address, agent: Address | None) -> None:
         memory: BidMemory | None = world.get(bid_memory_key(actor))
         naming = Naming(agent, 0 if memory is None else memory.answered_since)
     world.put_actor(actor, record._replace(naming=naming))
+
+
+def _require_agent(world: World, address: Address) -> None:
+    """Raises ``UnknownActor`` where this address has no Python program with a ``get_gas_bid``."""
+    record = world.actor(address)
+    if record is None or not record.code.startswith(PYTHON_CODE):
+        raise Rejection("UnknownActor")
+    if not compiled_as(record.code, lambda: world.source(record.code)).bids:
+        raise Rejection("UnknownActor")
 
 
 def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:

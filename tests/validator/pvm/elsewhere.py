@@ -39,7 +39,7 @@ class Context:
 
 
 stand_in("validator.codec", keccak256=lambda data: hashlib.sha256(data).digest())
-stand_in("validator.host", HandlerContext=Context)
+stand_in("validator.pvm.host", Host=Context)
 stand_in("validator.pvm.hostcalls", HostCalls=Host)
 stand_in("validator.pvm.values", unpack=lambda _encoded, _charge: None)
 stand_in("validator.records", python_code=lambda source: (source, b""))

@@ -25,6 +25,7 @@ from validator.errors import HandlerFailure, OutOfCycles
 from validator.host import HandlerContext
 from validator.pvm import weights as w
 from validator.pvm.api import BUILTINS, CONSTANTS, HOST_CALLS, HOST_READS
+from validator.pvm.host import TIERS, ScheduleRequest
 from validator.pvm.limits import (
     DICT_KEY_LIMIT,
     INTEGER_LIMIT,
@@ -40,7 +41,6 @@ from validator.pvm.limits import (
     MAX_VALUE_BYTES,
     MAX_VALUE_DEPTH,
 )
-from validator.scheduler.scheduling import TIERS, ScheduleRequest
 
 Value = Any
 Names = dict[str, Value]
