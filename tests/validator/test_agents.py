@@ -17,6 +17,7 @@ from validator.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.genesis_block import genesis_batch
 from validator.pvm.values import decode_value, encode_value
 from validator.records import KEPT_ANSWER, KeptAnswer, Timer, decode_record
+from validator.scheduler.agents import Party
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.lane import TimerPhase
@@ -317,8 +318,7 @@ class AgentMachine(IndexMachine):
         for actor in (OWNER, BOTH):
             record = World(view).actor(actor)
             assert record is not None
-            for party in self.index.open_parties(actor):
-                assert (self.index.agent_of(party) is not None) or record.agent is None
+            assert self.index.agent_of(Party(actor)) is not None or record.agent is None
         timers: list[Timer] = [decode_record(*item) for item in view.scan(b"t")]
         assert len(self.index.timers_rows()) == len(timers)
 
@@ -421,7 +421,7 @@ def forgets_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_who_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BiddingRound, "_living", lambda _self, _party: [])
+    monkeypatch.setattr(BiddingRound, "_left", lambda _self, _parties: [])
 
 
 def settles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,3 +447,67 @@ def test_a_far_timer_of_an_actor_that_was_deployed_in_the_same_block_is_open_to_
     assert [timer.actor for timer in chain.timers()] == [at]
     fresh = SchedulerIndex.rebuild(chain.genesis, chain.view)
     assert chain.index.contents() == fresh.contents()
+
+
+# --- work that nobody pays for ----------------------------------------------------------------------------------------
+
+
+def counted(patched: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:
+    """The arguments of each call of a method."""
+    calls: list[Any] = []
+    method = getattr(owner, name)
+
+    def counting(self: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return method(self, *arguments)
+
+    patched.setattr(owner, name, counting)
+    return calls
+
+
+def work_of_a_block(parties: int) -> tuple[int, ...]:
+    """Looks at parties and kept answers in a block with queries, of an actor that named so many contracts before."""
+    chain = AgentChain(genesis())
+    chain.calls((AGENT, "tell", {"max_fee_per_cycle": 1}), (OWNER, "name", AGENT))
+    chain.calls((OWNER, "plan", [[1, None, None]] * 8))
+    for number in range(parties):
+        chain.index._number(Party(OWNER, Address(number.to_bytes(20, "big"))))
+    chain.block()
+    with pytest.MonkeyPatch.context() as patched:
+        looks = [counted(patched, SchedulerIndex, "_set_bid"), counted(patched, BiddingRound, "_kept")]
+        assert len(chain.block().receipts.queries) == 8
+    return tuple(map(len, looks))
+
+
+def test_a_query_costs_the_same_however_many_agents_its_actor_ever_named() -> None:
+    assert work_of_a_block(parties=300) == work_of_a_block(parties=0)
+
+
+def test_timers_that_come_due_are_noted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = AgentChain(genesis())
+    chain.calls((OWNER, "plan", [[1, None, None]] * 40 + [[1, None, AGENT]] * 40))
+    noted = counted(monkeypatch, SchedulerIndex, "_note_asked")
+    chain.index.begin(chain.view.height + 1, [])
+    assert noted == [(OWNER,)] and chain.index.bidders() == {OWNER}
+    chain.index.abandon()
+    assert noted == [(OWNER,)] * 2 and chain.index.bidders() == set()
+
+
+def test_an_agent_that_leaves_again_and_again_has_its_timers_looked_at_once() -> None:
+    """What the default agent supplied stays: only timers that it never priced are given its fee."""
+    few = {"LANE_TIMER_CYCLES": 20_000, "MAX_CYCLES_PER_FIRE": 20_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 20_000}
+    chain = AgentChain(genesis(GBA_QUERIES_PER_ACTOR=1, **few))
+    chain.calls((AGENT, "tell", {"max_fee_per_cycle": 1}), (OWNER, "plan", [[1, None, AGENT]] * 60))
+    chain.block()
+    answers: tuple[dict[str, int], ...] = ({}, {"max_fee_per_cycle": 1}, {}, {"max_fee_per_cycle": 1}, {})
+    defaulted = [len(set(chain.calls((AGENT, "tell", answer)).bidding.defaulted)) for answer in answers]
+    assert len(chain.timers()) > 40
+    assert defaulted == [60, 0, 1, 0, 1], "then the timer that was asked about alone"
+
+
+def test_naming_an_agent_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The actor's record says whether its program bids; compiling it anew would be unpaid."""
+    chain = AgentChain(genesis())
+    monkeypatch.setattr("validator.scheduler.agents.compiled_as", None)
+    assert chain.call(OWNER, "name", AGENT) == ""
+    assert chain.call(OWNER, "name", OWNER) == "UnknownActor"
