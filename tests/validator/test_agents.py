@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from cluster.simulation.disk import MemoryDisk
 from tests.validator.chain import ALICE, RICH, Chain, make_genesis
-from tests.validator.test_index import PARAMETERS, SETTINGS, IndexMachine, Node, sweeping_often
+from tests.validator.test_index import PARAMETERS, SETTINGS, IndexMachine, Node, everything, sweeping_often
 from validator.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.genesis_block import genesis_batch
 from validator.pvm.values import decode_value, encode_value
@@ -33,13 +34,19 @@ class Owner(Actor):
     def plan(self, payload):
         for each in payload:
             at = self.height + each[0]
-            self.schedule_timer_ex(at, None, "fire", max_fee_per_cycle=each[1], bidding_agent=each[2])
+            then = each[3] if len(each) > 3 else ""
+            self.schedule_timer_ex(at, then, "fire", max_fee_per_cycle=each[1], bidding_agent=each[2])
 
     def name(self, payload):
         self.set_bidding_agent(payload)
 
     def fire(self, payload):
-        self.emit("origin", self.origin_hash)
+        if payload == "":
+            self.emit("origin", self.origin_hash)
+        elif self.height % 2 == 0:
+            self.set_bidding_agent(payload)
+        else:
+            self.send(self.address, "name", payload, cycles=20000, cells=100)
 
     def name_and_fail(self, payload):
         self.set_bidding_agent(payload)
@@ -120,6 +127,11 @@ class AgentChain(Chain):
         assert data is not None
         found: KeptAnswer = decode_record(KEPT_ANSWER, data)
         return found
+
+    def agent_named(self) -> Address | None:
+        """Whom the owner named."""
+        record = World(self.view).actor(OWNER)
+        return None if record is None or record.naming is None else record.naming.agent
 
 
 def figure(packed: bytes | None) -> int | None:
@@ -278,10 +290,11 @@ def test_a_timer_that_is_left_to_the_default_agent_late_gets_that_blocks_fee_for
 class AgentMachine(IndexMachine):
     """The same with contracts: named, told other answers, left, and asked about some of the timers only."""
 
-    @initialize()
-    def begin(self) -> None:  # type: ignore[override]
-        wide = {"GBA_MAX_CYCLES": 3_000, "GBA_BUDGET_CYCLES": 7_000, "LANE_TIMER_CYCLES": 20_000}
-        self.genesis = genesis(**{**PARAMETERS, **wide})
+    @initialize(activation=st.sampled_from([0, 3]))
+    def begin(self, activation: int = 0) -> None:  # type: ignore[override]
+        wide = {"GBA_MAX_CYCLES": 3_000, "GBA_BUDGET_CYCLES": 7_000, "LANE_TIMER_CYCLES": 60_000}
+        caps = {"MAX_CYCLES_PER_FIRE": 30_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 30_000}
+        self.genesis = genesis(**{**PARAMETERS, **wide, **caps, "ACTIVATION_HEIGHT": activation})
         self.store = LogStateStore.open(MemoryDisk())
         self.store.commit(self.store.final.derive(Height(0), genesis_batch(self.genesis)))
         self.index = SchedulerIndex.rebuild(self.genesis, self.store.final)
@@ -292,7 +305,8 @@ class AgentMachine(IndexMachine):
         owner, agent = random.choice((OWNER, BOTH)), random.choice((AGENT, OTHER_AGENT, BOTH, None))
         price = random.choice((None, None, 2**80))
         timers = [
-            [random.choice((1, 1, 2, 5)), price, random.choice((agent, None))] for _ in range(random.randrange(1, 6))
+            [random.choice((1, 1, 2, 5)), price, random.choice((agent, None)), random.choice(("", "", agent))]
+            for _ in range(random.randrange(1, 6))
         ]
         answers = (
             FULL,
@@ -384,6 +398,8 @@ def noted_prices(patched: pytest.MonkeyPatch) -> list[tuple[Timer, tuple[int, in
     scan = TimerPhase.scan
 
     def noting(phase: TimerPhase, candidates: Any) -> None:
+        if not phase.terms.auction:
+            return scan(phase, candidates)
         candidates = list(candidates)
         tips = {candidate.timer_id: candidate.tip for candidate in candidates}
         for row in phase.index.pool.living():
@@ -395,7 +411,7 @@ def noted_prices(patched: pytest.MonkeyPatch) -> list[tuple[Timer, tuple[int, in
             room = max_fee - phase.prices.lane_price
             offered = min(priority, room) if room >= 0 and timer.expires_at >= phase.terms.height else None
             assert tips.get(timer.timer_id) == offered, "the index prices it as the transition does"
-        scan(phase, candidates)
+        return scan(phase, candidates)
 
     patched.setattr(TimerPhase, "scan", noting)
     return found
@@ -405,7 +421,7 @@ def compared_prices(seeds: range) -> int:
     compared = 0
     for seed in seeds:
         machine, naive = AgentMachine(), NaivePrices()
-        machine.begin()
+        machine.begin(activation=3 * (seed % 2))
         compared += sum(check_prices(machine, 1_000 * seed + block, naive) for block in range(14))
     return compared
 
@@ -511,3 +527,37 @@ def test_naming_an_agent_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("validator.scheduler.agents.compiled_as", None)
     assert chain.call(OWNER, "name", AGENT) == ""
     assert chain.call(OWNER, "name", OWNER) == "UnknownActor"
+
+
+LOW = {"max_fee_per_cycle": 1}
+"""Prices the max fee, so that the timer waits."""
+
+
+@pytest.mark.parametrize("delay", [1, 2], ids=["by a fire", "by a message"])
+@pytest.mark.parametrize(("answer", "other"), [(LOW, None), ({}, LOW)], ids=["to nothing kept", "to a kept answer"])
+def test_an_agent_that_is_named_after_pricing_prices_nothing_of_that_block(answer: Any, other: Any, delay: int) -> None:
+    """The default agent supplied before that, or not; an index that goes back and forth, or is rebuilt, says so."""
+    one_fires = {
+        "LANE_TIMER_CYCLES": 30_000,
+        "MAX_CYCLES_PER_FIRE": 30_000,
+        "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 30_000,
+    }
+    chain = AgentChain(genesis(**one_fires, TIE_BREAK="aged"))
+    told = [(AGENT, "tell", answer), (OTHER_AGENT, "tell", other), (BOTH, "tell", {})]
+    chain.calls(*told, (OWNER, "name", AGENT))
+    if other is not None:
+        chain.calls((OWNER, "plan", [[1, None, OTHER_AGENT]]))
+    while chain.view.height < 2:
+        chain.block()
+    waiting = [[delay, None, None]] * 3
+    chain.calls((OWNER, "plan", [[delay, 2**80, None, OTHER_AGENT], *waiting]), (BOTH, "plan", waiting))
+    while chain.agent_named() == AGENT:
+        outcome = chain.block()
+    assert chain.view.height == 3 + delay and len(chain.timers()) >= 6 and chain.index.unsettled() == {OWNER}
+    expected = everything(SchedulerIndex.rebuild(chain.genesis, chain.view))
+    assert everything(chain.index) == expected
+    chain.index.retreat(outcome.changes)
+    chain.index.redo(chain.view.height, outcome.changes)
+    assert everything(chain.index) == expected
+    chain.block()
+    assert everything(chain.index) == everything(SchedulerIndex.rebuild(chain.genesis, chain.view))

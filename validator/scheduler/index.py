@@ -222,14 +222,18 @@ class SchedulerIndex:
 
     # --- the default agent's supply -----------------------------------------------------------------------------------
 
-    def supply(self, max_fee: int) -> None:
+    def supply(self, max_fee: int, since: Mapping[Party, int] = NO_CHANGES) -> None:
         """The default agent supplies ``max_fee`` to the timers that are priced for the first time in this block.
 
-        Those of a party whose agent's last answer, of this block (:meth:`expect_bids`) or before, says a max fee are
-        left to that agent.
+        Those of a party whose max fees a kept answer prices in this block are left to that (``since`` as of
+        :meth:`supply_height`): what is kept when the block ends may be another agent's, named by a handler since.
         """
         first = 0 if self._height == self._first_priced else self.pool.count - self._beginnings[-1].appended
-        number = self.pool.supply(first, max_fee, (self.actors["has_bid"] & np.uint64(kernels.BIDS_MAX)) != 0)
+        answered = np.zeros(len(self.actors), np.bool_)
+        for number in self.pool.agents_of_unsupplied(first):
+            party = self.numbers.party(number)
+            answered[number] = since.get(party, self.answered_since(party)) > 0
+        number = self.pool.supply(first, max_fee, answered)
         if number:
             self._supplied[self._height] = self._supplied.get(self._height, 0) + number
 

@@ -130,7 +130,7 @@ class TimerPhase:
         It is written down once for the block, and not at all where nothing needs it.
         """
         max_fee = self.default_max_fee
-        self.index.supply(max_fee)
+        self.index.supply(max_fee, self.bidding.since)
         for timer_id in self.bidding.defaulted:
             timer = self._timer(timer_id)
             if timer.max_fee_per_cycle is None and self._supplied(timer) is None:

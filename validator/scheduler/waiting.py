@@ -107,6 +107,12 @@ class WaitingPool:
         self._touch(first, self.count)
         return int(chosen.sum())
 
+    def agents_of_unsupplied(self, first: int) -> list[int]:
+        """Numbers of the parties that may have an agent, of rows from ``first`` on that :meth:`supply` may change."""
+        part = self.rows[first : self.count]
+        chosen = (part["flags"] & (OPEN_MAX | SUPPLIED | DEAD | HAS_AGENT)) == (OPEN_MAX | HAS_AGENT)
+        return [int(number) for number in np.unique(part["actor"][chosen])]
+
     def withdraw_supplies(self) -> None:
         """Take back what the default agent supplied to every row: nothing was supplied before the auction began."""
         rows = self.rows[: self.count]
