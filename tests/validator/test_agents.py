@@ -83,6 +83,8 @@ class Agent(Actor):
             return {"max_fee_per_cycle": owner, "max_priority_fee_per_cycle": self.height}
         if answer == "price":
             return {"max_fee_per_cycle": self.published(context["owner"], "price")}
+        if answer == "mixed":
+            return {"max_fee_per_cycle": 1 if context["trigger_block_height"] % 2 == 0 else 2**70}
         return answer
 """
 OWNER, AGENT, OTHER_AGENT, BOTH = (Address(bytes([0xB0 + i]) * 20) for i in range(4))
@@ -261,6 +263,15 @@ def figure_of_default(chain: Chain) -> int:
     return figure(chain.blocks[-1].receipts.p50_tip) or 0
 
 
+def test_a_bid_too_low_for_the_gate_is_not_raised_by_the_answer_about_another_timer() -> None:
+    chain = AgentChain(genesis())
+    chain.calls((AGENT, "tell", "mixed"), (OWNER, "plan", [[1, None, AGENT], [2, None, AGENT]]))
+    assert chain.block().receipts.fires == ()
+    outcome = chain.block()
+    assert [query.bid and figure(query.bid[0]) for query in outcome.receipts.queries] == [1, 2**70]
+    assert [fire.trigger_height for fire in outcome.receipts.fires] == [3], "the one that was bid for, not the other"
+
+
 def test_what_an_answer_leaves_open_is_the_default_agents() -> None:
     chain = AgentChain(genesis())
     chain.calls(
@@ -314,6 +325,7 @@ class AgentMachine(IndexMachine):
             {"max_fee_per_cycle": 1},
             {"max_fee_per_cycle": 2**70},
             "bad",
+            "mixed",
             {"max_priority_fee_per_cycle": 9},
         )
         action = random.choice(
