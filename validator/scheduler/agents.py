@@ -45,6 +45,11 @@ def agent_of(party: Party, record: Actor) -> Address | None:
     return OWN if named == party.actor and has_own_method else named
 
 
+def parties_of(actor: Address, agent: Address) -> tuple[Party, Party]:
+    """The parties of an actor that an agent may bid for: timers that name nobody, and those that name the agent."""
+    return Party(actor), Party(actor, actor if agent == OWN else agent)
+
+
 def may_bid(record: Actor | None) -> bool:
     """Whether an actor has an agent, or may come to have one: programs may name one, scripts cannot."""
     return record is not None and (record.agent is not None or record.code.startswith(PYTHON_CODE))
@@ -53,7 +58,12 @@ def may_bid(record: Actor | None) -> bool:
 def require_agent(world: World, address: Address) -> None:
     """Raises ``UnknownActor`` where this address has no Python program with a ``get_gas_bid``."""
     record = world.actor(address)
-    if record is None or not record.code.startswith(PYTHON_CODE):
+    if record is None or not record.code.startswith(PYTHON_CODE) or not _bids(world, record):
         raise Rejection("UnknownActor")
-    if not compiled_as(record.code, lambda: world.source(record.code)).bids:
-        raise Rejection("UnknownActor")
+
+
+def _bids(world: World, record: Actor) -> bool:
+    """Whether a Python program has a ``get_gas_bid``; the record says so, but where the genesis gave another agent."""
+    if record.agent is None or record.agent.code == PYTHON_AGENT:
+        return record.agent is not None
+    return compiled_as(record.code, lambda: world.source(record.code)).bids
