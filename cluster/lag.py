@@ -8,6 +8,7 @@ quorum could have run, and of those that could, fewer than a quorum had as much 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -98,15 +99,16 @@ def explains_delay(
 
 def explains_shortfall(record: RunRecord, height: int, target: int, validator: int | None = None) -> str:
     """In words, how the lag explains that a height below the target was reached, by a quorum or by one validator; empty
-    where at that pace the target had not been reached without lag, either."""
+    where at that pace the target had not been reached without lag, either, or where a fault lasts that leaves nobody.
+    """
     begin_ms = min((seen.at_ms for seen in record.finalizations), default=0.0)
     end_ms = record.duration_ms
     if end_ms <= begin_ms:
         return ""
     candidates = _able(record, end_ms, end_ms) if validator is None else [validator]
-    shares = sorted(
-        (running_ms(record, each, begin_ms, end_ms) / (end_ms - begin_ms) for each in candidates), reverse=True
-    )
+    names, hit = record.scenario.validators.names, _hit(record, end_ms, end_ms)
+    length_ms, candidates = end_ms - begin_ms, [each for each in candidates if names[each] not in hit]
+    shares = sorted((running_ms(record, each, begin_ms, end_ms) / length_ms for each in candidates), reverse=True)
     needed = quorum(record.scenario.validators.count) if validator is None else 1
     if len(shares) < needed:
         return ""
@@ -119,14 +121,19 @@ def explains_shortfall(record: RunRecord, height: int, target: int, validator: i
 
 def _able(record: RunRecord, begin_ms: float, end_ms: float) -> list[int]:
     """The validators that could take part but for the lag: honest ones that no fault hit meanwhile."""
-    hit: set[str] = set()
-    for fault in record.faults:
-        ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
-        if fault.begun_ms is not None and fault.begun_ms < end_ms and begin_ms < ended_ms:
-            hit |= {*fault.targets, *fault.impaired}
-    section = record.scenario.validators
+    hit, section = _hit(record, begin_ms, end_ms), record.scenario.validators
     return [
         index
         for index, name in enumerate(section.names)
         if name not in hit and not section.node(index).byzantine and section.node(index).mutant is None
     ]
+
+
+def _hit(record: RunRecord, begin_ms: float, end_ms: float) -> set[str]:
+    """The validators that a fault hit meanwhile; one that was not seen to end lasts."""
+    hit: set[str] = set()
+    for fault in record.faults:
+        ended_ms = math.inf if fault.ended_ms is None else fault.ended_ms
+        if fault.begun_ms is not None and fault.begun_ms < end_ms and begin_ms < ended_ms:
+            hit |= {*fault.targets, *fault.impaired}
+    return hit

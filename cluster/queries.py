@@ -38,6 +38,8 @@ class Agents:
         self._fixed: set[bytes] = {at for at, actor in genesis.actors.items() if actor.agent is not None}
         self._named: dict[bytes, bytes] = {}
         """By actor; empty where it went back to what it has of its own."""
+        self._named_at_pricing: dict[bytes, bytes] | None = None
+        """While a block's timers have their turns: whom actors had named before that, of those that did so since."""
         self._of_timers: dict[bytes, bytes] = {}
         self._with_agents_of_timers: set[bytes] = set()
         """Actors that named an agent for a timer, ever."""
@@ -55,7 +57,17 @@ class Agents:
             self._of_timers[change.timer_id] = change.agent
             self._with_agents_of_timers.add(actor)
         else:
+            if self._named_at_pricing is not None:
+                self._named_at_pricing.setdefault(actor, self._named.get(actor, OWN))
             self._named[actor] = change.agent
+
+    def keep(self) -> None:
+        """Prices are fixed: whom actors name from now on bids for nothing until :meth:`let_go`."""
+        self._named_at_pricing = {}
+
+    def let_go(self) -> None:
+        """The timers' turns are over."""
+        self._named_at_pricing = None
 
     def ended(self, timer_id: bytes) -> None:
         """A timer is pending no more."""
@@ -71,7 +83,9 @@ class Agents:
 
     def agent_of(self, actor: bytes, timer_id: bytes) -> bytes | None:
         """Who bids for a timer: a contract's address, empty for what its actor has of its own, ``None`` for nobody."""
-        named = self._of_timers.get(timer_id, self._named.get(actor, OWN))
+        named = self._of_timers.get(timer_id)
+        if named is None:
+            named = (self._named_at_pricing or {}).get(actor, self._named.get(actor, OWN))
         has_own_method = actor in self._contracts and actor not in self._fixed
         if named == actor and has_own_method:
             return OWN

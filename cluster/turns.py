@@ -258,8 +258,9 @@ class TurnAudit:
             yield "is about one that cannot fire in this block"
 
     def price(self) -> None:
-        """All queries are made: the default agent supplies what nobody else does."""
+        """All queries are made: the default agent supplies what nobody else does, and prices are fixed."""
         phase = self.phase
+        self._agents.keep()
         if phase is None or not phase.is_auctioned:
             return
         for waiting in list(self._without_default.values()):
@@ -375,6 +376,7 @@ class TurnAudit:
     def end_phase(self, fires: Sequence[FireReceipt]) -> None:
         """What fired counts in the blocks to come."""
         phase = self.phase
+        self._agents.let_go()
         if phase is None:
             return
         self.p50_tip = 0

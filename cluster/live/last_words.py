@@ -16,8 +16,8 @@ import msgspec
 from cluster.live.injection import LastWords
 
 FILE_BYTES: Final = 4_096
-MOST_CHARACTERS: Final = 900
-"""Of a reason, which needs up to four bytes a character, and twice as many where JSON escapes them."""
+MOST_CHARACTERS: Final = 650
+"""Of a reason, which needs up to six bytes a character: so many has a control character that JSON escapes."""
 
 
 def reserve(path: Path) -> None:

@@ -120,12 +120,30 @@ def test_a_target_that_was_missed_is_inconclusive_where_it_was_reached_without_l
     assert check_run(record).check("no_problems").verdict is Outcome.FAIL
 
 
+@pytest.mark.parametrize(("ended_ms", "outcome"), [(3_500.0, Outcome.INCONCLUSIVE), (None, Outcome.FAIL)])
+def test_a_target_that_was_missed_with_a_quorum_still_down_is_a_fail(ended_ms: float | None, outcome: Outcome) -> None:
+    """A fault that was not over at the end left no quorum to be slow."""
+    record = make_record(scenario=make_scenario(stop={"height": 20}))
+    record.lags = [Lag(0.0, 4_000.0, 2_400.0, host) for host in range(4)]
+    targets = ("validator-1", "validator-2")
+    record.faults = [FaultRecord("kill", "2", 5, begun_ms=3_000.0, ended_ms=ended_ms, targets=targets)]
+    assert judged(record).verdict is outcome
+
+
 @pytest.mark.parametrize(("host", "outcome"), [(2, Outcome.INCONCLUSIVE), (1, Outcome.FAIL)])
 def test_one_validator_that_stays_behind_is_excused_by_its_own_host_alone(host: int, outcome: Outcome) -> None:
     record = make_record()
     record.validators[2].blocks = record.validators[2].blocks[:7]
     record.lags = [Lag(0.0, record.duration_ms, 0.6 * record.duration_ms, host)]
     assert judged(record).verdict is outcome
+
+
+def test_one_validator_that_a_fault_left_behind_is_not_excused_by_its_host() -> None:
+    record = make_record()
+    record.validators[2].blocks = record.validators[2].blocks[:7]
+    record.lags = [Lag(0.0, record.duration_ms, 0.6 * record.duration_ms, 2)]
+    record.faults = [FaultRecord("kill", "validator-2", 7, begun_ms=1_750.0, targets=("validator-2",))]
+    assert judged(record).verdict is Outcome.FAIL
 
 
 @pytest.mark.parametrize(("lag_ms", "outcome"), [(0.0, Outcome.FAIL), (6_900.0, Outcome.INCONCLUSIVE)])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+from typing import Any
+
 import pytest
 
 from cluster.divergence.words import key_words
@@ -10,13 +14,18 @@ from cluster.ledger import TIMERS, Ledger
 from cluster.queries import Agents, QueryAudit
 from cluster.turns import Terms, TurnAudit
 from tests.cluster.records import ACTOR, ChainMaker
-from tests.validator.test_agents import AGENT, BOTH, OTHER_AGENT, OWNER, genesis
+from tests.validator.chain import CHAIN_ID, KEYS, USERS
+from tests.validator.executors import Author
+from tests.validator.test_agents import AGENT, BOTH, OTHER_AGENT, OWNER, AgentMachine, genesis
+from tests.validator.test_index import PARAMETERS
 from validator.block import Bidder, Effects, QueryReceipt, Scheduled
-from validator.codec import pack_uint
+from validator.codec import encode, pack_uint
 from validator.genesis import GenesisAgent
 from validator.params import DEFAULTS
 from validator.records import kept_answer_key, published_key
-from validator.transactions import Call
+from validator.scheduler.lane import TimerPhase
+from validator.transactions import Call, sign
+from validator.world import World
 
 PRICE = 10**6
 
@@ -126,3 +135,56 @@ def test_the_new_keys_of_state_are_described() -> None:
     assert key_words(published_key(OWNER, "price")) == f"value 'price' published by actor {owner}"
     assert key_words(published_key(OWNER, "k" * 300)).endswith(f" published by actor {owner}")
     assert key_words(kept_answer_key(OWNER, AGENT)) == f"last bid of agent {agent} for actor {owner}"
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+
+def violations(seeds: range) -> list[str]:
+    """What the auditor finds wrong with random chains whose actors name agents, tell them answers and leave them."""
+    found: list[str] = []
+    for seed in seeds:
+        found.extend(violations_of(seed))
+    return found
+
+
+def violations_of(seed: int) -> list[str]:
+    wide = {"GBA_MAX_CYCLES": 3_000, "GBA_BUDGET_CYCLES": 7_000, "LANE_TIMER_CYCLES": 60_000}
+    caps = {"MAX_CYCLES_PER_FIRE": 30_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 30_000}
+    given = genesis(**{**PARAMETERS, **wide, **caps, "ACTIVATION_HEIGHT": 3 * (seed % 2)})
+    author = Author(replace(given, accounts={**given.accounts, USERS[0]: 10**24}))
+    ledger, machine, nonce = Ledger(author.genesis), AgentMachine(), 0
+    for height in range(1, 23):
+        random, wires = Random(1_000 * seed + height), []
+        for place in range(random.randrange(7)):
+            drawn = machine.draw(random, height, USERS[0], nonce + place)
+            wires.append(sign(KEYS[0], CHAIN_ID, replace(drawn, sender=USERS[0])))
+        built = author.build(None, *wires)
+        nonce = World(author.view_of(built.digest)).account(USERS[0]).nonce
+        ledger.apply(encode(built.block), encode(author.executor._executed[built.digest].outcome.receipts))
+        author.finalize(built.digest)
+    return [violation.what for violation in ledger.violations]
+
+
+def test_the_auditor_prices_as_the_chain_does() -> None:
+    assert violations(range(6, 10)) == []
+
+
+def forgets_when_prices_were_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Agents, "keep", lambda self: None)
+
+
+def lets_low_bids_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a price that clears the gate takes a timer out of what its party is priced at."""
+    apart = TimerPhase._priced_apart
+
+    def cleared(phase: TimerPhase) -> dict[int, Any]:
+        return {place: priced for place, priced in apart(phase).items() if priced is not None}
+
+    monkeypatch.setattr(TimerPhase, "_priced_apart", cleared)
+
+
+@pytest.mark.parametrize("fault", [forgets_when_prices_were_fixed, lets_low_bids_pass])
+def test_an_auditor_and_a_chain_that_differ_are_found(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    fault(monkeypatch)
+    assert violations(range(6, 13)) != []

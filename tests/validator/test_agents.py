@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from cluster.simulation.disk import MemoryDisk
 from tests.validator.chain import ALICE, RICH, Chain, make_genesis
-from tests.validator.test_index import PARAMETERS, SETTINGS, IndexMachine, Node, sweeping_often
+from tests.validator.test_index import PARAMETERS, SETTINGS, IndexMachine, Node, everything, sweeping_often
 from validator.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.genesis_block import genesis_batch
 from validator.pvm.values import decode_value, encode_value
 from validator.records import KEPT_ANSWER, KeptAnswer, Timer, decode_record
+from validator.scheduler.agents import Party
 from validator.scheduler.bidding import BiddingRound
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.lane import TimerPhase
@@ -32,13 +34,19 @@ class Owner(Actor):
     def plan(self, payload):
         for each in payload:
             at = self.height + each[0]
-            self.schedule_timer_ex(at, None, "fire", max_fee_per_cycle=each[1], bidding_agent=each[2])
+            then = each[3] if len(each) > 3 else ""
+            self.schedule_timer_ex(at, then, "fire", max_fee_per_cycle=each[1], bidding_agent=each[2])
 
     def name(self, payload):
         self.set_bidding_agent(payload)
 
     def fire(self, payload):
-        self.emit("origin", self.origin_hash)
+        if payload == "":
+            self.emit("origin", self.origin_hash)
+        elif self.height % 2 == 0:
+            self.set_bidding_agent(payload)
+        else:
+            self.send(self.address, "name", payload, cycles=20000, cells=100)
 
     def name_and_fail(self, payload):
         self.set_bidding_agent(payload)
@@ -75,6 +83,8 @@ class Agent(Actor):
             return {"max_fee_per_cycle": owner, "max_priority_fee_per_cycle": self.height}
         if answer == "price":
             return {"max_fee_per_cycle": self.published(context["owner"], "price")}
+        if answer == "mixed":
+            return {"max_fee_per_cycle": 1 if context["trigger_block_height"] % 2 == 0 else 2**70}
         return answer
 """
 OWNER, AGENT, OTHER_AGENT, BOTH = (Address(bytes([0xB0 + i]) * 20) for i in range(4))
@@ -119,6 +129,11 @@ class AgentChain(Chain):
         assert data is not None
         found: KeptAnswer = decode_record(KEPT_ANSWER, data)
         return found
+
+    def agent_named(self) -> Address | None:
+        """Whom the owner named."""
+        record = World(self.view).actor(OWNER)
+        return None if record is None or record.naming is None else record.naming.agent
 
 
 def figure(packed: bytes | None) -> int | None:
@@ -248,6 +263,15 @@ def figure_of_default(chain: Chain) -> int:
     return figure(chain.blocks[-1].receipts.p50_tip) or 0
 
 
+def test_a_bid_too_low_for_the_gate_is_not_raised_by_the_answer_about_another_timer() -> None:
+    chain = AgentChain(genesis())
+    chain.calls((AGENT, "tell", "mixed"), (OWNER, "plan", [[1, None, AGENT], [2, None, AGENT]]))
+    assert chain.block().receipts.fires == ()
+    outcome = chain.block()
+    assert [query.bid and figure(query.bid[0]) for query in outcome.receipts.queries] == [1, 2**70]
+    assert [fire.trigger_height for fire in outcome.receipts.fires] == [3], "the one that was bid for, not the other"
+
+
 def test_what_an_answer_leaves_open_is_the_default_agents() -> None:
     chain = AgentChain(genesis())
     chain.calls(
@@ -277,10 +301,11 @@ def test_a_timer_that_is_left_to_the_default_agent_late_gets_that_blocks_fee_for
 class AgentMachine(IndexMachine):
     """The same with contracts: named, told other answers, left, and asked about some of the timers only."""
 
-    @initialize()
-    def begin(self) -> None:  # type: ignore[override]
-        wide = {"GBA_MAX_CYCLES": 3_000, "GBA_BUDGET_CYCLES": 7_000, "LANE_TIMER_CYCLES": 20_000}
-        self.genesis = genesis(**{**PARAMETERS, **wide})
+    @initialize(activation=st.sampled_from([0, 3]))
+    def begin(self, activation: int = 0) -> None:  # type: ignore[override]
+        wide = {"GBA_MAX_CYCLES": 3_000, "GBA_BUDGET_CYCLES": 7_000, "LANE_TIMER_CYCLES": 60_000}
+        caps = {"MAX_CYCLES_PER_FIRE": 30_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 30_000}
+        self.genesis = genesis(**{**PARAMETERS, **wide, **caps, "ACTIVATION_HEIGHT": activation})
         self.store = LogStateStore.open(MemoryDisk())
         self.store.commit(self.store.final.derive(Height(0), genesis_batch(self.genesis)))
         self.index = SchedulerIndex.rebuild(self.genesis, self.store.final)
@@ -291,7 +316,8 @@ class AgentMachine(IndexMachine):
         owner, agent = random.choice((OWNER, BOTH)), random.choice((AGENT, OTHER_AGENT, BOTH, None))
         price = random.choice((None, None, 2**80))
         timers = [
-            [random.choice((1, 1, 2, 5)), price, random.choice((agent, None))] for _ in range(random.randrange(1, 6))
+            [random.choice((1, 1, 2, 5)), price, random.choice((agent, None)), random.choice(("", "", agent))]
+            for _ in range(random.randrange(1, 6))
         ]
         answers = (
             FULL,
@@ -299,6 +325,7 @@ class AgentMachine(IndexMachine):
             {"max_fee_per_cycle": 1},
             {"max_fee_per_cycle": 2**70},
             "bad",
+            "mixed",
             {"max_priority_fee_per_cycle": 9},
         )
         action = random.choice(
@@ -317,8 +344,7 @@ class AgentMachine(IndexMachine):
         for actor in (OWNER, BOTH):
             record = World(view).actor(actor)
             assert record is not None
-            for party in self.index.open_parties(actor):
-                assert (self.index.agent_of(party) is not None) or record.agent is None
+            assert self.index.agent_of(Party(actor)) is not None or record.agent is None
         timers: list[Timer] = [decode_record(*item) for item in view.scan(b"t")]
         assert len(self.index.timers_rows()) == len(timers)
 
@@ -384,6 +410,8 @@ def noted_prices(patched: pytest.MonkeyPatch) -> list[tuple[Timer, tuple[int, in
     scan = TimerPhase.scan
 
     def noting(phase: TimerPhase, candidates: Any) -> None:
+        if not phase.terms.auction:
+            return scan(phase, candidates)
         candidates = list(candidates)
         tips = {candidate.timer_id: candidate.tip for candidate in candidates}
         for row in phase.index.pool.living():
@@ -395,7 +423,7 @@ def noted_prices(patched: pytest.MonkeyPatch) -> list[tuple[Timer, tuple[int, in
             room = max_fee - phase.prices.lane_price
             offered = min(priority, room) if room >= 0 and timer.expires_at >= phase.terms.height else None
             assert tips.get(timer.timer_id) == offered, "the index prices it as the transition does"
-        scan(phase, candidates)
+        return scan(phase, candidates)
 
     patched.setattr(TimerPhase, "scan", noting)
     return found
@@ -405,7 +433,7 @@ def compared_prices(seeds: range) -> int:
     compared = 0
     for seed in seeds:
         machine, naive = AgentMachine(), NaivePrices()
-        machine.begin()
+        machine.begin(activation=3 * (seed % 2))
         compared += sum(check_prices(machine, 1_000 * seed + block, naive) for block in range(14))
     return compared
 
@@ -421,7 +449,7 @@ def forgets_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_who_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BiddingRound, "_living", lambda _self, _party: [])
+    monkeypatch.setattr(BiddingRound, "_left", lambda _self, _parties: [])
 
 
 def settles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,3 +475,101 @@ def test_a_far_timer_of_an_actor_that_was_deployed_in_the_same_block_is_open_to_
     assert [timer.actor for timer in chain.timers()] == [at]
     fresh = SchedulerIndex.rebuild(chain.genesis, chain.view)
     assert chain.index.contents() == fresh.contents()
+
+
+# --- work that nobody pays for ----------------------------------------------------------------------------------------
+
+
+def counted(patched: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:
+    """The arguments of each call of a method."""
+    calls: list[Any] = []
+    method = getattr(owner, name)
+
+    def counting(self: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return method(self, *arguments)
+
+    patched.setattr(owner, name, counting)
+    return calls
+
+
+def work_of_a_block(parties: int) -> tuple[int, ...]:
+    """Looks at parties and kept answers in a block with queries, of an actor that named so many contracts before."""
+    chain = AgentChain(genesis())
+    chain.calls((AGENT, "tell", {"max_fee_per_cycle": 1}), (OWNER, "name", AGENT))
+    chain.calls((OWNER, "plan", [[1, None, None]] * 8))
+    for number in range(parties):
+        chain.index._number(Party(OWNER, Address(number.to_bytes(20, "big"))))
+    chain.block()
+    with pytest.MonkeyPatch.context() as patched:
+        looks = [counted(patched, SchedulerIndex, "_set_bid"), counted(patched, BiddingRound, "_kept")]
+        assert len(chain.block().receipts.queries) == 8
+    return tuple(map(len, looks))
+
+
+def test_a_query_costs_the_same_however_many_agents_its_actor_ever_named() -> None:
+    assert work_of_a_block(parties=300) == work_of_a_block(parties=0)
+
+
+def test_timers_that_come_due_are_noted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = AgentChain(genesis())
+    chain.calls((OWNER, "plan", [[1, None, None]] * 40 + [[1, None, AGENT]] * 40))
+    noted = counted(monkeypatch, SchedulerIndex, "_note_asked")
+    chain.index.begin(chain.view.height + 1, [])
+    assert noted == [(OWNER,)] and chain.index.bidders() == {OWNER}
+    chain.index.abandon()
+    assert noted == [(OWNER,)] * 2 and chain.index.bidders() == set()
+
+
+def test_an_agent_that_leaves_again_and_again_has_its_timers_looked_at_once() -> None:
+    """What the default agent supplied stays: only timers that it never priced are given its fee."""
+    few = {"LANE_TIMER_CYCLES": 20_000, "MAX_CYCLES_PER_FIRE": 20_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 20_000}
+    chain = AgentChain(genesis(GBA_QUERIES_PER_ACTOR=1, **few))
+    chain.calls((AGENT, "tell", {"max_fee_per_cycle": 1}), (OWNER, "plan", [[1, None, AGENT]] * 60))
+    chain.block()
+    answers: tuple[dict[str, int], ...] = ({}, {"max_fee_per_cycle": 1}, {}, {"max_fee_per_cycle": 1}, {})
+    defaulted = [len(set(chain.calls((AGENT, "tell", answer)).bidding.defaulted)) for answer in answers]
+    assert len(chain.timers()) > 40
+    assert defaulted == [60, 0, 1, 0, 1], "then the timer that was asked about alone"
+
+
+def test_naming_an_agent_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The actor's record says whether its program bids; compiling it anew would be unpaid."""
+    chain = AgentChain(genesis())
+    monkeypatch.setattr("validator.scheduler.agents.compiled_as", None)
+    assert chain.call(OWNER, "name", AGENT) == ""
+    assert chain.call(OWNER, "name", OWNER) == "UnknownActor"
+
+
+LOW = {"max_fee_per_cycle": 1}
+"""Prices the max fee, so that the timer waits."""
+
+
+@pytest.mark.parametrize("delay", [1, 2], ids=["by a fire", "by a message"])
+@pytest.mark.parametrize(("answer", "other"), [(LOW, None), ({}, LOW)], ids=["to nothing kept", "to a kept answer"])
+def test_an_agent_that_is_named_after_pricing_prices_nothing_of_that_block(answer: Any, other: Any, delay: int) -> None:
+    """The default agent supplied before that, or not; an index that goes back and forth, or is rebuilt, says so."""
+    one_fires = {
+        "LANE_TIMER_CYCLES": 30_000,
+        "MAX_CYCLES_PER_FIRE": 30_000,
+        "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 30_000,
+    }
+    chain = AgentChain(genesis(**one_fires, TIE_BREAK="aged"))
+    told = [(AGENT, "tell", answer), (OTHER_AGENT, "tell", other), (BOTH, "tell", {})]
+    chain.calls(*told, (OWNER, "name", AGENT))
+    if other is not None:
+        chain.calls((OWNER, "plan", [[1, None, OTHER_AGENT]]))
+    while chain.view.height < 2:
+        chain.block()
+    waiting = [[delay, None, None]] * 3
+    chain.calls((OWNER, "plan", [[delay, 2**80, None, OTHER_AGENT], *waiting]), (BOTH, "plan", waiting))
+    while chain.agent_named() == AGENT:
+        outcome = chain.block()
+    assert chain.view.height == 3 + delay and len(chain.timers()) >= 6 and chain.index.unsettled() == {OWNER}
+    expected = everything(SchedulerIndex.rebuild(chain.genesis, chain.view))
+    assert everything(chain.index) == expected
+    chain.index.retreat(outcome.changes)
+    chain.index.redo(chain.view.height, outcome.changes)
+    assert everything(chain.index) == expected
+    chain.block()
+    assert everything(chain.index) == everything(SchedulerIndex.rebuild(chain.genesis, chain.view))

@@ -182,7 +182,7 @@ class IndexMachine(RuleBasedStateMachine):
             assert self.open_ids(actor) == (ids if actor in AGENTS else [])
 
     def open_ids(self, actor: Address) -> list[bytes]:
-        return [timer_id_of_row(row) for row in self.index.open_rows(self.index.open_parties(actor))]
+        return [timer_id_of_row(row) for row in self.index.open_rows(actor, with_own=True)]
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -231,16 +231,18 @@ def everything(index: SchedulerIndex) -> dict[str, Any]:
     used = {int(number) for number in index.timers_rows()["actor"]}
     table = {index.numbers.party(number): tuple(index.actors[number].tolist()) for number in used}
     waiting_for = {
-        party: [timer_id_of_row(row) for row in index.open_rows([party])]
-        for actor in index._open
-        for party in index.open_parties(actor)
+        (actor, with_own): [timer_id_of_row(row) for row in index.open_rows(actor, with_own)]
+        for actor, _ in index._open
+        for with_own in (False, True)
     }
+    parties = {index.numbers.party(number) for number in used}
     return {
         "contents": index.contents(),
         "parties": {party: known for party, known in table.items() if any(known)},
         "open": waiting_for,
-        "agents": {party: index.agent_of(party) for party in waiting_for},
-        "answered": {party: index.answered_since(party) for party in waiting_for},
+        "agents": {party: index.agent_of(party) for party in parties},
+        "answered": {party: index.answered_since(party) for party in parties},
+        "left": {party: index.unsupplied([party]) for party in parties},
         "asked": index.bidders(),
         "unsettled": index.unsettled(),
         "live": index.pool.live,
@@ -399,6 +401,8 @@ FAULTS: list[tuple[type, str, Callable[[Method], Method]]] = [
     (SchedulerIndex, "advance", timers_first),
     (SchedulerIndex, "_forget_open", nothing),
     (SchedulerIndex, "_note_open", nothing),
+    (SchedulerIndex, "_append_open", nothing),
+    (SchedulerIndex, "_cut_open", nothing),
     (Calendar, "change", nothing),
     (Calendar, "remove", nothing),
     (Calendar, "enter", nothing),

@@ -42,6 +42,11 @@ def agent_of(party: Party, record: Actor) -> Address | None:
     return OWN if named == party.actor and has_own_method else named
 
 
+def parties_of(actor: Address, agent: Address) -> tuple[Party, Party]:
+    """The parties of an actor that an agent may bid for: timers that name nobody, and those that name the agent."""
+    return Party(actor), Party(actor, actor if agent == OWN else agent)
+
+
 def may_bid(record: Actor | None) -> bool:
     """Whether an actor has an agent, or may come to have one: programs may name one, scripts cannot."""
     return record is not None and (record.agent is not None or record.code.startswith(PYTHON_CODE))

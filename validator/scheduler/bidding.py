@@ -12,7 +12,7 @@ record, since their heights no longer say what it supplied. :class:`~validator.r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -33,7 +33,7 @@ from validator.records import (
     kept_answer_key,
     timer_key,
 )
-from validator.scheduler.agents import OWN, Party, agent_of, party_of
+from validator.scheduler.agents import OWN, Party, agent_of, parties_of, party_of
 from validator.scheduler.index import NOTHING_KEPT, SchedulerIndex, is_changed
 from validator.scheduler.rows import OPEN_MAX, WORD_BITS, timer_id_of_row
 from validator.scheduler.scheduling import SchedulingTerms
@@ -152,7 +152,7 @@ class BiddingRound:
 
     def _of(self, actor: Address) -> Iterator[bytes]:
         """Ids of an actor's timers that may be asked about, by ``(trigger_height, sequence)``."""
-        for row in self.index.open_rows(p for p in self.index.open_parties(actor) if self._agent_of(p) is not None):
+        for row in self.index.open_rows(actor, with_own=self._agent_of(Party(actor)) is not None):
             timer_id = timer_id_of_row(row)
             if row["expires_at"] < self.terms.height or row["gas_limit"] > self.terms.cap:
                 continue
@@ -253,21 +253,19 @@ class BiddingRound:
 
     def _settle(self) -> None:
         """All queries are made: write down since when what is kept prices max fees, where that has changed."""
+        actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.unsettled()})
+        repriced = [Party(actor) for actor in actors]
         for actor, agent in sorted(self._answered):
-            kept = self._kept(actor, agent)
+            kept, parties = self._kept(actor, agent), parties_of(actor, agent)
+            repriced.extend(parties)
             if is_changed(kept.since, kept):
                 since = 0 if kept.max_fee_per_cycle is None else self.terms.height
                 self._keep(actor, agent, kept._replace(since=since))
-                own = [party for party in self.index.parties(actor) if self._is_kept_for(party, agent)]
-                self.since |= dict.fromkeys(own, since)
-        actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.unsettled()})
+                self.since |= dict.fromkeys((party for party in parties if self._is_kept_for(party, agent)), since)
         for actor in actors:
             self._settle_naming(actor)
-        for party, since in self.since.items():
-            if not since:
-                self.defaulted.extend(self._living(party))
-        parties = (party for actor in actors for party in self.index.parties(actor))
-        self.index.expect_bids({party: self._kept_for(party) for party in parties})
+        self.defaulted.extend(self._left(party for party, since in self.since.items() if not since))
+        self.index.expect_bids({party: self._kept_for(party) for party in repriced})
 
     def _is_kept_for(self, party: Party, agent: Address) -> bool:
         """Whether an agent's kept answer alone says since when it prices a party's timers."""
@@ -285,9 +283,9 @@ class BiddingRound:
             naming = record.naming._replace(answered_since=self.since[party])
             self.world.put_actor(actor, record._replace(naming=naming))
 
-    def _living(self, party: Party) -> list[bytes]:
-        """A party's due timers with an open field."""
-        ids = map(timer_id_of_row, self.index.open_rows([party]))
+    def _left(self, parties: Iterable[Party]) -> list[bytes]:
+        """These parties' due timers with an open max fee that the default agent never priced."""
+        ids = self.index.unsupplied(parties)
         return [timer_id for timer_id in ids if not self.world.is_removed(timer_key(timer_id))]
 
     # --- records ------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from validator.records import (
     kept_answer_parties,
 )
 from validator.scheduler import kernels
-from validator.scheduler.agents import OWN, Party, agent_of, may_bid, party_of
+from validator.scheduler.agents import OWN, Party, agent_of, may_bid, parties_of, party_of
 from validator.scheduler.calendar import Calendar
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.rows import (
@@ -60,8 +60,6 @@ from validator.world import Change
 
 LEAST_PARTIES: Final = 64
 NOTHING_KEPT: Final = KeptAnswer()
-
-
 NO_CHANGES: Final[Mapping[Party, int]] = MappingProxyType({})
 
 
@@ -99,11 +97,11 @@ class SchedulerIndex:
         self._supplied: dict[int, int] = {}
         """How many live rows stand by each supply."""
         self._fire_heights: list[int] = []
-        self._open: dict[Address, dict[Address, list[tuple[int, int]]]] = {}
-        """``(trigger_height, sequence)`` of due timers with an open field, ascending, of actors that may bid, by the
-        contract that the timers name."""
+        self._open: dict[tuple[Address, bool], list[tuple[int, int]]] = {}
+        """``(trigger_height, sequence)`` of due timers with an open field, ascending, by actors that may bid, and by
+        whether the timers name a contract."""
         self._asked: set[Address] = set()
-        """Those of them some of whose parties have an agent."""
+        """Those of them some of whose such timers have an agent."""
         self._greatest_bid = (0, 0)
         self._expected: list[Party] = []
         """Parties whose bids were changed ahead of the block's changes."""
@@ -137,14 +135,13 @@ class SchedulerIndex:
         if height % self._genesis.parameters.epoch_length == 0:
             self.calendar.enter(height // self._genesis.parameters.epoch_length)
         rows = self.calendar.rows_at(height)
+        self._height = height
         if len(rows):
             self.pool.append(rows)
-            for row in rows[_is_open_to_agents(rows)]:
-                self._note_open(self.numbers.party(int(row["actor"])), height, int(row["sequence"]))
+            self._append_open(rows[_is_open_to_agents(rows)])
         for fires in dropped:
             self._count(fires, -1)
         self._beginnings.append(_Beginning(len(rows), tuple(dropped)))
-        self._height = height
 
     def abandon(self) -> None:
         """Undo :meth:`begin`, and whatever was done since ahead of the block's changes."""
@@ -157,8 +154,7 @@ class SchedulerIndex:
         beginning = self._beginnings.pop()
         if beginning.appended:
             rows = self.pool.cut(beginning.appended)
-            for row in rows[_is_open_to_agents(rows)]:
-                self._forget_open(self.numbers.party(int(row["actor"])), self._height, int(row["sequence"]))
+            self._cut_open(rows[_is_open_to_agents(rows)])
         for party in self._expected:
             self._set_bid(party, self.kept_for(party))
         self._expected = []
@@ -226,14 +222,18 @@ class SchedulerIndex:
 
     # --- the default agent's supply -----------------------------------------------------------------------------------
 
-    def supply(self, max_fee: int) -> None:
+    def supply(self, max_fee: int, since: Mapping[Party, int] = NO_CHANGES) -> None:
         """The default agent supplies ``max_fee`` to the timers that are priced for the first time in this block.
 
-        Those of a party whose agent's last answer, of this block (:meth:`expect_bids`) or before, says a max fee are
-        left to that agent.
+        Those of a party whose max fees a kept answer prices in this block are left to that (``since`` as of
+        :meth:`supply_height`): what is kept when the block ends may be another agent's, named by a handler since.
         """
         first = 0 if self._height == self._first_priced else self.pool.count - self._beginnings[-1].appended
-        number = self.pool.supply(first, max_fee, (self.actors["has_bid"] & np.uint64(kernels.BIDS_MAX)) != 0)
+        answered = np.zeros(len(self.actors), np.bool_)
+        for number in self.pool.agents_of_unsupplied(first):
+            party = self.numbers.party(number)
+            answered[number] = since.get(party, self.answered_since(party)) > 0
+        number = self.pool.supply(first, max_fee, answered)
         if number:
             self._supplied[self._height] = self._supplied.get(self._height, 0) + number
 
@@ -293,25 +293,23 @@ class SchedulerIndex:
         """The actors with an agent that have due timers with an open field."""
         return set(self._asked)
 
-    def parties(self, actor: Address) -> list[Party]:
-        """The parties of an actor that the index knows."""
-        return [self.numbers.party(number) for number in self.numbers.of(actor)]
-
-    def open_parties(self, actor: Address) -> list[Party]:
-        """The parties of an actor that may bid that have due timers with an open field."""
-        return [Party(actor, named) for named in sorted(self._open.get(actor, ()))]
-
-    def open_rows(self, parties: Iterable[Party]) -> Iterator[np.void]:
-        """The rows of such parties' due timers with an open field, by ``(trigger_height, sequence)``."""
-        places = (self._open.get(party.actor, {}).get(party.named, ()) for party in parties)
+    def open_rows(self, actor: Address, with_own: bool) -> Iterator[np.void]:
+        """The rows of an actor's due timers with an open field that name a contract, and ``with_own`` those that name
+        nobody, too; by ``(trigger_height, sequence)``."""
+        places = (self._open.get((actor, names), ()) for names in ((True, False) if with_own else (True,)))
         for trigger, sequence in merge(*places):
             yield self.pool.rows[self.pool.position_of(trigger, sequence)]
+
+    def unsupplied(self, parties: Iterable[Party]) -> list[bytes]:
+        """Ids of these parties' due timers with an open max fee that the default agent has not supplied."""
+        return self.pool.unsupplied([self.numbers.number(party) for party in parties if party in self.numbers])
 
     def expect_bids(self, kept: Mapping[Party, KeptAnswer]) -> None:
         """Price with these answers from now on; the block's changes will say the same."""
         for party, answer in kept.items():
-            self._set_bid(party, answer)
-            self._expected.append(party)
+            if party in self.numbers:
+                self._set_bid(party, answer)
+                self._expected.append(party)
 
     @property
     def greatest_bid(self) -> tuple[int, int]:
@@ -320,26 +318,41 @@ class SchedulerIndex:
 
     def _note_open(self, party: Party, trigger: int, sequence: int) -> None:
         if party.actor in self._bidders:
-            insort(self._open.setdefault(party.actor, {}).setdefault(party.named, []), (trigger, sequence))
+            insort(self._open.setdefault(_open_key(party), []), (trigger, sequence))
             self._note_asked(party.actor)
 
     def _forget_open(self, party: Party, trigger: int, sequence: int) -> None:
-        by_name = self._open.get(party.actor, {})
-        places = by_name.get(party.named, [])
+        places = self._open.get(_open_key(party), [])
         at = bisect_left(places, (trigger, sequence))
         if at < len(places) and places[at] == (trigger, sequence):
             del places[at]
             if not places:
-                del by_name[party.named]
-            if not by_name:
-                del self._open[party.actor]
+                del self._open[_open_key(party)]
             self._note_asked(party.actor)
 
+    def _append_open(self, rows: Rows) -> None:
+        """Rows that come due with the block that begins: behind all that stand."""
+        for number, sequence in zip(rows["actor"].tolist(), rows["sequence"].tolist(), strict=True):
+            self._open.setdefault(_open_key(self.numbers.party(number)), []).append((self._height, sequence))
+        for actor in self._actors_of(rows):
+            self._note_asked(actor)
+
+    def _cut_open(self, rows: Rows) -> None:
+        """Undo :meth:`_append_open`."""
+        for key in {_open_key(self.numbers.party(number)) for number in set(rows["actor"].tolist())}:
+            places = self._open[key]
+            del places[bisect_left(places, (self._height, 0)) :]
+            if not places:
+                del self._open[key]
+        for actor in self._actors_of(rows):
+            self._note_asked(actor)
+
+    def _actors_of(self, rows: Rows) -> set[Address]:
+        return {self.numbers.party(number).actor for number in set(rows["actor"].tolist())}
+
     def _note_asked(self, actor: Address) -> None:
-        if any(self.agent_of(Party(actor, named)) is not None for named in self._open.get(actor, ())):
-            self._asked.add(actor)
-        else:
-            self._asked.discard(actor)
+        has_own = (actor, False) in self._open and self.agent_of(Party(actor)) is not None
+        (self._asked.add if has_own or (actor, True) in self._open else self._asked.discard)(actor)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -402,12 +415,13 @@ class SchedulerIndex:
 
     def _keep(self, actor: Address, agent: Address, answer: KeptAnswer | None) -> None:
         _set_or_drop(self._kept, (actor, agent), answer)
-        self._reprice(actor)
+        self._reprice(actor, parties_of(actor, agent))
 
-    def _reprice(self, actor: Address) -> None:
-        """Who bids for an actor's timers, or what they bid, has changed."""
-        for party in self.parties(actor):
-            self._set_bid(party, self.kept_for(party))
+    def _reprice(self, actor: Address, parties: Iterable[Party]) -> None:
+        """Who bids for these parties of an actor, or what they bid, has changed."""
+        for party in parties:
+            if party in self.numbers:
+                self._set_bid(party, self.kept_for(party))
         record = self._bidders.get(actor)
         is_unsettled = (
             record is not None
@@ -431,7 +445,7 @@ class SchedulerIndex:
         before = self._bidders.get(address)
         _set_or_drop(self._bidders, address, actor if may_bid(actor) else None)
         if actor is None or before is None or before.naming != actor.naming:
-            self._reprice(address)
+            self._reprice(address, (Party(address),))
             self._note_asked(address)
 
     def _number(self, party: Party) -> int:
@@ -480,8 +494,7 @@ class SchedulerIndex:
         """Due timers that are gone."""
         supplied = self.pool.kill([(timer.trigger_height, timer.sequence) for timer in timers])
         for timer, was_supplied in zip(timers, supplied, strict=True):
-            if timer.actor in self._open:
-                self._forget_open(party_of(timer), timer.trigger_height, timer.sequence)
+            self._forget_open(party_of(timer), timer.trigger_height, timer.sequence)
             height = self.supply_height(timer) if was_supplied else None
             if height is not None:
                 self._supplied[height] -= 1
@@ -502,6 +515,10 @@ def _is_open_to_agents(rows: Rows) -> npt.NDArray[np.bool_]:
     flags = rows["flags"]
     chosen: npt.NDArray[np.bool_] = ((flags & HAS_AGENT) != 0) & ((flags & (OPEN_MAX | OPEN_PRIORITY)) != 0)
     return chosen
+
+
+def _open_key(party: Party) -> tuple[Address, bool]:
+    return party.actor, party.named != OWN
 
 
 def _words(value: int) -> tuple[int, int]:

@@ -130,7 +130,7 @@ class TimerPhase:
         It is written down once for the block, and not at all where nothing needs it.
         """
         max_fee = self.default_max_fee
-        self.index.supply(max_fee)
+        self.index.supply(max_fee, self.bidding.since)
         for timer_id in self.bidding.defaulted:
             timer = self._timer(timer_id)
             if timer.max_fee_per_cycle is None and self._supplied(timer) is None:
@@ -148,7 +148,7 @@ class TimerPhase:
             return (self._candidate(position, tip) for position, tip, _ in found)
         merged = heapq.merge(
             ((self._order(position, score), position, tip) for position, tip, score in found if position not in apart),
-            sorted((self._order(position, score), position, tip) for position, (tip, score) in apart.items()),
+            sorted((self._order(at, priced[1]), at, priced[0]) for at, priced in apart.items() if priced is not None),
         )
         return (self._candidate(position, tip) for _, position, tip in merged)
 
@@ -296,20 +296,19 @@ class TimerPhase:
         assert max_fee is not None, "the default agent supplies to whatever it prices"
         return max_fee, self._default_bid()[1] if priority is None else priority
 
-    def _priced_apart(self) -> dict[int, tuple[int, int]]:
-        """``(tip, score)`` of the timers that are not priced as the index prices their parties."""
-        apart: dict[int, tuple[int, int]] = {}
+    def _priced_apart(self) -> dict[int, tuple[int, int] | None]:
+        """``(tip, score)`` of the timers that are not priced as the index prices their parties; ``None`` below the
+        gate."""
+        apart: dict[int, tuple[int, int] | None] = {}
         for timer_id in self.bidding.apart:
             timer = self._timer(timer_id)
             if timer.expires_at < self.terms.height or self._gas_limit(timer) > self.terms.cap:
                 continue
             position = self.index.pool.position_of(timer.trigger_height, timer.sequence)
             max_fee, priority = self.price(timer)
-            room = max_fee - self.prices.lane_price
-            if room >= 0:
-                tip = min(priority, room)
-                score = (tip + self.parameters.priority_floor) * self.fairness.weight(timer.actor)
-                apart[position] = tip, score
+            tip = min(priority, max_fee - self.prices.lane_price)
+            score = (tip + self.parameters.priority_floor) * self.fairness.weight(timer.actor)
+            apart[position] = None if max_fee < self.prices.lane_price else (tip, score)
         return apart
 
     def _order(self, position: int, score: int) -> tuple[int, bytes, int]:

@@ -79,6 +79,9 @@ class PartyNumbers:
             self._of.setdefault(party.actor, []).append(number)
         return number
 
+    def __contains__(self, party: Party) -> bool:
+        return party in self._numbers
+
     def party(self, number: int) -> Party:
         return self._parties[number]
 

@@ -13,7 +13,7 @@ from validator.errors import Rejection
 from validator.params import Parameters
 from validator.pvm.host import TIERS, ScheduleRequest
 from validator.pvm.programs import compiled_as
-from validator.records import PYTHON_CODE, BidMemory, Naming, Timer, bid_memory_key
+from validator.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
 from validator.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_name, is_reserved
 from validator.world import World
 
@@ -124,10 +124,15 @@ def name_agent(world: World, actor: Address, agent: Address | None) -> None:
 def _require_agent(world: World, address: Address) -> None:
     """Raises ``UnknownActor`` where this address has no Python program with a ``get_gas_bid``."""
     record = world.actor(address)
-    if record is None or not record.code.startswith(PYTHON_CODE):
+    if record is None or not record.code.startswith(PYTHON_CODE) or not _bids(world, record):
         raise Rejection("UnknownActor")
-    if not compiled_as(record.code, lambda: world.source(record.code)).bids:
-        raise Rejection("UnknownActor")
+
+
+def _bids(world: World, record: Actor) -> bool:
+    """Whether a Python program has a ``get_gas_bid``; the record says so, but where the genesis gave another agent."""
+    if record.agent is None or record.agent.code == PYTHON_AGENT:
+        return record.agent is not None
+    return compiled_as(record.code, lambda: world.source(record.code)).bids
 
 
 def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:

@@ -7,7 +7,7 @@ Summaries are worked out anew when they are next needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,17 @@ import numpy.typing as npt
 
 from validator.scheduler import kernels
 from validator.scheduler.kernels import CHUNK, FOUND, SUMMARY
-from validator.scheduler.rows import DEAD, HAS_AGENT, OPEN_MAX, ROW, SUPPLIED, WORD_BITS, WORD_MASK, Rows
+from validator.scheduler.rows import (
+    DEAD,
+    HAS_AGENT,
+    OPEN_MAX,
+    ROW,
+    SUPPLIED,
+    WORD_BITS,
+    WORD_MASK,
+    Rows,
+    timer_id_of_row,
+)
 
 LEAST_CAPACITY: Final = CHUNK
 FIRST_BATCH: Final = 256
@@ -97,6 +107,12 @@ class WaitingPool:
         self._touch(first, self.count)
         return int(chosen.sum())
 
+    def agents_of_unsupplied(self, first: int) -> list[int]:
+        """Numbers of the parties that may have an agent, of rows from ``first`` on that :meth:`supply` may change."""
+        part = self.rows[first : self.count]
+        chosen = (part["flags"] & (OPEN_MAX | SUPPLIED | DEAD | HAS_AGENT)) == (OPEN_MAX | HAS_AGENT)
+        return [int(number) for number in np.unique(part["actor"][chosen])]
+
     def withdraw_supplies(self) -> None:
         """Take back what the default agent supplied to every row: nothing was supplied before the auction began."""
         rows = self.rows[: self.count]
@@ -142,6 +158,15 @@ class WaitingPool:
         found = np.empty(min(most, self.live), np.int64)
         number = kernels.expired(self.rows, self.count, self.summary(self._cap), np.uint64(height), found)
         return found[:number]
+
+    def unsupplied(self, parties: Collection[int]) -> list[bytes]:
+        """Ids of these parties' due timers with an open ``max_fee`` that the default agent has not supplied."""
+        if not parties:
+            return []
+        rows = self.rows[: self.count]
+        chosen = (rows["flags"] & (OPEN_MAX | SUPPLIED | DEAD)) == OPEN_MAX
+        chosen &= np.isin(rows["actor"], np.fromiter(parties, np.uint32, len(parties)))
+        return [timer_id_of_row(row) for row in rows[chosen]]
 
     def best_first(self, actors: npt.NDArray[np.void], prices: npt.NDArray[np.void]) -> Iterator[tuple[int, int, int]]:
         """``(position, tip per cycle, score)`` of the rows that clear the gate, best first, found batch by batch."""

@@ -90,10 +90,10 @@ def test_last_words_need_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     said = LastWords(7, 2, "journal: append failed: No space left on device")
     last_words.write(path, said)
     assert last_words.read(path) == said
-    last_words.write(path, LastWords(8, 2, '"' * 10_000))
+    last_words.write(path, LastWords(8, 2, "\x1b" * 10_000))
     last_words.reserve(path)
     found = last_words.read(path)
-    assert found is not None and found.reason == '"' * last_words.MOST_CHARACTERS
+    assert found is not None and found.reason == "\x1b" * last_words.MOST_CHARACTERS
     assert path.stat().st_size == size
     path.write_bytes(path.read_bytes()[:20])
     assert last_words.read(path) is None, "killed as it spoke"
