@@ -89,7 +89,7 @@ def test_a_genesis_that_cannot_be_built_is_bad_input(
     def refuse(_genesis: Genesis) -> None:
         raise GenesisError("no such chain can be")
 
-    monkeypatch.setattr("cluster.chain.genesis_batch", refuse)
+    monkeypatch.setattr("cluster.genesis.genesis_batch", refuse)
     assert main(["run", str(scenario), "--backend", backend, *options]) == ExitCode.BAD_INPUT
     complaint = capsys.readouterr().err
     assert complaint.startswith(f"stampede: {scenario}: chain: no such chain can be")

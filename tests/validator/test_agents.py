@@ -536,7 +536,7 @@ def test_an_agent_that_leaves_again_and_again_has_its_timers_looked_at_once() ->
 def test_naming_an_agent_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The actor's record says whether its program bids; compiling it anew would be unpaid."""
     chain = AgentChain(genesis())
-    monkeypatch.setattr("validator.scheduler.agents.compiled_as", None)
+    monkeypatch.setattr("validator.scheduler.scheduling.compiled_as", None)
     assert chain.call(OWNER, "name", AGENT) == ""
     assert chain.call(OWNER, "name", OWNER) == "UnknownActor"
 
