@@ -45,7 +45,10 @@ class UnprovedSnapshot(Unproved):
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
         if not isinstance(message, SnapshotOffer):
             return None
-        body, certificate = forged_final(self.position, message.body)
+        forged = forged_final(self.position, message.body)
+        if forged is None:
+            return None
+        body, certificate = forged
         return msgspec.structs.replace(message, body=body, links=(), certificate=certificate)
 
 
@@ -56,14 +59,19 @@ class UnprovedBlocks(Unproved):
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
         if not isinstance(message, FinalBlocksResponse):
             return None
-        body, certificate = forged_final(self.position, message.bodies[-1])
+        forged = forged_final(self.position, message.bodies[-1]) if message.bodies else None
+        if forged is None:
+            return None
+        body, certificate = forged
         return FinalBlocksResponse((*message.bodies[:-1], body), (), certificate)
 
 
-def forged_final(position: Position, body: bytes) -> tuple[bytes, bytes]:
-    """A block that differs from a final one in its view alone, and a finalization of it, both encoded."""
+def forged_final(position: Position, body: bytes) -> tuple[bytes, bytes] | None:
+    """A block that differs from a final one in its view alone, and a finalization of it, both encoded; ``None`` where
+    the bytes are no block, as another behaviour of the same validator may send."""
     block = decode_block(body)
-    assert block is not None, "an honest validator sends blocks"
+    if block is None:
+        return None
     block = msgspec.structs.replace(block, header=msgspec.structs.replace(block.header, view=block.header.view + 1))
     view, digest = View(block.header.view), Digest(header_hash(block.header))
     signatures = position.forged_signatures(view)

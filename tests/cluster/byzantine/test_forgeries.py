@@ -194,3 +194,12 @@ def test_what_others_read_is_not_swallowed() -> None:
     behaviour = liar("false-manifest")
     assert not behaviour.swallows(Completed(SnapshotRead(ASKING, None)))
     assert not behaviour.swallows(Message(ASKING, b""))
+
+
+def test_what_another_behaviour_sends_for_a_block_is_left_as_it_is() -> None:
+    for name, message in (
+        ("unproved-snapshot", SnapshotOffer(b"no block", b"", (), b"", b"")),
+        ("unproved-blocks", FinalBlocksResponse((b"no block",), (), b"")),
+    ):
+        effect = hand(None, message)
+        assert liar(name).alter(effect) == [effect]
