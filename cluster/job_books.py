@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 NO_CONTRACT_ERRORS: Final = frozenset({"OutOfCycles", "OutOfCells", "InsufficientBalance"})
 """Why a call of the runner contract may fail before the contract has a say."""
+RESULTS_NEEDED: Final = frozenset(map(str, range(1, MAX_RESULTS_NEEDED + 1)))
+"""As an event says them."""
 _FIELDS: Final = {
     "JobRequested": ("job_id", "handler", "results_needed"),
     "JobConsumed": ("job_id",),
@@ -146,7 +148,7 @@ class JobBooks:
         if key in self.jobs:
             yield f"requested job {_short(key)} a second time"
             return
-        if not (needed.isdecimal() and 1 <= int(needed) <= MAX_RESULTS_NEEDED):
+        if needed not in RESULTS_NEEDED:
             yield f"requested job {_short(key)} with {needed[:20]} results"
             return
         life = JobLife(key, event.actor, fields["handler"], int(needed), self._height)

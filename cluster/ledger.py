@@ -582,7 +582,8 @@ class Ledger:
         if not isinstance(body.action, Deploy):
             return
         self._actors.add(receipt.created)
-        self._agents.deployed(receipt.created, body.action.code)
+        if problem := self._agents.deployed(receipt.created, body.action.code):
+            self._violation(CHAIN, context.height, f"{name} {problem}")
         if body.action.code == SCRIPT_CODE:
             self._scripts.add(receipt.created)
 

@@ -14,6 +14,7 @@ from cluster.chain_codec import Bidder, QueryReceipt
 from validator.genesis import Genesis
 from validator.params import Parameters
 from validator.pvm.programs import compiled
+from validator.pvm.subset import ProgramError
 from validator.scheduler.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
 from validator.transactions import SCRIPT_CODE
 from validator.types import address_text
@@ -44,10 +45,14 @@ class Agents:
         self._with_agents_of_timers: set[bytes] = set()
         """Actors that named an agent for a timer, ever."""
 
-    def deployed(self, actor: bytes, code: str) -> None:
-        """A new actor; a program may bring an agent along."""
-        if has_own_bid(code):
-            self._contracts.add(actor)
+    def deployed(self, actor: bytes, code: str) -> str:
+        """A new actor; a program may bring an agent along. Returns what is wrong with that, or nothing."""
+        try:
+            if has_own_bid(code):
+                self._contracts.add(actor)
+        except ProgramError as error:
+            return f"deployed what is no program: {error}"
+        return ""
 
     def named(self, actor: bytes, change: Bidder) -> Iterator[str]:
         """An actor named an agent, for a timer or for all that name none. What is wrong with that."""

@@ -7,7 +7,8 @@ rule               what must hold
 =================  ===================================================================================================
 served_finality    the proof that a block is final is of the chain's block at that height: a quorum of the committee
                    signed a finalization of it, or of a descendant that the links lead to. Who caught up by others'
-                   proofs may have none for its newest blocks yet; then somebody else has one
+                   proofs may have none for its newest blocks yet; then somebody else has one, or knows a finalization
+                   of a later view, whose block is not kept yet
 served_proofs      the proof of a key at the final height, or at one of the retained heights below, leads to the state
                    root in that height's header; a key that is there has a value, and one that is absent has none
 =================  ===================================================================================================
@@ -88,6 +89,8 @@ class Answers:
     """Up to this height the chain follows from the finality proofs that hold."""
     unproved: list[int] = field(default_factory=list)
     """Heights of blocks of which it has no finality proof."""
+    awaited: frozenset[int] = frozenset()
+    """Those of them whose proof is on its way: it says that it knows a finalization of a later view."""
 
     def look(self, rule: str, problem: str) -> None:
         """An answer was verified; ``problem`` is empty if it holds."""
@@ -122,6 +125,8 @@ class ProofAudit:
         for height in self._drawn(found, "finality", found.first_height, tip, FINALITY_HEIGHTS):
             self._look_at_finality(server, height, answers)
             yield
+        final_view = (found.status or {}).get("final_view", GENESIS_VIEW)
+        answers.awaited = frozenset(height for height in answers.unproved if self._view_of(height) < final_view)
         retained = min(self._record.scenario.storage.retained_heights, MAX_HEIGHTS_BACK)
         lowest = max(found.first_height, tip - retained + 1)
         for height in self._drawn(found, "state", lowest, tip, PAST_HEIGHTS):
@@ -228,9 +233,10 @@ def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> M
     violations, counts = list(before.violations), dict.fromkeys(SERVED_RULES, 0)
     newest = max((each.proved_final for each in answers), default=0)
     knows_all = all(each.is_asked for each in answers)  # else somebody who was not asked may have the proof
+    awaited = frozenset().union(*(each.awaited for each in answers))
     for each in answers:
         for height in each.unproved:
-            if height <= each.proved_final or (height > newest and knows_all):
+            if height <= each.proved_final or (height > newest and knows_all and height not in awaited):
                 each.look(SERVED_FINALITY, f"does not prove the block at height {height} final, and must by now")
         violations += each.violations
         for rule, count in each.counts.items():

@@ -56,7 +56,7 @@ class Bid(NamedTuple):
 
     @classmethod
     def of(cls, query: QueryReceipt) -> Bid | None:
-        """``None`` where there was no answer. Raises :class:`~validator.codec.CodecError`."""
+        """``None`` where there was no answer. Raises :class:`~cluster.chain_codec.Unreadable`."""
         if query.bid is None:
             return None
         return cls(*(None if price is None else amount(price, PRICE_LIMIT) for price in query.bid))
@@ -73,7 +73,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, item: Scheduled) -> Terms:
-        """Raises :class:`~validator.codec.CodecError`."""
+        """Raises :class:`~cluster.chain_codec.Unreadable`."""
         fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
         max_fee, priority = (None if fee is None else amount(fee, PRICE_LIMIT) for fee in fees)
         payer_cap = None if item.payer_cap is None else amount(item.payer_cap, AMOUNT_LIMIT)

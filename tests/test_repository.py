@@ -130,6 +130,7 @@ SHARED_WITH_THE_AUDITOR = (
     # what a text of a governance instruction says, and whether a program bids
     "validator.errors.BadScript",
     "validator.pvm.programs.compiled",
+    "validator.pvm.subset.ProgramError",
     "validator.pvm.script_json",
 )
 """All that the books have in common with the transition that they judge. A bug in any of it is on both sides."""

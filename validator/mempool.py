@@ -377,7 +377,9 @@ class Mempool:
     # --- leaving ------------------------------------------------------------------------------------------------------
 
     def note_final(self, header: Header) -> None:
-        """``header`` is the newest final block's."""
+        """``header`` is the newest final block's. Whoever is told of it again keeps what follows from it."""
+        if header.height == self._height:
+            return
         self._height = header.height
         self._basefee_cycle = int.from_bytes(header.basefee_cycle, "big")
         self._basefee_cell = int.from_bytes(header.basefee_cell, "big")

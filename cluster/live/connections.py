@@ -9,8 +9,9 @@
 * An answer that comes before the body was read closes the connection, slowly: what still arrives is dropped for
   :data:`MAX_LINGER_SECONDS` and up to :data:`MAX_DROPPED_BYTES`, because closing at once would take the answer from a
   client that still sends.
-* A client that takes nothing of its answer for :data:`MAX_WRITE_SECONDS` loses the connection, and with it the memory
-  that its answer needs.
+* A client that takes less than :data:`MIN_TAKEN_BYTES` of its answer in :data:`MAX_WRITE_SECONDS` loses the connection.
+* What all clients have not taken yet is :data:`MAX_UNTAKEN_BYTES` at most, but for a single answer. Beyond, whoever has
+  been slow for longest loses the connection.
 * What is no HTTP is answered like every other error: one JSON line.
 """
 
@@ -35,6 +36,10 @@ MAX_UNREAD_BODY_SECONDS: Final = 20.0
 """How long the rest of a body may take that no page reads, once the answer was given."""
 MAX_LINGER_SECONDS: Final = 2.0
 MAX_WRITE_SECONDS: Final = 30.0
+MIN_TAKEN_BYTES: Final = 64 * 1024
+"""The least that a client takes in :data:`MAX_WRITE_SECONDS`."""
+MAX_UNTAKEN_BYTES: Final = 256 * 1024 * 1024
+"""Of the answers of one server."""
 MAX_DROPPED_BYTES: Final = 32 * 1024 * 1024
 JSON: Final = "application/json"
 
@@ -66,7 +71,9 @@ class Connection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         """When it is due."""
         self._abort_timer: asyncio.TimerHandle | None = None
-        """While the client has to take something: when it loses the connection."""
+        """While the client has to take something: when it is looked whether it does."""
+        self._slow_since: float | None = None
+        """Since when an answer waits for the client to take it, by the loop's clock; ``None`` if none does."""
         self._has_ended = False
         """The client sends nothing any more."""
         self._is_closing = False
@@ -109,10 +116,13 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._abort_unless_taken()
+        self._slow_since = self.loop.time()
+        self._await_taking()
+        self._bound_untaken()
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._slow_since = None
         if self._abort_timer is not None and not self._is_closing:
             self._abort_timer.cancel()
             self._abort_timer = None
@@ -224,13 +234,31 @@ class Connection(H11Protocol):
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         if self._has_ended or self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
-            self._abort_unless_taken(MAX_WRITE_SECONDS)
+            self._await_taking()
             self._socket.close()
         else:
-            self._abort_unless_taken(MAX_LINGER_SECONDS)
+            self._abort_timer = self.loop.call_later(MAX_LINGER_SECONDS, self._socket.abort)
             self.flow.resume_reading()
             self._socket.write_eof()
 
-    def _abort_unless_taken(self, seconds: float | None = None) -> None:
-        """Give the client so long to take what it was sent."""
-        self._abort_timer = self.loop.call_later(MAX_WRITE_SECONDS if seconds is None else seconds, self._socket.abort)
+    def _await_taking(self) -> None:
+        """Give the client time to take some of what it was sent."""
+        left = self._socket.get_write_buffer_size()
+        self._abort_timer = self.loop.call_later(MAX_WRITE_SECONDS, self._look_at_taken, left)
+
+    def _look_at_taken(self, left_before: int) -> None:
+        """Whoever took enough meanwhile gets as much time again."""
+        if left_before - self._socket.get_write_buffer_size() < MIN_TAKEN_BYTES:
+            self._socket.abort()
+        else:
+            self._await_taking()
+
+    def _bound_untaken(self) -> None:
+        """Drop who has been slow for longest, until the others leave few enough bytes untaken."""
+        slow = [other for other in self.connections if isinstance(other, Connection) and other._slow_since is not None]
+        untaken = sum(other._socket.get_write_buffer_size() for other in slow)
+        for other in sorted(slow, key=lambda each: each._slow_since or 0.0):
+            if untaken <= MAX_UNTAKEN_BYTES or other is self:
+                return
+            untaken -= other._socket.get_write_buffer_size()
+            other.drop()

@@ -193,7 +193,8 @@ class _Endpoints:
         if name is not None and len(name.encode()) > MAX_NAME_BYTES:
             raise HTTPException(400, f"name: expected at most {MAX_NAME_BYTES} bytes, got {len(name.encode())}")
         wanted = EventFilter(None if actor is None else _parse_address("actor", actor), name)
-        is_stream = EVENT_STREAM in request.headers.get("accept", "")
+        # a stream without a body never ends, nor does it show that its client is gone
+        is_stream = request.method == "GET" and EVENT_STREAM in request.headers.get("accept", "")
         start = request.headers.get("last-event-id") if is_stream else None
         start = query.get("from") if start is None else start
         place = None if start is None else _parse_cursor("from", start)

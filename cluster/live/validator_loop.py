@@ -9,8 +9,9 @@
 everything else                       counted, and noted for whoever watches (:meth:`ValidatorLoop.drain_observations`)
 ====================================  ================================================================================
 
-Pages are read on the executor's thread, between its jobs, so they show one state. A bug anywhere (an exception that
-nobody expects) goes to ``on_crash``, which ends the process: a validator that limps on would only hide it.
+Pages are read on the executor's thread, between its jobs, so they show one state; a few of them at a time. A bug
+anywhere (an exception that nobody expects) goes to ``on_crash``, which ends the process: a validator that limps on
+would only hide it.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ MAX_READS_WAITING: Final = 64
 """Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
 MAX_PROOFS_WAITING: Final = 4
 """Proofs of state that clients wait for."""
+MAX_PAGES_AT_ONCE: Final = 2
+"""Pages that wait for the executor's thread: so many at most go before the validator's own work. Others wait here."""
 MAX_JOIN_MESSAGES: Final = 4
 """Messages of one peer that wait for a join under way; it asks each for its view and one other thing at a time."""
 MARKED_BYTES: Final = 256
@@ -234,6 +237,7 @@ class ValidatorLoop:
         self._jobs_running = 0
         self._reads_waiting = 0
         self._proofs_waiting = 0
+        self._pages_at_once = asyncio.Semaphore(MAX_PAGES_AT_ONCE)
         self._frozen = False
         self._join_events: asyncio.Queue[Event] | None = None
         """What a join has not taken yet; ``None`` when there is none under way."""
@@ -605,14 +609,19 @@ class ValidatorLoop:
     async def status(self) -> Page:
         validator, setup = self._ready(), self.setup
         process, peers = _process_page(), self.transport.connected
-        return await self._on_executor_thread(
+        return await self._between_jobs(
             lambda: status_page(setup.name, setup.index, validator, self.tally, peers, process)
         )
+
+    async def _between_jobs(self, read: Callable[[], T]) -> T:
+        """Read on the executor's thread; however many ask, its next job waits for few of them."""
+        async with self._pages_at_once:
+            return await self._on_executor_thread(read)
 
     async def _page(self, read: Callable[[StatePages], T]) -> T:
         """Read something of the state, between the executor's jobs."""
         pages = self._ready().executor.pages
-        return await self._on_executor_thread(lambda: read(pages))
+        return await self._between_jobs(lambda: read(pages))
 
     async def block(self, height: Height) -> Page | None:
         return await self._page(lambda pages: pages.block(height))

@@ -104,16 +104,9 @@ _FEW_QUERIES: Final[Fields] = {
     "MAX_CYCLES_PER_FIRE": 250_000,
     "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 250_000,
     "GBA_MAX_CYCLES": 10_000,
-    "GBA_BUDGET_CYCLES": 20_000,
+    "GBA_BUDGET_CYCLES": 10_000,
 }
-_BIDDERS: Final[Fields] = {
-    "workload": "program",
-    "count": 8,
-    "options": {
-        "program": "liquidation_bot",
-        "setup": [{"handler": "init", "payload": {"deposit": 1_000, "oracle": {"actor": 0}}, "value": 10**12}],
-    },
-}
+_BEAT: Final[Fields] = _call("start", {"every": 1, "times": None, "agent": {"actor": 1}})
 _WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
 
 SCENES: Final[Mapping[str, Fields]] = {
@@ -184,10 +177,19 @@ SCENES: Final[Mapping[str, Fields]] = {
         faults=[_bad_links(4, 28)],
     ),
     "forks-of-bidders": _scene(
-        "Views fail and branches are given up; agents bid for their timers, and few of them can be asked in a block.",
+        "Branches are given up; what an agent bids changes with each, and hardly anybody is asked about in a block.",
         chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
         load={
-            "users": [{"workload": "flood", "interval_ms": 800, "options": {"timers": 10, "burn": 20_000}}, _BIDDERS]
+            "users": [
+                _program(
+                    "price_oracle",
+                    200,
+                    [_call("start", {"every": 20, "pair": "x"})],
+                    [_call("push", {"random": [900, 9_000]})],
+                ),
+                _program("bidding_agent", 1_000, [_call("init", {"actor": 0})]),
+                _program("heartbeat", 500, [_BEAT], [_BEAT], count=10),
+            ]
         },
         faults=[_bad_links(4, 28)],
     ),

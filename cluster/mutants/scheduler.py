@@ -18,7 +18,7 @@ from validator.genesis import Genesis
 from validator.host import ReadOnlyContext
 from validator.meter import Meter
 from validator.params import Parameters
-from validator.records import PUBLISHED, BidMemory, Fires, Timer
+from validator.records import BID_MEMORY, KEPT_ANSWER, PUBLISHED, BidMemory, Fires, Timer
 from validator.scheduler.bidding import BidCandidate, BiddingRound
 from validator.scheduler.calendar import Bucket, Calendar
 from validator.scheduler.fairness import FairnessWeights
@@ -416,6 +416,17 @@ def _bids_not_taken_back(counter: RunCounter) -> Parts:
     return _with_phase(Mutated)
 
 
+def _index_keeps_bids(counter: RunCounter) -> Parts:
+    class KeepsBids(SchedulerIndex):
+        def retreat(self, changes: Sequence[Change]) -> None:
+            """Takes back all but what agents answered."""
+            taken_back = [change for change in changes if change.key[:1] not in (BID_MEMORY, KEPT_ANSWER)]
+            counter.runs += len(taken_back) < len(changes)
+            super().retreat(taken_back)
+
+    return _with_index(KeepsBids)
+
+
 def _mutant(
     name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
 ) -> Mutant:
@@ -601,6 +612,12 @@ MUTANTS = (
         "bids-not-taken-back",
         "which agents were asked, did not pay and answered what is not taken back with a block",
         _bids_not_taken_back,
+        Hunt("forks-of-bidders", ONE, seeds=12),
+    ),
+    _mutant(
+        "index-keeps-bids",
+        "going back from a block leaves what agents answered in it in the index, though not in state",
+        _index_keeps_bids,
         Hunt("forks-of-bidders", ONE, seeds=12),
     ),
 )

@@ -3,6 +3,7 @@
 An honest validator that hears an honest peer's notarize, nullify or timeout vote of a view that lies two or more behind
 its own, or one behind and heard before, answers at once with a certificate of that view or a later one, unless it sent
 the peer such a certificate lately: it does so once between two ticks, which come with each rebroadcast at the latest.
+Ticks come by the validator's own clock, so all times are those of that clock.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Look = Callable[[str, bool, str], None]
 """``look(rule, holds, what)``: :meth:`cluster.simulation.monitor.SafetyMonitor.look`."""
 
 TICKS: Final = 2
-"""Rebroadcasts for which an answer counts: the validator's clock may be slow."""
+"""Rebroadcasts for which an answer counts."""
 NEAR_VIEWS: Final = 2
 """Views behind a validator's own whose votes are remembered: one further behind is answered in any case."""
 
@@ -48,20 +49,17 @@ class _Memory:
 class AnswerWatch:
     """One run's, over all validators that are to be honest."""
 
-    def __init__(
-        self, names: Sequence[str], look: Callable[[str, bool, str], None], now_ms: Callable[[], float]
-    ) -> None:
+    def __init__(self, names: Sequence[str], look: Look) -> None:
         self._names = names
         self._tell = look
-        self._now_ms = now_ms
         self._memories = [_Memory() for _ in names]
         self._sent: dict[tuple[int, int], dict[int, float]] = {}
         """By sender and recipient, when certificates of which views were sent to that one alone."""
 
-    def sends(self, index: int, recipient: int, message: Reading | None) -> None:
-        """A validator sends a message to one peer."""
+    def sends(self, index: int, recipient: int, now_ms: float, message: Reading | None) -> None:
+        """A validator sends a message to one peer, when its own clock says ``now_ms``."""
         if isinstance(message, AnyCertificate):
-            self._sent.setdefault((index, recipient), {})[message.view] = self._now_ms()
+            self._sent.setdefault((index, recipient), {})[message.view] = now_ms
 
     def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
         """A validator in such a view is about to get a message of an honest peer; whether it has to answer."""
@@ -84,10 +82,10 @@ class AnswerWatch:
         is_answered = vote.kind != VoteKind.FINALIZE and is_proved and view > memory.began
         return Hearing(index, life, view, vote) if is_left and is_answered else None
 
-    def heard(self, hearing: Hearing, rebroadcast_ms: float) -> None:
-        """The validator has done with the message what it does."""
+    def heard(self, hearing: Hearing, now_ms: float, rebroadcast_ms: float) -> None:
+        """The validator, whose own clock says ``now_ms``, has done with the message what it does."""
         vote, name = hearing.vote, self._names[hearing.listener]
-        since = self._now_ms() - TICKS * rebroadcast_ms
+        since = now_ms - TICKS * rebroadcast_ms
         sent = self._sent.get((hearing.listener, vote.signer), {})
         holds = any(view >= vote.view and at >= since for view, at in sent.items())
         what = (

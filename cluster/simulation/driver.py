@@ -270,7 +270,7 @@ class Simulation:
         votes = VoteWatch(names, self._validators, namespace, monitor.look)
         promises = PromiseWatch(names, lambda: monitor.ledger, lambda: self.clock.now_ms)
         skips = self.scenario.consensus.protocol == "simplex"
-        answers = AnswerWatch(names, monitor.look, lambda: self.clock.now_ms)
+        answers = AnswerWatch(names, monitor.look)
         return _Watches(monitor, votes, promises, answers, PatienceWatch(names, leader, monitor.look, skips))
 
     def _let_watches_look(self) -> None:
@@ -370,7 +370,7 @@ class Simulation:
         if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         if recipient is not None:
-            self._answers.sends(sender, recipient, content)
+            self._answers.sends(sender, recipient, machine.own_ms, content)
         if isinstance(content, TransactionsMessage):
             self._promises.passes_on(sender, content.transactions, recipient is None)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
@@ -401,7 +401,7 @@ class Simulation:
             hearing = self._answers.hears(machine.index, machine.incarnation, machine.validator.node.view, content)
         machine.receive(sender, payload, content)
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
-            self._answers.heard(hearing, self.scenario.consensus.rebroadcast_ms / machine.clock_speed)
+            self._answers.heard(hearing, machine.own_ms, self.scenario.consensus.rebroadcast_ms)
 
     def _is_sound(self, index: int) -> bool:
         """Whether a validator is honest and runs the code without a mutant."""

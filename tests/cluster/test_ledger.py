@@ -109,6 +109,13 @@ def test_a_deployed_script_actor_is_watched_too() -> None:
     assert "wrong address" in messages(wrong, CHAIN)
 
 
+def test_a_receipt_of_a_deployment_that_is_no_program_is_named() -> None:
+    maker = ChainMaker()
+    maker.transact(Deploy("class Broken("), Effects(), created=deployed_address(USER_ADDRESS, 0))
+    maker.seal()
+    assert "deployed what is no program" in messages(maker, CHAIN)
+
+
 # --- timers -----------------------------------------------------------------------------------------------------------
 
 

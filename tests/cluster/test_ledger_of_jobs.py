@@ -437,6 +437,7 @@ FAULTS: list[tuple[Plant, str, str]] = [
     (requested_with(requested(needed="0")), CHAIN, "with 0 results"),
     (requested_with(requested(needed="17")), CHAIN, "with 17 results"),
     (requested_with(requested(needed="x")), CHAIN, "with x results"),
+    (requested_with(requested(needed="9" * 5_000)), CHAIN, "with 99999999999999999999 results"),
     (requested_with(requested(actor=OTHER)), CHAIN, "left an event JobRequested of 0x" + OTHER.hex()),
     (requested_with(protocol("JobCompleted", JOB_ID)), CHAIN, "which only the runner contract does"),
     (more_of_a_fire, CONSERVATION, "too few for that"),

@@ -219,13 +219,25 @@ def test_who_has_no_finality_proof_is_named_unless_its_newest_blocks_are_proved_
     def told(*answers: Answers) -> list[str]:
         return [text.split(": ")[2] for text in with_answers(None, answers).violations]
 
-    def answered(name: str, proved: int, *unproved: int, is_asked: bool = True) -> Answers:
-        return Answers(name, is_asked=is_asked, proved_final=proved, unproved=list(unproved))
+    def answered(name: str, proved: int, *unproved: int, is_asked: bool = True, awaits: int = 0) -> Answers:
+        awaited = frozenset({awaits} - {0})
+        return Answers(name, is_asked=is_asked, proved_final=proved, unproved=list(unproved), awaited=awaited)
 
     assert told(answered("ahead", 9), answered("behind", 6, 7, 8)) == []
     assert told(answered("ahead", 9), answered("behind", 6, 5)) == ["behind"]
     assert told(answered("ahead", 8, 9), answered("behind", 6)) == ["ahead"]
     assert told(answered("ahead", 8, 9), answered("byzantine", 0, is_asked=False)) == []
+    assert told(answered("ahead", 8, 9, awaits=9), answered("level", 8, 9)) == [], "a finalization is known"
+    assert told(answered("ahead", 8, 7, 9, awaits=9)) == ["ahead"], "that of 8 proves 7, too"
+
+
+def test_a_block_of_which_a_later_finalization_is_known_awaits_its_proof(ended: Ended) -> None:
+    found, silent = ended.record.validators[0], Changed(ended.pages(0), finality=lambda _: None)
+    view = ended.audit._view_of(found.tip)
+    for final_view, awaits_tip in ((view, False), (view + 1, True)):
+        answers = ended.ask(silent, replace(found, status={"final_view": final_view}))
+        assert found.tip in answers.unproved
+        assert (found.tip in answers.awaited) is awaits_tip
 
 
 def test_who_is_byzantine_or_diverged_or_has_nothing_is_not_asked(ended: Ended) -> None:

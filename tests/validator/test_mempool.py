@@ -304,6 +304,27 @@ def test_what_was_not_replaced_for_want_of_room_can_still_be_evicted(monkeypatch
     assert add(pool, wire(2, tip=5)) == [Departed(transaction_hash(wire(0, tip=1)), Departure.EVICTED)]
 
 
+@pytest.mark.usefixtures("small")
+def test_who_is_refused_for_want_of_room_makes_no_look_at_all_senders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each offer of an unknown sender its account is read, and the header that is the newest comes with it."""
+    places: list[Transaction] = []
+    place = Mempool._place
+
+    def noted(pool: Mempool, looked_at: Transaction, sender: Any) -> Any:
+        places.append(looked_at)
+        return place(pool, looked_at, sender)
+
+    monkeypatch.setattr(Mempool, "_place", noted)
+    pool = filled(wire(0, tip=5), wire(1, tip=7), wire(2, tip=6))
+    counts = []
+    for _ in range(3):
+        pool.note_final(header(1))
+        places.clear()
+        assert refusal(pool, wire(3, tip=5))[0] is Refusal.MEMPOOL_FULL
+        counts.append(len(places))
+    assert counts == [5, 2, 2], "its own and the worst; and once all of them"
+
+
 def test_twenty_requests_of_unfunded_senders_leave_the_pool_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TRANSACTIONS", 40)
     pool = Mempool(GENESIS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import queue
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -147,20 +147,63 @@ class LongPages(FakePages):
         return {"long": "x" * 32_000_000}
 
 
+class Seen:
+    """A server's connections as they come, and which of them were lost."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[Any] = []
+        self.lost: queue.Queue[Any] = queue.Queue()
+        seen = self
+
+        class Watched(connections.Connection):
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+                seen.made.append(self)
+                super().connection_made(transport)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                seen.lost.put(self)
+
+        monkeypatch.setattr(web, "Connection", Watched)
+
+    def next_lost(self) -> int:
+        """The number of the next connection that is lost."""
+        return self.made.index(self.lost.get(timeout=WAIT_SECONDS))
+
+
 def test_a_client_that_does_not_take_its_answer(short: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     short("MAX_WRITE_SECONDS")
-    lost = threading.Event()
-
-    class Watched(connections.Connection):
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            lost.set()
-
-    monkeypatch.setattr(web, "Connection", Watched)
+    seen = Seen(monkeypatch)
     with ServerThread(LongPages(FakeChain(), 0)) as server, connect(server.port) as connection:
         connection.sendall(HEAD + b"\r\n")
-        assert lost.wait(WAIT_SECONDS)
+        assert seen.next_lost() == 0
         assert len(read_all(connection)) < 32_000_000
+
+
+def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen(monkeypatch)
+    with ServerThread(LongPages(FakeChain(), 0)) as server, connect(server.port) as connection:
+        connection.sendall(HEAD + b"Connection: close\r\n\r\n")
+        taken = len(connection.recv(1))
+        (served,) = seen.made
+        left = server.call(served._socket.get_write_buffer_size)
+        while taken < 20_000_000:
+            taken += len(connection.recv(65_536))
+        server.call(lambda: served._look_at_taken(left))
+        assert taken + len(read_all(connection)) > 32_000_000
+
+
+def test_what_all_clients_leave_untaken_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has been slow for longest loses the connection."""
+    monkeypatch.setattr(connections, "MAX_UNTAKEN_BYTES", 1_000_000)
+    seen = Seen(monkeypatch)
+    with ServerThread(LongPages(FakeChain(), 0)) as server, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connect(server.port)) for _ in range(3)]
+        for connection in held:
+            connection.sendall(HEAD + b"\r\n")
+            connection.recv(1)
+        assert [seen.next_lost(), seen.next_lost()] == [0, 1]
+        assert len(read_answer(held[2])) > 32_000_000
 
 
 # --- many clients -----------------------------------------------------------------------------------------------------

@@ -241,6 +241,13 @@ def test_a_half_closed_subscriber_is_told_on(net: Net) -> None:
             answer += chunk
 
 
+def test_who_asks_for_headers_alone_gets_no_stream(net: Net) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", net.server.port, timeout=WAIT_SECONDS)
+    connection.request("HEAD", "/events", headers={**STREAM, "Connection": "close"})
+    assert connection.getresponse().status == 200
+    assert net.server.call(lambda: net.pages.hub.streams) == 0
+
+
 def test_a_stream_from_below_what_is_there_ends(net: Net) -> None:
     net.final(7, (ONE, "a", ""))
     net.final(8)

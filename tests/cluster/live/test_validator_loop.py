@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -55,6 +56,7 @@ from loadgen.workloads import LoadUser, Observation
 from validator.block import Header
 from validator.codec import decode
 from validator.events import BlockFinal, Effect, Event, Message, TimerName
+from validator.executor import Executor, Job, JobResult
 from validator.joining import SnapshotJoin
 from validator.messages import (
     ChunkRequest,
@@ -64,7 +66,7 @@ from validator.messages import (
     ViewReport,
     encode_message,
 )
-from validator.pages import EventFilter
+from validator.pages import EventFilter, StatePages
 from validator.records import GLOBALS
 from validator.state.proof import verify
 from validator.transactions import Call, Transaction, sign
@@ -363,6 +365,40 @@ def test_proofs_are_made_few_at_a_time(tmp_path: Path, monkeypatch: pytest.Monke
             found = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(each) for each in found] == [dict, dict, NotReady]
             assert (await member.loop.proof(b"k", None))["value"] is None
+
+    run(test)
+
+
+def test_a_validators_own_work_waits_for_few_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    entered, gate = threading.Event(), threading.Event()
+
+    def held_page(_pages: StatePages, _address: bytes) -> dict[str, str]:
+        entered.set()
+        assert gate.wait(WAIT_S)
+        done.append("page")
+        return {}
+
+    def noted_run(executor: Executor, job: Job) -> JobResult:
+        done.append("job")
+        return run_job(executor, job)
+
+    run_job = Executor.run
+    monkeypatch.setattr(StatePages, "account", held_page)
+    monkeypatch.setattr(Executor, "run", noted_run)
+
+    async def test() -> None:
+        async with network(tmp_path, 1) as (member,):
+            asked = [asyncio.create_task(member.loop.account(Address(bytes(20)))) for _ in range(9)]
+            await asyncio.to_thread(entered.wait, WAIT_S)
+            done.clear()
+            submitted = asyncio.create_task(submit(member))
+            await turn()
+            await turn()
+            gate.set()
+            await submitted
+            assert done.index("job") <= validator_loop.MAX_PAGES_AT_ONCE
+            assert await asyncio.gather(*asked) == [{}] * 9
 
     run(test)
 
