@@ -148,11 +148,11 @@ def _relocated_warm_up(code: str) -> Callable[[], None]:
     """Like :func:`relocated_host`: it goes to the worker by value."""
 
     def warm_up() -> None:
-        import importlib
+        import runpy
         import sys
 
         sys.path.insert(0, code)
-        importlib.import_module("cluster.warm_up").warm_up()
+        runpy.run_module("cluster.warm_up")["warm_up"]()
 
     return warm_up
 
