@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.live.served import LOOPBACK, listening_address
 from cluster.seeds import MAX_SEED
-from cluster.settings import Change, SettingError, parse_removal, parse_setting
+
+if TYPE_CHECKING:
+    from cluster.settings import Change
 
 MAX_PORT: Final = 65_535
 
@@ -53,7 +55,7 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
         dest="changes",
         action="append",
         default=[],
-        type=_change(parse_setting),
+        type=_change("parse_setting"),
         metavar="PATH=VALUE",
         help="set a field of the scenario, as links.loss=0.1 or 'faults[+]={kind: kill, …}'; may be repeated",
     )
@@ -61,17 +63,22 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
         "--unset",
         dest="changes",
         action="append",
-        type=_change(parse_removal),
+        type=_change("parse_removal"),
         metavar="PATH",
         help="set a field back to its default, or take an item out of its list",
     )
 
 
-def _change(parse: Callable[[str], Change]) -> Callable[[str], Any]:
+def _change(parser: str) -> Callable[[str], Any]:
+    """A reader of changes, by the name of the function in :mod:`cluster.settings`, which is loaded when there is one."""
+
     def read(text: str) -> Change:
+        from cluster import settings
+
         try:
-            return parse(text)
-        except SettingError as error:
+            change: Change = getattr(settings, parser)(text)
+        except settings.SettingError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
+        return change
 
     return read
