@@ -29,6 +29,7 @@ from cluster.checks import Check, Verdict, check_run
 from cluster.control_client import ControlClient
 from cluster.errors import BadInput, HarnessError
 from cluster.interrupts import Interrupts
+from cluster.limits import is_seed
 from cluster.live.served import LOOPBACK, Served, listening_address
 from cluster.measures import metrics
 from cluster.near import instead
@@ -37,7 +38,6 @@ from cluster.results import finish_run
 from cluster.run_folder import ENDPOINTS_FILE, claim_run_folder, new_run_folder
 from cluster.running import finish
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
-from cluster.seeds import is_seed
 from cluster.settings import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
 

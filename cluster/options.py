@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster.limits import MAX_SEED
 from cluster.live.served import LOOPBACK, listening_address
-from cluster.seeds import MAX_SEED
 
 if TYPE_CHECKING:
     from cluster.settings import Change

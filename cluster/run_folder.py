@@ -21,7 +21,7 @@ from cluster.archive import (
 )
 from cluster.errors import BadInput
 from cluster.genesis_file import read_genesis
-from cluster.seeds import is_seed
+from cluster.limits import is_seed
 from validator.genesis import Genesis
 
 RESULT_FILE: Final = "result.json"

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
+from cluster.limits import MOST_HEIGHTS, MOST_SECONDS
 
 Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
 RunMilliseconds = Annotated[int, Field(ge=0, le=MOST_SECONDS * 1_000)]

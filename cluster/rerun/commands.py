@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.bounds import MOST_HEIGHTS
+from cluster.limits import MOST_HEIGHTS
 from cluster.options import add_change_options, parse_seed
 
 DEFAULT_RUNS: Final = 300

@@ -12,9 +12,9 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
 from cluster.errors import BadInput
 from cluster.faults import AnyFault
+from cluster.limits import MOST_HEIGHTS, MOST_SECONDS
 from cluster.near import closest
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario

@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 from pydantic import Field, ValidationError, model_validator
 
-from cluster.bounds import MOST_HEIGHTS, MOST_SECONDS
 from cluster.byzantine import BEHAVIOURS
 from cluster.faults import (
     AnyFault,
@@ -18,6 +17,7 @@ from cluster.faults import (
 )
 from cluster.forks import ForkSection, check_change, check_faults_of_the_past
 from cluster.genesis import check_genesis
+from cluster.limits import MOST_HEIGHTS, MOST_SECONDS
 from cluster.near import instead
 from cluster.scenario.chain import ChainSection
 from cluster.scenario.consensus import ConsensusSection

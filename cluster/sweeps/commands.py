@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import BadInput
+from cluster.limits import MAX_SEED
 from cluster.options import add_change_options
-from cluster.seeds import MAX_SEED
 
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""

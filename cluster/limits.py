@@ -1,8 +1,13 @@
-"""Seeds of runs."""
+"""Bounds of what a user may ask for: seeds, heights, seconds."""
 
 from __future__ import annotations
 
 from typing import Final
+
+MOST_SECONDS: Final = 86_400
+"""A run lasts a day at most."""
+MOST_HEIGHTS: Final = 1_000_000
+
 
 MAX_SEED: Final = 2**64 - 1
 
