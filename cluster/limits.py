@@ -7,8 +7,6 @@ from typing import Final
 MOST_SECONDS: Final = 86_400
 """A run lasts a day at most."""
 MOST_HEIGHTS: Final = 1_000_000
-
-
 MAX_SEED: Final = 2**64 - 1
 
 

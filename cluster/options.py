@@ -70,7 +70,7 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
 
 
 def _change(parser: str) -> Callable[[str], Any]:
-    """A reader of changes, by the name of the function in :mod:`cluster.settings`, which is loaded when there is one."""
+    """Reads a change by the function of that name in :mod:`cluster.settings`, which is loaded when there is one."""
 
     def read(text: str) -> Change:
         from cluster import settings
