@@ -103,7 +103,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@'$(PYTHON)' -m venv --clear $(VENV)
 	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
 	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
-	@$(BIN)/python -m cluster.warm_up
+	@$(BIN)/python -m cluster.tools.warm_up
 	@printf '%s' '$(CURDIR)' > $@
 
 # Both locks: the environment's, and the image's, which has Ray's job server instead of the development tools and otherwise

@@ -23,23 +23,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.books import Books, keep_books
-from cluster.checkout import checkout_commit
-from cluster.checks import Check, Verdict, check_run
-from cluster.control_client import ControlClient
-from cluster.errors import BadInput, HarnessError
-from cluster.interrupts import Interrupts
-from cluster.limits import is_seed
-from cluster.live.served import LOOPBACK, Served, listening_address
-from cluster.measures import metrics
-from cluster.near import instead
-from cluster.record import RunRecord, Sample
-from cluster.results import finish_run
-from cluster.run_folder import ENDPOINTS_FILE, claim_run_folder, new_run_folder
-from cluster.running import finish
+from cluster.audit.books import Books, keep_books
+from cluster.checks.metrics.metrics import metrics
+from cluster.checks.run import Check, Verdict, check_run
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput, HarnessError
+from cluster.common.interrupts import Interrupts
+from cluster.common.limits import is_seed
+from cluster.common.suggestions import instead
+from cluster.live.control_client import ControlClient
+from cluster.live.web.addresses import LOOPBACK, Served, listening_address
+from cluster.record.folder import ENDPOINTS_FILE, claim_run_folder, new_run_folder
+from cluster.record.run import RunRecord, Sample
+from cluster.report.results import finish_run
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
-from cluster.settings import SettingError, parse_setting
+from cluster.scenario.overrides import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
+from cluster.tools.run.running import finish
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
 """A testnet that is to be up has made a block by then."""
@@ -129,7 +129,7 @@ def run(
     Ctrl-C ends it early, with an outcome that is at best inconclusive. Raises :class:`BadInput` and
     :class:`HarnessError`.
     """
-    from cluster.live.driver import run_live
+    from cluster.live.driver.driver import run_live
 
     chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
@@ -278,7 +278,7 @@ def _run_until_told(
     told_to_end: threading.Event,
     served: Served,
 ) -> Outcome:
-    from cluster.live.driver import live_testnet
+    from cluster.live.driver.driver import live_testnet
 
     with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=told_to_end, served=served) as record:
         books = keep_books(record)

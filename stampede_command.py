@@ -35,6 +35,6 @@ def main() -> int:
         print(f"stampede: {problem}", file=sys.stderr)
         return BAD_INPUT
     os.environ["PYTHONSAFEPATH"] = "1"  # for processes that it starts: the working directory is not on their path
-    from cluster.entry import main as perform
+    from cluster.tools.cli.entry import main as perform
 
     return perform()

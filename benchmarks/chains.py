@@ -15,21 +15,21 @@ from pathlib import Path
 
 import reporting  # noqa: F401 - before any package: it says where they are
 
-from cluster.live.disk import DirectoryDisk
-from validator.genesis import Genesis, GenesisActor, GenesisAgent
-from validator.genesis_block import genesis_batch
-from validator.params import Parameters
-from validator.pvm.host import ScheduleRequest
-from validator.pvm.machine import PythonVm
-from validator.records import OVERFLOW, TIMER
+from cluster.disks.directory import DirectoryDisk
+from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent
+from validator.chain.records import OVERFLOW, TIMER
+from validator.chain.transactions import Call, Transaction
+from validator.execution.timer_calls import SchedulingTerms, schedule
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address, Hash, Height
+from validator.pvm.runtime.host import ScheduleRequest
+from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.scheduling import SchedulingTerms, schedule
 from validator.state import LogStateStore
-from validator.state.packed import PackedEngine
-from validator.transactions import Call, Transaction
-from validator.transition import BlockContext, Outcome, PreparedTransaction, Transition
-from validator.types import Address, Hash, Height
-from validator.world import World
+from validator.state.engines.packed import PackedEngine
+from validator.state.working_set import World
+from validator.transition.genesis_block import genesis_batch
+from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
 
 VALIDATOR = bytes(32)
 PROPOSER = Address(b"\x22" * 20)

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from reporting import Metric, Size, run_benchmark
 
-from cluster.record import RunRecord
+from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Pace

@@ -23,12 +23,12 @@ from typing import Any
 from reporting import Metric, Size, run_benchmark
 from streams import bare_messages_per_second, transport_messages_per_second
 
-from cluster.books import keep_books
-from cluster.checks import check_run
-from cluster.live.driver import run_live
-from cluster.measures import metrics as run_metrics
-from cluster.outcome import Outcome
-from cluster.record import RunRecord
+from cluster.audit.books import keep_books
+from cluster.checks.metrics.metrics import metrics as run_metrics
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.live.driver.driver import run_live
+from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 

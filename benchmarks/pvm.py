@@ -29,16 +29,16 @@ from chains import RICH, BenchmarkChain, actor_address, actors, call, median
 from reporting import Metric, Size, run_benchmark
 
 from loadgen.workloads.shipped import NAMES, source_of
-from validator.host import HandlerContext
-from validator.meter import Meter
-from validator.params import Parameters
-from validator.pvm.machine import LoadedProgram, Runtime
-from validator.pvm.programs import _kept, compiled
-from validator.pvm.values import encode_value
-from validator.scheduler.scheduling import SchedulingTerms
-from validator.transition import PreparedTransaction
-from validator.types import Address
-from validator.world import World
+from validator.execution.handler_context import HandlerContext
+from validator.execution.timer_calls import SchedulingTerms
+from validator.primitives.meter import Meter
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address
+from validator.pvm.compiler.programs import _kept, compiled
+from validator.pvm.runtime.machine import LoadedProgram, Runtime
+from validator.pvm.runtime.values import encode_value
+from validator.state.working_set import World
+from validator.transition.transition import PreparedTransaction
 
 KERNELS = {
     "arithmetic": """

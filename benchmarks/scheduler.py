@@ -22,12 +22,12 @@ from pathlib import Path
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
 from reporting import Metric, Size, run_benchmark
 
-from validator.params import Parameters
-from validator.pvm.host import ScheduleRequest
-from validator.records import TIMER, decode_record
-from validator.transition import PreparedTransaction
-from validator.types import Address
-from validator.world import Change
+from validator.chain.records import TIMER, decode_record
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address
+from validator.pvm.runtime.host import ScheduleRequest
+from validator.state.working_set import Change
+from validator.transition.transition import PreparedTransaction
 
 LOTS = 10**9
 SMALL = 1_000

@@ -21,14 +21,14 @@ from typing import Any
 
 from reporting import Metric, Size, run_benchmark
 
-from cluster.books import Books, keep_books
-from cluster.checks import check_run
-from cluster.outcome import Outcome
-from cluster.record import RunRecord
+from cluster.audit.books import Books, keep_books
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
-from cluster.sweeps.generator import random_scenario
-from cluster.sweeps.outcome import judge
+from cluster.tools.sweeps.outcome import judge
+from cluster.tools.sweeps.random_scenario import random_scenario
 
 SEED = 1
 COMMIT = "benchmark"

@@ -29,12 +29,12 @@ import lmdb
 from blake3 import blake3
 from reporting import Metric, Size, run_benchmark
 
-from cluster.live.disk import DirectoryDisk
+from cluster.disks.directory import DirectoryDisk
+from validator.primitives.types import Height
 from validator.state import LogStateStore
-from validator.state.packed import PackedEngine
-from validator.state.plain import PlainEngine
-from validator.state.proof import verify
-from validator.types import Height
+from validator.state.engines.packed import PackedEngine
+from validator.state.engines.plain import PlainEngine
+from validator.state.proofs.proof import verify
 
 KEY_BYTES: Final = 21
 VALUE_BYTES: Final = 32

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from cluster.live.handshake import Identity
-from cluster.live.transport import LENGTH_BYTES, MAX_QUEUED_MESSAGES, WRITE_BATCH_BYTES, PeerAddress, Transport
+from cluster.live.network.handshake import Identity
+from cluster.live.network.transport import LENGTH_BYTES, MAX_QUEUED_MESSAGES, WRITE_BATCH_BYTES, PeerAddress, Transport
 from consensus.keys import Ed25519Scheme, ValidatorSet
 
 HOST = "127.0.0.1"
@@ -28,7 +28,7 @@ Side = Callable[[int, Connection], Awaitable[float]]
 
 
 def transport_messages_per_second(count: int) -> float:
-    """Over :class:`~cluster.live.transport.Transport`."""
+    """Over :class:`~cluster.live.network.transport.Transport`."""
     return count / _measure(_transport_sender, _transport_receiver, count)
 
 

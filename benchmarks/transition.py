@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
 from reporting import Metric, Size, run_benchmark
 
-from validator.genesis import GenesisAgent
-from validator.params import Parameters
-from validator.pvm.host import ScheduleRequest
-from validator.transition import PreparedTransaction
-from validator.types import Address
+from validator.chain.genesis import GenesisAgent
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address
+from validator.pvm.runtime.host import ScheduleRequest
+from validator.transition.transition import PreparedTransaction
 
 EMPTY = b"[]"
 RESCHEDULE = b'[["set","k","v"],["schedule",{"in":5,"payload":[["set","k","v"]],"gas_limit":2500}]]'

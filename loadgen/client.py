@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
-from validator.types import address_text
+from validator.primitives.types import address_text
 
 MESSAGEPACK: Final = "application/msgpack"
 DEFAULT_TIMEOUT_S: Final = 5.0

@@ -28,7 +28,7 @@ from locust.env import Environment
 
 from loadgen.runplan import PlanError, RunPlan, Statistics, bounded_reasons, write_json
 from loadgen.workloads import LoadUser, Observation
-from validator.types import address_text
+from validator.primitives.types import address_text
 
 PLAN_VARIABLE: Final = "STAMPEDE_LOAD_PLAN"
 """Path of the plan file."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from loadgen.workloads import LoadPlan, LoadUser
-from validator.params import ParameterError, Parameters
+from validator.primitives.params import ParameterError, Parameters
 
 MAX_REASONS = 20
 """So many different errors or rejections are told apart in the statistics; the rest is summed up as ``other``."""

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.chain import node_config
-from cluster.genesis import build_genesis, validator_set, validator_signer
-from cluster.live.disk import DirectoryDisk
-from cluster.live.http import build_app
-from cluster.live.validator_loop import ValidatorLoop, ValidatorSetup
-from cluster.live.web import serve
-from cluster.mutants.base import RunCounter
+from cluster.disks.directory import DirectoryDisk
+from cluster.live.host.http import build_app
+from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
+from cluster.live.web.server import serve
+from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.record.status import Tally
 from cluster.scenario import scenario_from
-from cluster.status import Tally
+from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
+from cluster.scenario.node_setup import node_config
 from consensus.keys import Ed25519Scheme
 
 GUIDE = (Path(__file__).resolve().parents[1] / "docs" / "client.md").read_text(encoding="utf-8")

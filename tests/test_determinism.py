@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import check_run
-from cluster.mutants.registry import MUTANTS
-from cluster.outcome import Outcome
-from cluster.record import RunRecord
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 

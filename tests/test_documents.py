@@ -24,11 +24,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from cluster import cli
-from cluster.errors import ExitCode
-from cluster.interrupts import SIGNALS
+from cluster.common.errors import ExitCode
+from cluster.common.interrupts import SIGNALS
 from cluster.scenario import change_scenario, load_scenario, scenario_from
-from validator.types import parse_address
+from cluster.tools.cli import main as cli
+from validator.primitives.types import parse_address
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,8 +36,8 @@ STAMPEDE: Final = ("stampede", ".venv/bin/stampede")
 WAIT_S: Final = 300.0
 
 HELD_ELSEWHERE: Final = {
-    ("docs/actors.md", "python"): "tests/cluster/actors/test_actor_page.py",
-    ("docs/actors.md", "console"): "tests/cluster/actors/test_actor_page.py",
+    ("docs/actors.md", "python"): "tests/cluster/tools/actors/test_actor_page.py",
+    ("docs/actors.md", "console"): "tests/cluster/tools/actors/test_actor_page.py",
     ("docs/client.md", "python"): "tests/test_client_guide.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache, lru_cache
@@ -70,13 +70,13 @@ OURS = (
 )
 
 ENCODING = (
-    "validator.codec",
-    "validator.errors",
-    "validator.genesis",
-    "validator.params",
-    "validator.pvm.values",
-    "validator.transactions",
-    "validator.types",
+    "validator.primitives.codec",
+    "validator.primitives.errors",
+    "validator.chain.genesis",
+    "validator.primitives.params",
+    "validator.pvm.runtime.values",
+    "validator.chain.transactions",
+    "validator.primitives.types",
 )
 """What of the validator a client may know: how to write a transaction and its payload, and what a genesis holds."""
 
@@ -92,66 +92,83 @@ MAY_IMPORT = {
 """For each folder what it may import of ours; the first folder that holds a file decides."""
 
 AUDITOR = (
-    "cluster/books.py",
-    "cluster/chain_codec.py",
-    "cluster/fee_market.py",
-    "cluster/governed.py",
-    "cluster/job_books.py",
-    "cluster/ledger.py",
-    "cluster/message_books.py",
-    "cluster/queries.py",
-    "cluster/timer_ids.py",
-    "cluster/turns.py",
+    "cluster/audit/books.py",
+    "cluster/audit/chain_codec.py",
+    "cluster/audit/ledger/fee_market.py",
+    "cluster/audit/ledger/parameters.py",
+    "cluster/audit/ledger/jobs.py",
+    "cluster/audit/ledger/ledger.py",
+    "cluster/audit/ledger/messages.py",
+    "cluster/audit/ledger/agent_queries.py",
+    "cluster/audit/ledger/timer_ids.py",
+    "cluster/audit/ledger/timer_phase.py",
 )
 """The books, which are kept a second time."""
 
 SHARED_WITH_THE_AUDITOR = (
     # what a chain is: its genesis, parameters, kinds of quantities
-    "validator.genesis.Genesis",
-    "validator.params",
-    "validator.types",
+    "validator.chain.genesis.Genesis",
+    "validator.primitives.params",
+    "validator.primitives.types",
     # costs and limits
-    "validator.costs",
-    "validator.jobs.CALLBACKS_PER_BLOCK",
-    "validator.jobs.JOBS_PER_ACTOR",
-    "validator.jobs.JOB_LIFETIME_BLOCKS",
-    "validator.jobs.MAX_RESULTS_NEEDED",
-    "validator.jobs.MAX_RESULT_BYTES",
-    "validator.mailbox.LEAST_MESSAGE_CYCLES",
-    "validator.mailbox.MESSAGES_PER_DEFERRED_RUN",
-    "validator.mailbox.MESSAGES_PER_TRANSACTION",
-    "validator.scheduler.bidding.LEAST_QUERY_CYCLES",
-    "validator.scheduler.bidding.UNPAID_QUERY_CYCLES",
+    "validator.primitives.costs",
+    "validator.execution.jobs.CALLBACKS_PER_BLOCK",
+    "validator.execution.jobs.JOBS_PER_ACTOR",
+    "validator.execution.jobs.JOB_LIFETIME_BLOCKS",
+    "validator.execution.jobs.MAX_RESULTS_NEEDED",
+    "validator.execution.jobs.MAX_RESULT_BYTES",
+    "validator.execution.mailbox.LEAST_MESSAGE_CYCLES",
+    "validator.execution.mailbox.MESSAGES_PER_DEFERRED_RUN",
+    "validator.execution.mailbox.MESSAGES_PER_TRANSACTION",
+    "validator.execution.bidding.LEAST_QUERY_CYCLES",
+    "validator.execution.bidding.UNPAID_QUERY_CYCLES",
     # names
-    "validator.runner_contract.REGISTER_RUNNER",
-    "validator.runner_contract.SUBMIT_RESULT",
-    "validator.runner_contract.UNREGISTER_RUNNER",
-    "validator.transactions.SCRIPT_CODE",
+    "validator.execution.runner_contract.REGISTER_RUNNER",
+    "validator.execution.runner_contract.SUBMIT_RESULT",
+    "validator.execution.runner_contract.UNREGISTER_RUNNER",
+    "validator.chain.transactions.SCRIPT_CODE",
     # what a text of a governance instruction says, and whether a program bids
-    "validator.errors.BadScript",
-    "validator.pvm.programs.compiled",
-    "validator.pvm.subset.ProgramError",
-    "validator.pvm.script_json",
+    "validator.primitives.errors.BadScript",
+    "validator.pvm.compiler.programs.compiled",
+    "validator.pvm.language.subset.ProgramError",
+    "validator.primitives.script_json",
 )
 """All that the books have in common with the transition that they judge. A bug in any of it is on both sides."""
 
 LAYERS = {
+    "cluster": (
+        ("common",),
+        ("misbehaviour",),
+        ("scenario",),
+        ("record", "disks"),
+        ("faults", "audit"),
+        ("checks",),
+        ("simulation", "live"),
+        ("report",),
+        ("tools",),
+    ),
     "validator": (
-        "primitives",
-        "chain",
-        "storage",
-        "state",
-        "pvm",
-        "scheduler",
-        "execution",
-        "transition",
-        "node",
+        ("primitives",),
+        ("chain",),
+        ("storage",),
+        ("state",),
+        ("pvm",),
+        ("scheduler",),
+        ("execution",),
+        ("transition",),
+        ("node",),
     ),
 }
-"""The folders of a package, lowest first: each imports from those before it alone."""
+"""The folders of a package, lowest first: each imports from those of the layers before it alone."""
+
+STRANGERS = {"simulation": ("checks",), "live": ("checks",)}
+"""Folders of lower layers that a folder does not import either: a driver does not judge."""
+
+MAX_ENTRIES = 12
+"""Modules and folders in one folder, besides ``__init__.py``."""
 
 FOREIGN = {
-    "ray": ("cluster/live", "cluster/fanout", "cluster/fanout.py", "tests", "benchmarks"),
+    "ray": ("cluster/live", "tests", "benchmarks"),
     "locust": ("loadgen", "tests"),
     "gevent": ("loadgen", "tests"),
     "geventhttpclient": ("loadgen", "tests"),
@@ -260,14 +277,23 @@ def is_layered(path: str) -> bool:
 def folders_import_from_lower_layers(path: str, source: str) -> Iterator[Finding]:
     """Folders of a package stand in layers, and imports point down."""
     package, folder = PurePosixPath(path).parts[:2]
-    layers = LAYERS[package]
+    layers = {name: number for number, names in enumerate(LAYERS[package]) for name in names}
     if folder not in layers:
         yield 1, f"{package}/{folder} has no place among the layers"
         return
     for line, module in imports(path, source):
         origin, target = [*module.split("."), ""][:2]
-        if origin == package and target in layers and layers.index(target) > layers.index(folder):
-            yield line, f"imports {module}, from a layer above {package}/{folder}"
+        if origin != package or target not in layers or target == folder:
+            continue
+        if layers[target] >= layers[folder] or target in STRANGERS.get(folder, ()):
+            yield line, f"imports {module}, from no layer below {package}/{folder}"
+
+
+def packages_have_no_modules_in_their_root(path: str, source: str) -> Iterator[Finding]:
+    """A module of a layered package stands in one of its folders."""
+    folder, name = PurePosixPath(path).parent, PurePosixPath(path).name
+    if folder.as_posix() in LAYERS and name != "__init__.py":
+        yield 1, f"stands in the root of {folder}/"
 
 
 def the_auditor_shares_a_stated_list(path: str, source: str) -> Iterator[Finding]:
@@ -462,14 +488,14 @@ RULES = (
         is_python,
         faults=(
             ("consensus/a.py", "import validator"),
-            ("consensus/a.py", "from validator.types import Height"),
+            ("consensus/a.py", "from validator.primitives.types import Height"),
             ("consensus/a.py", "def f():\n    from cluster import scenario"),
             ("validator/a.py", "from cluster.scenario import Scenario"),
             ("validator/state/a.py", "from ...loadgen import client"),
-            ("validator/a.py", "import importlib\nimportlib.import_module('cluster.errors')"),
-            ("loadgen/a.py", "from validator.node import Node"),
+            ("validator/a.py", "import importlib\nimportlib.import_module('cluster.common.errors')"),
+            ("loadgen/a.py", "from validator.node.node import Node"),
             ("loadgen/a.py", "from validator import node"),
-            ("loadgen/a.py", "import cluster.errors"),
+            ("loadgen/a.py", "import cluster.common.errors"),
             ("loadgen/a.py", "from consensus.types import View"),
             ("loadgen/workloads/a.py", "from loadgen.client import Client"),
             ("cluster/a.py", "from loadgen.locustfile import User"),
@@ -480,7 +506,7 @@ RULES = (
             ("consensus/a.py", "from consensus.types import View\nfrom .types import View\nimport msgspec"),
             ("validator/a.py", "from consensus.types import View\nfrom validator import types"),
             ("validator/state/a.py", "from ..types import Height"),
-            ("loadgen/a.py", "from validator import transactions\nfrom loadgen.workloads import LoadPlan"),
+            ("loadgen/a.py", "from validator.chain import transactions\nfrom loadgen.workloads import LoadPlan"),
             (
                 "cluster/live/a.py",
                 "from loadgen.client import Client\nfrom loadgen.runplan import RunPlan\nimport loadgen.workloads",
@@ -494,14 +520,26 @@ RULES = (
         faults=(
             ("validator/state/a.py", "import validator.scheduler.index"),
             ("validator/pvm/runtime/a.py", "from validator import execution"),
-            ("validator/state/a.py", "if TYPE_CHECKING:\n    from validator.pvm.machine import Vm"),
+            ("validator/state/a.py", "if TYPE_CHECKING:\n    from validator.pvm.runtime.machine import Vm"),
             ("validator/state/engines/a.py", "def f():\n    from ...pvm import api"),
             ("validator/attic/a.py", ""),
+            ("validator/storage/a.py", "import validator.state"),
+            ("cluster/common/a.py", "from cluster.scenario import Scenario"),
+            ("cluster/simulation/a.py", "from cluster.live.driver import driver"),
+            ("cluster/live/a.py", "from cluster.checks.run import check_run"),
+            ("cluster/record/a.py", "def f():\n    from cluster.disks import memory"),
+            ("cluster/checks/a.py", "if TYPE_CHECKING:\n    from cluster.tools.drills.base import Drill"),
         ),
         fine=(
             ("validator/pvm/a.py", "from validator.state import View\nfrom validator.pvm import api\nimport validator"),
-            ("validator/scheduler/a.py", "from validator.pvm.api import GAS_BID\nfrom consensus import state"),
+            ("validator/scheduler/a.py", "from validator.pvm.language.api import GAS_BID\nfrom consensus import state"),
         ),
+    ),
+    Rule(
+        packages_have_no_modules_in_their_root,
+        is_python,
+        faults=(("cluster/a.py", ""), ("validator/a.py", "")),
+        fine=(("cluster/__init__.py", ""), ("cluster/common/a.py", ""), ("consensus/a.py", "")),
     ),
     Rule(
         libraries_stay_in_their_place,
@@ -519,7 +557,6 @@ RULES = (
         ),
         fine=(
             ("cluster/live/a.py", "import ray\nfrom ray.util import state"),
-            ("cluster/fanout.py", "import ray"),
             ("loadgen/a.py", "import gevent\nfrom locust.contrib.fasthttp import FastHttpUser"),
             ("cluster/a.py", "import rayleigh"),
         ),
@@ -528,15 +565,21 @@ RULES = (
         the_auditor_shares_a_stated_list,
         lambda path: path in AUDITOR,
         faults=(
-            ("cluster/ledger.py", "from validator.codec import decode"),
-            ("cluster/turns.py", "from validator.block import FireReceipt"),
-            ("cluster/turns.py", "import validator.scheduler.lane"),
-            ("cluster/job_books.py", "from validator import jobs"),
-            ("cluster/books.py", "from consensus.certificates import verify_signed"),
+            ("cluster/audit/ledger/ledger.py", "from validator.primitives.codec import decode"),
+            ("cluster/audit/ledger/timer_phase.py", "from validator.chain.block import FireReceipt"),
+            ("cluster/audit/ledger/timer_phase.py", "import validator.execution.timer_phase"),
+            ("cluster/audit/ledger/jobs.py", "from validator import jobs"),
+            ("cluster/audit/books.py", "from consensus.certificates import verify_signed"),
         ),
         fine=(
-            ("cluster/ledger.py", "from validator.params import Parameters\nfrom validator import costs"),
-            ("cluster/queries.py", "from validator.pvm.programs import compiled\nimport msgpack"),
+            (
+                "cluster/audit/ledger/ledger.py",
+                "from validator.primitives.params import Parameters\nfrom validator.primitives import costs",
+            ),
+            (
+                "cluster/audit/ledger/agent_queries.py",
+                "from validator.pvm.compiler.programs import compiled\nimport msgpack",
+            ),
         ),
     ),
     Rule(
@@ -701,13 +744,32 @@ def test_rule_lets_fine_code_pass(rule: Rule) -> None:
         assert list(rule.check(path, text)) == [], f"{path}: {text}"
 
 
+# --- sizes of folders -------------------------------------------------------------------------------------------------
+
+
+def crowded(paths: Iterable[str]) -> dict[str, int]:
+    """Folders of layered packages that have too many entries, and how many."""
+    entries: dict[str, set[str]] = {}
+    for path in paths:
+        parts = PurePosixPath(path).parts
+        for depth in range(1, len(parts)):
+            if parts[0] in LAYERS and parts[depth] != "__init__.py" and is_python(path):
+                entries.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+    return {folder: len(names) for folder, names in entries.items() if len(names) > MAX_ENTRIES}
+
+
+def test_no_folder_is_crowded() -> None:
+    assert crowded(text_files()) == {}
+    full = [f"cluster/common/{number}.py" for number in range(MAX_ENTRIES + 1)]
+    assert crowded([*full, "cluster/common/__init__.py"]) == {"cluster/common": MAX_ENTRIES + 1}
+    assert crowded(full[1:]) == {}
+
+
 # --- import circles -------------------------------------------------------------------------------------------------
 
-WITHOUT_CIRCLES = ("consensus", "loadgen", "validator")
-"""Packages whose modules stand in one order; imports for types alone count, too."""
-
-FOLDERS_WITHOUT_CIRCLES = ("consensus", "loadgen")
-"""Packages whose folders do, too: at every level, what lies in one folder stands in one order."""
+WITHOUT_CIRCLES = ("cluster", "consensus", "loadgen", "validator")
+"""Packages whose modules stand in one order, and what lies in one folder at every level, too. Imports for types
+count."""
 
 Graph = dict[str, set[str]]
 
@@ -763,7 +825,7 @@ def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
     assert circle_in(graph) == ""
 
 
-@pytest.mark.parametrize("package", FOLDERS_WITHOUT_CIRCLES)
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
 def test_no_folders_import_each_other_in_a_circle(package: str) -> None:
     levels = list(folder_graphs(module_graph(sources_of(package))))
     assert levels

@@ -17,8 +17,8 @@ import ray
 import urllib3
 
 import stampede
-from cluster.live import ray_session
-from cluster.record import Sample
+from cluster.live.driver import ray_session
+from cluster.record.run import Sample
 from loadgen.client import ValidatorClient
 from stampede import BadInput, HarnessError, LiveTestnet, Outcome, Scenario, load_scenario, simulate, up
 

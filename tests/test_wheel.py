@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import BadInput
-from cluster.own_names import OWN_PACKAGES, check_working_directory
+from cluster.common.errors import BadInput
+from cluster.common.own_names import OWN_PACKAGES, check_working_directory
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
-from cluster.sweeps import generator
+from cluster.tools.sweeps import random_scenario as generator
 from stampede_command import OWN_PACKAGES as CHECKED_FIRST
 from stampede_command import hidden
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster.fault_engine import Impairment
-from cluster.faults import DiskFullFault, FailedSyncFault, LinkFault
+from cluster.faults.engine import Impairment
+from cluster.scenario.sections.faults import DiskFullFault, FailedSyncFault, LinkFault
 
 UNIMPAIRED: Final = Impairment()
 

@@ -16,12 +16,12 @@ from typing import Final
 
 from markupsafe import Markup
 
-from cluster.actor_classes import ActorUse, ClassUse, gini_index, jain_index
-from cluster.books import Books
-from cluster.ledger import BlockFigures
-from cluster.measures import finality_latencies, first_finalizations
-from cluster.quantiles import quantile
-from cluster.record import Resources, RunRecord
+from cluster.audit.books import Books
+from cluster.audit.ledger.ledger import BlockFigures
+from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, gini_index, jain_index
+from cluster.checks.metrics.metrics import finality_latencies, first_finalizations
+from cluster.common.quantiles import quantile
+from cluster.record.run import Resources, RunRecord
 from cluster.report.charts import (
     COLOURS,
     DASHES,
@@ -37,9 +37,9 @@ from cluster.report.charts import (
     render,
     shape,
 )
-from cluster.report.faults import STALL, named_faults, named_stalls
-from cluster.report.rows import Row, RowChart, render_rows
-from validator.types import address_text
+from cluster.report.fault_labels import STALL, named_faults, named_stalls
+from cluster.report.row_charts import Row, RowChart, render_rows
+from validator.primitives.types import address_text
 
 MAX_POINTS: Final = 240
 MAX_NAMED_VALIDATORS: Final = 8
@@ -75,7 +75,7 @@ Value = Callable[[BlockFigures], float]
 
 def figures(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[Figure]:
     """Every chart of the report, in order; :func:`resource_figures` apart. ``uses`` are the actors' and ``classes``
-    those by class (:mod:`cluster.actor_classes`)."""
+    those by class (:mod:`cluster.checks.metrics.actor_classes`)."""
     return [
         heights_figure(books),
         latency_figure(books),

@@ -10,15 +10,15 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cluster.actor_classes import use_by_actor, use_by_class
-from cluster.books import Books
-from cluster.measures import metrics
-from cluster.outcome import Outcome
+from cluster.audit.books import Books
+from cluster.checks.metrics.actor_classes import use_by_actor, use_by_class
+from cluster.checks.metrics.metrics import metrics
+from cluster.checks.verdict import Verdict
+from cluster.common.outcome import Outcome
 from cluster.report.charts import DASHES, MARK_DASHES, number
 from cluster.report.figures import figures, resource_figures
 from cluster.report.tables import CLASS_COLUMNS, class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import legend, timeline_data
-from cluster.verdict import Verdict
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 SCRIPT: Final = "page.js"

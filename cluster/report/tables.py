@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cluster.actor_classes import ClassUse
-from cluster.books import Books
-from cluster.divergence.words import Page, steps_after, steps_before
-from cluster.ledger import Ledger
-from cluster.measures import metrics
-from cluster.record import NO_PRESET, Backend, FaultRecord
+from cluster.audit.books import Books
+from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.reexecution.describe import Page, steps_after, steps_before
+from cluster.checks.metrics.actor_classes import ClassUse
+from cluster.checks.metrics.metrics import metrics
+from cluster.record.run import NO_PRESET, Backend, FaultRecord
 from cluster.report.charts import number
-from cluster.report.faults import named_faults
+from cluster.report.fault_labels import named_faults
 
 ROOT_DIGITS: Final = 16
 PARTING_ROWS: Final = 40
@@ -142,7 +142,7 @@ def _blocks(lateness: int | None) -> str:
 
 def divergence_rows(books: Books) -> list[dict[str, Any]]:
     """Where a validator's own execution gave another result than the final block, with the step and the state keys in
-    which it parted from the right one as far as that is known (:mod:`cluster.divergence`)."""
+    which it parted from the right one as far as that is known (:mod:`cluster.audit.reexecution`)."""
     parted = {(page["validator"], page["height"]): page for page in books.bisections}
     return [
         {

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cluster import trace
-from cluster.books import Books
-from cluster.measures import Stall
-from cluster.record import RunRecord, TracedMessage, TraceWindow
-from cluster.report.faults import STALL, NamedFault, named_faults, named_stalls
+from cluster.audit.books import Books
+from cluster.checks.metrics.metrics import Stall
+from cluster.record import message_trace as trace
+from cluster.record.run import RunRecord, TracedMessage, TraceWindow
+from cluster.report.fault_labels import STALL, NamedFault, named_faults, named_stalls
 
 MAX_MOMENTS: Final = 1_500
 US_A_MS: Final = 1_000

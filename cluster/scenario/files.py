@@ -12,16 +12,16 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from cluster.errors import BadInput
-from cluster.faults import AnyFault
-from cluster.limits import MOST_HEIGHTS, MOST_SECONDS
-from cluster.near import closest
+from cluster.common.errors import BadInput
+from cluster.common.limits import MOST_HEIGHTS, MOST_SECONDS
+from cluster.common.strict_yaml import MOST_CHARACTERS, NoYaml, parse
+from cluster.common.suggestions import closest
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
+from cluster.scenario.overrides import Change, SettingError, apply_changes
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
 from cluster.scenario.programs import with_programs_read
-from cluster.settings import Change, SettingError, apply_changes
-from cluster.yaml_input import MOST_CHARACTERS, NoYaml, parse
+from cluster.scenario.sections.faults import AnyFault
 
 SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
 MAX_PARENTS: Final = 16

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.scenario.fields import Step
-from cluster.scenario.links import write_out_topology
-from cluster.scenario.validators import write_out_validators
+from cluster.scenario.sections.links import write_out_topology
+from cluster.scenario.sections.validators import write_out_validators
 
 EXTENDS: Final = "extends"
 

@@ -6,8 +6,17 @@ from typing import Annotated, Final
 
 from pydantic import Field, ValidationError, model_validator
 
-from cluster.byzantine import BEHAVIOURS
-from cluster.faults import (
+from cluster.common.limits import MOST_HEIGHTS, MOST_SECONDS
+from cluster.common.suggestions import instead
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
+from cluster.scenario.genesis import check_genesis
+from cluster.scenario.network import Network
+from cluster.scenario.overrides import Change, apply_changes
+from cluster.scenario.problems import describe
+from cluster.scenario.sections.base import Height, Name, Section
+from cluster.scenario.sections.chain import ChainSection
+from cluster.scenario.sections.consensus import ConsensusSection
+from cluster.scenario.sections.faults import (
     AnyFault,
     Fault,
     check_faults_fit,
@@ -15,23 +24,14 @@ from cluster.faults import (
     simulator_problem,
     with_regions_named,
 )
-from cluster.forks import ForkSection, check_change, check_faults_of_the_past
-from cluster.genesis import check_genesis
-from cluster.limits import MOST_HEIGHTS, MOST_SECONDS
-from cluster.near import instead
-from cluster.scenario.chain import ChainSection
-from cluster.scenario.consensus import ConsensusSection
-from cluster.scenario.links import LinksSection
-from cluster.scenario.network import Network
-from cluster.scenario.problems import describe
-from cluster.scenario.success import SuccessSection
-from cluster.scenario.validators import ValidatorsSection
-from cluster.sections import Height, Name, Section
-from cluster.settings import Change, apply_changes
+from cluster.scenario.sections.forks import ForkSection, check_change, check_faults_of_the_past
+from cluster.scenario.sections.links import LinksSection
+from cluster.scenario.sections.success import SuccessSection
+from cluster.scenario.sections.validators import ValidatorsSection
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
-from validator.genesis_block import GenesisError
 from validator.pvm.deployment import refusal
+from validator.transition.genesis_block import GenesisError
 
 
 class StorageSection(Section):

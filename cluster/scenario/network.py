@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import networkx as nx
 
-from cluster.near import instead
-from cluster.scenario.links import (
+from cluster.common.suggestions import instead
+from cluster.scenario.sections.links import (
     AnyTopology,
     EdgesTopology,
     FullTopology,

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from cluster.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
-from cluster.near import closest, meant_or_known, unknown
+from cluster.common.suggestions import closest, meant_or_known, unknown
+from cluster.common.wording import counted
 from cluster.scenario.fields import Step, expected_at, fields_at, unit_at
-from cluster.scenario.links import TOPOLOGY_NAMES
-from cluster.sections import NAME_PATTERN
-from cluster.wording import counted
+from cluster.scenario.sections.base import NAME_PATTERN
+from cluster.scenario.sections.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
+from cluster.scenario.sections.links import TOPOLOGY_NAMES
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.phases import PHASE_NAMES
 

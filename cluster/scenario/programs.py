@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.errors import BadInput
-from cluster.near import closest
+from cluster.common.errors import BadInput
+from cluster.common.suggestions import closest
 from loadgen.workloads.actor_program import PROGRAM_SUFFIX, is_program_path
-from validator.pvm.limits import MAX_SOURCE_BYTES
+from validator.primitives.limits import MAX_SOURCE_BYTES
 
 PLACES: Final = (
     ("chain", "actors", None, "program"),

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import ExitCode, HarnessError
-from cluster.record import RunRecord, Sample
+from cluster.common.errors import ExitCode, HarnessError
+from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation

@@ -12,43 +12,43 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from cluster.archive import BlockRecord
-from cluster.books import ledger_of, longest_chain, questions
-from cluster.byzantine import Twins, TwinWatch
-from cluster.byzantine.base import vote_of
-from cluster.chain import byzantine_of, node_config, parts_of, score_of
-from cluster.errors import BadInput
-from cluster.fault_engine import FaultEngine
-from cluster.genesis import build_genesis, validator_set, validator_signer
-from cluster.links import Links
-from cluster.mutants.base import RunCounter
-from cluster.record import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
-from cluster.release import Release
-from cluster.resources import ResourceLog
+from cluster.audit.books import ledger_of, longest_chain, questions
+from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.common.errors import BadInput
+from cluster.disks.memory import MemoryDisk
+from cluster.faults.engine import FaultEngine
+from cluster.faults.link_model import Links
+from cluster.misbehaviour.byzantine.base import vote_of
+from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
+from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.record.archive import BlockRecord
+from cluster.record.message_trace import SimulatedTrace
+from cluster.record.resources import ResourceLog
+from cluster.record.run import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.scenario import Scenario
-from cluster.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
-from cluster.simulation.answer_watch import AnswerWatch
+from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
+from cluster.scenario.node_setup import byzantine_of, node_config, parts_of, score_of
+from cluster.scenario.sections.release import Release
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
-from cluster.simulation.collector import collecting_rarely
-from cluster.simulation.disk import MemoryDisk
-from cluster.simulation.faults import SimulatedStage
+from cluster.simulation.garbage_collection import collecting_rarely
 from cluster.simulation.machine import Machine, Pace
-from cluster.simulation.memory_watch import bounds, excesses
-from cluster.simulation.monitor import BOUNDED, SafetyMonitor
-from cluster.simulation.patience_watch import PatienceWatch
-from cluster.simulation.promise_watch import PromiseWatch
-from cluster.simulation.reading import SharedReader
+from cluster.simulation.shared_reader import SharedReader
 from cluster.simulation.signatures import RememberingScheme
-from cluster.simulation.vote_watch import VoteWatch
-from cluster.trace import SimulatedTrace
+from cluster.simulation.stage import SimulatedStage
+from cluster.simulation.watches.answer_watch import AnswerWatch
+from cluster.simulation.watches.memory_watch import bounds, excesses
+from cluster.simulation.watches.patience_watch import PatienceWatch
+from cluster.simulation.watches.promise_watch import PromiseWatch
+from cluster.simulation.watches.safety_monitor import BOUNDED, SafetyMonitor
+from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.leader import ELECTIONS
 from consensus.messages import Message
 from consensus.types import View
 from loadgen.workloads import LoadUser, Observation
-from validator.archive import ArchivedBlock
-from validator.assembly import Validator, open_validator
-from validator.events import (
+from validator.chain.messages import Reading, TransactionsMessage
+from validator.node.assembly import Validator, open_validator
+from validator.node.events import (
     BlockFinal,
     Certified,
     Diverged,
@@ -60,13 +60,13 @@ from validator.events import (
     SubmitResult,
     TransactionDropped,
 )
-from validator.executor import Build, Execute
-from validator.joining import JOIN_NONCE_BYTES, SnapshotJoin
-from validator.messages import Reading, TransactionsMessage
-from validator.pages import FinalityPage, StatePages
+from validator.node.executor import Build, Execute
+from validator.node.joining import JOIN_NONCE_BYTES, SnapshotJoin
+from validator.node.queries import FinalityPage, StatePages
+from validator.primitives.types import ValidatorError, parse_address
 from validator.state import HistoryError
-from validator.state.proof import ProofError
-from validator.types import ValidatorError, parse_address
+from validator.state.proofs.proof import ProofError
+from validator.storage.archive import ArchivedBlock
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
 """From a client to its validator."""
@@ -684,7 +684,7 @@ class Simulation:
 
 
 class _Pages:
-    """What a machine's validator serves of proofs (:class:`cluster.served_proofs.Server`)."""
+    """What a machine's validator serves of proofs (:class:`cluster.audit.served_proofs.Server`)."""
 
     def __init__(self, pages: StatePages) -> None:
         self._pages = pages

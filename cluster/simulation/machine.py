@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from cluster.byzantine import ByzantineValidator
+from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
+from cluster.misbehaviour.byzantine.registry import ByzantineValidator
+from cluster.record.status import Tally, status_page
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
-from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
-from cluster.status import Tally, status_page
-from validator.assembly import Validator
-from validator.events import (
+from validator.chain.messages import Reading
+from validator.node.assembly import Validator
+from validator.node.events import (
     Append,
     BlockFinal,
     CancelTimer,
@@ -50,11 +51,10 @@ from validator.events import (
     TransactionDropped,
     TransactionRefused,
 )
-from validator.executor import Build, Execute, Job, JobResult
-from validator.joining import SnapshotJoin, has_joined
-from validator.journal import JOURNAL_FILE
-from validator.messages import Reading
-from validator.types import ValidatorError
+from validator.node.executor import Build, Execute, Job, JobResult
+from validator.node.joining import SnapshotJoin, has_joined
+from validator.primitives.types import ValidatorError
+from validator.storage.journal import JOURNAL_FILE
 
 SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
 """How long an fsync takes."""

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from loadgen.workloads.base import Options
 from loadgen.workloads.shipped import NAMES, source_of
-from validator.transactions import SCRIPT_CODE
+from validator.chain.transactions import SCRIPT_CODE
 
 PROGRAM_SUFFIX: Final = ".py"
 

@@ -15,9 +15,9 @@ from typing import ClassVar, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from loadgen.workloads.script import Script, cost_of, encode_script
-from validator.params import Parameters
-from validator.transactions import SCRIPT_CODE, Action, Call
-from validator.types import Address
+from validator.chain.transactions import SCRIPT_CODE, Action, Call
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address
 
 LOAD_HANDLER = "run"
 """The handler that load transactions call; ``builtin:script`` treats all alike."""

@@ -17,9 +17,7 @@ from pydantic import Field, field_validator
 from loadgen.workloads.actor_program import ActorProgram
 from loadgen.workloads.base import LOAD_HANDLER, Intent, Member, Observation, Options, Workload
 from loadgen.workloads.script import Script, burn, cost_of, encode_script, fire_gas_limit, schedule_at
-from validator.codec import keccak256
-from validator.params import GOVERNED, ParameterError, parse_value
-from validator.transactions import (
+from validator.chain.transactions import (
     SCRIPT_CODE,
     Call,
     CancelTimer,
@@ -30,7 +28,9 @@ from validator.transactions import (
     UpdateTimerConfig,
     deployed_address,
 )
-from validator.types import Address
+from validator.primitives.codec import keccak256
+from validator.primitives.params import GOVERNED, ParameterError, parse_value
+from validator.primitives.types import Address
 
 DEPLOY_CYCLES_PER_BYTE: Final = 500
 """More than the check of any usual program takes; what is not used is given back."""

@@ -19,10 +19,10 @@ from loadgen.workloads.base import Member, Options
 from loadgen.workloads.phases import Height, Phase, Rhythm, check_order
 from loadgen.workloads.registry import WORKLOADS
 from loadgen.workloads.user import LoadUser
-from validator.genesis import GenesisActor
-from validator.params import DEFAULTS, Parameters
-from validator.transactions import address_of
-from validator.types import Address
+from validator.chain.genesis import GenesisActor
+from validator.chain.transactions import address_of
+from validator.primitives.params import DEFAULTS, Parameters
+from validator.primitives.types import Address
 
 FUNDING: Final = 10**24
 """What each user's account, and each user's actor, holds at genesis, in the smallest CBY unit."""

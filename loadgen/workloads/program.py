@@ -17,10 +17,10 @@ from pydantic import Field, field_validator
 
 from loadgen.workloads.actor_program import ActorProgram
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from validator.errors import HandlerFailure
-from validator.pvm.values import encode_value
-from validator.transactions import Call
-from validator.types import ADDRESS_BYTES, Address
+from validator.chain.transactions import Call
+from validator.primitives.errors import HandlerFailure
+from validator.primitives.types import ADDRESS_BYTES, Address
+from validator.pvm.runtime.values import encode_value
 
 NOBODY: Final = Address(bytes(ADDRESS_BYTES))
 

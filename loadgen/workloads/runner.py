@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field, model_validator
 
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from validator.pvm.values import decode_value, encode_value
-from validator.transactions import Call
-from validator.types import RUNNER_CONTRACT_ADDRESS, Address
+from validator.chain.transactions import Call
+from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, Address
+from validator.pvm.runtime.values import decode_value, encode_value
 
 SUBMIT_RESULT: Final = "submit_result"
 GAS_LIMIT: Final = 50_000

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from validator.params import Parameters
+from validator.primitives.params import Parameters
 
 Operation = list[Any]
 Script = list[Operation]

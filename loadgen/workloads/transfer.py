@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from loadgen.workloads.base import Intent, Observation, Options, Workload
-from validator.transactions import Transfer as TransferAction
+from validator.chain.transactions import Transfer as TransferAction
 
 
 class TransferOptions(Options):

@@ -20,8 +20,8 @@ from nacl.signing import SigningKey
 
 from loadgen.workloads.base import Intent, Observation, Workload
 from loadgen.workloads.phases import Rhythm
-from validator.transactions import Transaction, least_replacement_fee, sign
-from validator.types import PRICE_LIMIT, Address
+from validator.chain.transactions import Transaction, least_replacement_fee, sign
+from validator.primitives.types import PRICE_LIMIT, Address
 
 FEE_HEADROOM: Final = 4
 """A transaction bids this many times the observed basefee: some eleven blocks of the steepest rise."""

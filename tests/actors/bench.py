@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadgen.workloads.shipped import source_of
-from tests.validator.chain import ALICE, BOB, RICH, Chain, make_genesis
-from validator.block import MessageReceipt, TransactionReceipt
-from validator.genesis import GenesisActor
-from validator.pvm.values import decode_value, encode_value
-from validator.transactions import Call, CancelTimer
-from validator.transition import Outcome
-from validator.types import RUNNER_CONTRACT_ADDRESS, Address
-from validator.world import World
+from tests.validator.chains import ALICE, BOB, RICH, Chain, make_genesis
+from validator.chain.block import MessageReceipt, TransactionReceipt
+from validator.chain.genesis import GenesisActor
+from validator.pvm.runtime.values import decode_value, encode_value
+from validator.chain.transactions import Call, CancelTimer
+from validator.transition.transition import Outcome
+from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, Address
+from validator.state.working_set import World
 
 
 @dataclass

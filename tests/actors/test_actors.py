@@ -8,9 +8,9 @@ import pytest
 
 from loadgen.workloads.shipped import NAMES, source_of
 from tests.actors.bench import Bench
-from tests.validator.chain import ALICE, BOB, RICH
-from validator.pvm.subset import parse
-from validator.types import Address
+from tests.validator.chains import ALICE, BOB, RICH
+from validator.pvm.language.subset import parse
+from validator.primitives.types import Address
 
 CAROL = Address(b"\x33" * 20)
 DAVE = Address(b"\x34" * 20)

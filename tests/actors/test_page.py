@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.actors.bench import Bench
-from tests.cluster.actors.reference import FILE, PAGE
-from tests.validator.chain import BOB
-from validator.types import Address
+from tests.cluster.tools.actors.reference import FILE, PAGE
+from tests.validator.chains import BOB
+from validator.primitives.types import Address
 
 CAROL = Address(b"\x33" * 20)
 PLAN: dict[str, Any] = {"amount": 5_000, "every": 2, "times": 3, "to": CAROL}

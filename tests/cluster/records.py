@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from nacl.signing import SigningKey
 
-from cluster.archive import BlockRecord
-from cluster.books import questions
-from cluster.faults import KillFault
-from cluster.ledger import Ledger
-from cluster.record import (
+from cluster.audit.books import questions
+from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger.timer_ids import timer_id
+from cluster.record.archive import BlockRecord
+from cluster.record.run import (
     Backend,
     FaultRecord,
     Finalization,
@@ -29,9 +29,9 @@ from cluster.record import (
     ValidatorRecord,
 )
 from cluster.scenario import NodeSection, Scenario
-from cluster.timer_ids import timer_id
+from cluster.scenario.sections.faults import KillFault
 from loadgen.workloads.script import encode_script, schedule
-from validator.block import (
+from validator.chain.block import (
     Block,
     BlockReceipts,
     CallbackReceipt,
@@ -52,10 +52,8 @@ from validator.block import (
     receipts_root,
     transactions_root,
 )
-from validator.codec import decode, encode, pack_uint, tagged_hash
-from validator.genesis import Genesis, GenesisActor, GenesisAgent, Policy
-from validator.params import Parameters
-from validator.transactions import (
+from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, Policy
+from validator.chain.transactions import (
     Action,
     Call,
     Instruction,
@@ -66,7 +64,9 @@ from validator.transactions import (
     sign,
     transaction_hash,
 )
-from validator.types import Address, address_text
+from validator.primitives.codec import decode, encode, pack_uint, tagged_hash
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address, address_text
 
 CHAIN_ID = "test-1"
 PRICE = 1_000_000

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cluster.t8n import run_t8n
+from cluster.tools.inspect.t8n import run_t8n
 from tests.conformance import reference
 from tests.conformance.generate import case
 

@@ -16,14 +16,14 @@ from tests.conformance import reference
 from tests.conformance.compare import compare, difference, project_output, without_roots
 from tests.conformance.generate import case, corpus_case
 from tests.conformance.mutants import MUTANTS, mutated
-from validator import transition
-from validator.params import TieBreak
-from validator.records import Timer
+from validator.chain.records import Timer
+from validator.execution.timer_phase import Candidate, TimerPhase
+from validator.primitives.params import TieBreak
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.lane import Candidate, TimerPhase
 from validator.scheduler.rows import timer_id_of_row
-from validator.transition import Transition
+from validator.transition import transition
+from validator.transition.transition import Transition
 
 SEEDS = 250
 CHUNK = 25
@@ -62,7 +62,7 @@ def test_the_command_writes_the_same(tmp_path: Path) -> None:
         (tmp_path / "b.json").write_text(json.dumps(blocks), encoding="utf-8")
         arguments = ["--genesis", "g.json", "--blocks", "b.json", "--out", "o.json"]
         root = Path(__file__).parent.parent.parent
-        command = [sys.executable, "-m", "cluster.cli", "t8n", *arguments]
+        command = [sys.executable, "-m", "cluster.tools.cli.main", "t8n", *arguments]
         done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(root)}, capture_output=True, check=True)
         assert (done.stdout, done.stderr) == (b"", b"")
         output = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster import cli, json_input
+from cluster.common import strict_json as json_input
+from cluster.tools.cli import main as cli
 from tests.conformance.generate import ACTORS, BAD_SCRIPTS, USERS, case
 
 CORPUS = Path(__file__).parent.parent / "vectors" / "t8n" / "malformed"
@@ -249,7 +250,9 @@ def test_mutations_never_end_in_a_traceback(
     change: str,
     data: st.DataObject,
 ) -> None:
-    monkeypatch.setattr("cluster.t8n_input.MAX_BLOCKS", 1_000)  # more empty ones would be right, and take minutes
+    monkeypatch.setattr(
+        "cluster.tools.inspect.t8n_input.MAX_BLOCKS", 1_000
+    )  # more empty ones would be right, and take minutes
     documents = dict(zip(("genesis", "blocks"), base, strict=True))
     path = data.draw(st.sampled_from(places(documents[file])))
     documents[file] = mutate(documents[file], path, change, odd)

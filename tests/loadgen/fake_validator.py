@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from cluster.live.event_stream import EventHub, Subscription
-from cluster.live.http import BlockTriple, build_app
-from cluster.live.web import HttpServer, NotReady, serve
-from validator.events import SubmitResult
-from validator.pages import Cursor, EventFilter, FinalityPage, PlacedEvent
+from cluster.live.host.http import BlockTriple, build_app
+from cluster.live.web.event_stream import EventHub, Subscription
+from cluster.live.web.server import HttpServer, NotReady, serve
+from validator.chain.transactions import Transaction, TransactionError, parse, transaction_hash
+from validator.node.events import SubmitResult
+from validator.node.queries import Cursor, EventFilter, FinalityPage, PlacedEvent
+from validator.primitives.types import Address, Hash, Height, TimerId, address_text
 from validator.state import HistoryError
-from validator.transactions import Transaction, TransactionError, parse, transaction_hash
-from validator.types import Address, Hash, Height, TimerId, address_text
 
 CHAIN_ID = "fake"
 START_SECONDS = 20.0
@@ -61,7 +61,7 @@ class FakeChain:
 
 
 class FakePages:
-    """One endpoint's view of the chain (:class:`cluster.live.http.ValidatorPages`)."""
+    """One endpoint's view of the chain (:class:`cluster.live.host.http.ValidatorPages`)."""
 
     def __init__(self, chain: FakeChain, endpoint: int) -> None:
         self._chain = chain

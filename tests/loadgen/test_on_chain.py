@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.simulation.disk import MemoryDisk
+from cluster.disks.memory import MemoryDisk
 from loadgen.workloads import LoadPlan, LoadUser, Observation
 from loadgen.workloads.shipped import source_of
-from validator.block import BlockReceipts, FireReceipt, TransactionReceipt
-from validator.codec import decode
-from validator.executor import Build, Executor, Finalize, ReadAccounts
-from validator.genesis import Genesis
-from validator.mempool import Mempool
-from validator.transactions import System, Transaction, parse
-from validator.types import Hash
+from validator.chain.block import BlockReceipts, FireReceipt, TransactionReceipt
+from validator.chain.genesis import Genesis
+from validator.chain.transactions import System, Transaction, parse
+from validator.node.executor import Build, Executor, Finalize, ReadAccounts
+from validator.node.mempool import Mempool
+from validator.primitives.codec import decode
+from validator.primitives.types import Hash
 
 CHAIN_ID = "chain"
 SEED = 5

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loadgen.workloads import LoadPlan, Observation
 from loadgen.workloads.phases import Rhythm
-from validator.transactions import parse
+from validator.chain.transactions import parse
 
 CHAIN_ID = "chain"
 

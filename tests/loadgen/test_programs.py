@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from loadgen.workloads import LoadPlan, LoadUser, Observation
 from loadgen.workloads.shipped import source_of
 from loadgen.workloads.user import MAX_UNCONFIRMED
-from validator.pvm.values import decode_value
-from validator.transactions import Call, parse
+from validator.chain.transactions import Call, parse
+from validator.pvm.runtime.values import decode_value
 
 SEED = 3
 START = Observation(1, 0, 1_000_000, 1_000_000, 1_000_000)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from cluster.files import write_atomically
+from cluster.common.files import write_atomically
 from loadgen.runplan import PlanError, RunPlan, Statistics
 from loadgen.workloads import LoadPlan
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
-from validator.transactions import Call
+from validator.chain.transactions import Call
 
 WAIT_SECONDS = 30.0
 LOOK_S = 0.05

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from loadgen.workloads import FUNDING, LoadPlan, LoadUser, Observation
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
-from validator.genesis import Genesis
-from validator.mempool import NEAR_NONCES, Mempool
-from validator.records import Account
-from validator.transactions import Transaction, parse
+from validator.chain.genesis import Genesis
+from validator.chain.records import Account
+from validator.chain.transactions import Transaction, parse
+from validator.node.mempool import NEAR_NONCES, Mempool
 
 CHAIN_ID = "chain"
 START = Observation(1, 0, 1_000_000, 1_000_000, 1_000_000)

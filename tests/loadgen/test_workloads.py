@@ -15,9 +15,9 @@ from blake3 import blake3
 from pydantic import ValidationError
 
 from loadgen.workloads import FUNDING, WORKLOADS, LoadPlan, LoadUser, Observation
-from validator.params import DEFAULTS
-from validator.transactions import Call, Transaction, Transfer, parse
-from validator.types import AMOUNT_LIMIT, is_reserved
+from validator.chain.transactions import Call, Transaction, Transfer, parse
+from validator.primitives.params import DEFAULTS
+from validator.primitives.types import AMOUNT_LIMIT, is_reserved
 
 CHAIN_ID = "chain"
 SEED = 11

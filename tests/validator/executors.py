@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from cluster.simulation.disk import MemoryDisk
-from tests.validator.chain import ACTOR, CHAIN_ID, KEYS, USERS, make_genesis, schedule, script
-from validator.block import Block, transactions_root
-from validator.executor import Build, Built, Executor, Finalize, Finalized, FinalizedInvalid, execution_error
-from validator.genesis import Genesis
+from cluster.disks.memory import MemoryDisk
+from tests.validator.chains import ACTOR, CHAIN_ID, KEYS, USERS, make_genesis, schedule, script
+from validator.chain.block import Block, transactions_root
+from validator.chain.genesis import Genesis
+from validator.chain.transactions import Action, Call, Transaction, parse, sign, transaction_hash
+from validator.node.executor import Build, Built, Executor, Finalize, Finalized, FinalizedInvalid, execution_error
+from validator.primitives.types import Hash
 from validator.scheduler.index import SchedulerIndex
 from validator.state import View
-from validator.transactions import Action, Call, Transaction, parse, sign, transaction_hash
-from validator.transition import PreparedTransaction
-from validator.types import Hash
+from validator.transition.transition import PreparedTransaction
 
 
 def wire(nonce: int, *operations: Any, user: int = 0, action: Action | None = None, **fields: Any) -> bytes:

@@ -11,10 +11,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, SMALL, Chain, make_genesis, schedule
-from validator.codec import encode
-from validator.genesis import GenesisAgent
-from validator.transactions import (
+from tests.validator.chains import ACTOR, ALICE, BOB, OTHER, SMALL, Chain, make_genesis, schedule
+from validator.chain.genesis import GenesisAgent
+from validator.chain.transactions import (
     CancelTimer,
     Deploy,
     ExtendTimer,
@@ -24,7 +23,8 @@ from validator.transactions import (
     UpdateTimerConfig,
     deployed_address,
 )
-from validator.types import Address
+from validator.primitives.codec import encode
+from validator.primitives.types import Address
 
 VECTOR: Final = Path(__file__).resolve().parents[1] / "vectors" / "fixed_chain.json"
 BLOCKS: Final = 20

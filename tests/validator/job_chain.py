@@ -12,18 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.validator.chain import ACTOR, ALICE, BOB, OTHER, RICH, USERS, Chain, make_genesis
-from validator.block import CallbackReceipt, TransactionReceipt
-from validator.codec import encode
-from validator.errors import HandlerFailure, Rejection
-from validator.genesis import Genesis
-from validator.host import HandlerContext
+from tests.validator.chains import ACTOR, ALICE, BOB, OTHER, RICH, USERS, Chain, make_genesis
+from validator.chain.block import CallbackReceipt, TransactionReceipt
+from validator.chain.genesis import Genesis
+from validator.chain.records import ACTOR_JOBS, COMPLETION, JOB, JOB_COUNTERS, JOB_END, JOB_PAYLOAD, JOB_RESULT, RUNNER
+from validator.chain.transactions import Call, Transaction
+from validator.execution.handler_context import HandlerContext
+from validator.execution.runner_contract import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
+from validator.primitives.codec import encode
+from validator.primitives.errors import HandlerFailure, Rejection
+from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, Address, Hash
 from validator.pvm import script
-from validator.pvm.machine import Vm
-from validator.records import ACTOR_JOBS, COMPLETION, JOB, JOB_COUNTERS, JOB_END, JOB_PAYLOAD, JOB_RESULT, RUNNER
-from validator.runner_contract import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
-from validator.transactions import Call, Transaction
-from validator.types import RUNNER_CONTRACT_ADDRESS, Address, Hash
+from validator.pvm.runtime.machine import Vm
 
 RUNNERS = USERS[1:4]
 JOB_PREFIXES = (JOB, JOB_PAYLOAD, JOB_RESULT, COMPLETION, JOB_END, ACTOR_JOBS, JOB_COUNTERS)
@@ -97,8 +97,8 @@ def job_program(_vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[H
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every actor be one of :func:`job_program`."""
-    monkeypatch.setattr("validator.transition.program", job_program)
-    monkeypatch.setattr("validator.scheduler.lane.program", job_program)
+    monkeypatch.setattr("validator.transition.transition.program", job_program)
+    monkeypatch.setattr("validator.execution.timer_phase.program", job_program)
 
 
 def job_genesis(runners: tuple[Address, ...] = RUNNERS, **params: Any) -> Genesis:

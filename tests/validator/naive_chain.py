@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from validator.codec import keccak256
-from validator.params import Parameters
-from validator.transactions import Call, Deploy, Transaction, Transfer
-from validator.types import Address
+from validator.chain.transactions import Call, Deploy, Transaction, Transfer
+from validator.primitives.codec import keccak256
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address
 
 COSTS = {
     "burn": 0,

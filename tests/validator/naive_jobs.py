@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from validator.codec import encode, keccak256
-from validator.records import (
+from validator.chain.records import (
     COMPLETION,
     JOB_COUNTERS,
     JOB_END,
@@ -23,7 +22,8 @@ from validator.records import (
     job_payload_key,
     job_result_key,
 )
-from validator.types import Address, Hash
+from validator.primitives.codec import encode, keccak256
+from validator.primitives.types import Address, Hash
 
 BASE, CONSUME, EMIT, SEND, LEAST = 1_000, 200, 50, 80, 2_000
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from validator import mempool as rules
-from validator.genesis import Genesis
-from validator.records import Account
-from validator.transactions import Transaction
-from validator.transition import PreparedTransaction
-from validator.types import Address, Hash
+from validator.chain.genesis import Genesis
+from validator.chain.records import Account
+from validator.chain.transactions import Transaction
+from validator.node import mempool as rules
+from validator.primitives.types import Address, Hash
+from validator.transition.transition import PreparedTransaction
 
 Place = tuple[bool, bool, int]
 NOWHERE: Place = (False, False, -1)

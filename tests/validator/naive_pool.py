@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from validator.records import Timer
+from validator.chain.records import Timer
+from validator.primitives.types import Address, TimerId
 from validator.scheduler import kernels
 from validator.scheduler.rows import ROW, SUPPLIED, WORD_BITS, WORD_MASK, Rows, pack_row
-from validator.types import Address, TimerId
 
 TOP: int = 2**96 - 1
 """The greatest fee."""

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from cluster.disks.memory import MemoryDisk
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
-from cluster.simulation.disk import MemoryDisk
 from cluster.simulation.machine import Machine
 from consensus.keys import Ed25519Scheme, KeyedHashScheme, SignatureScheme, Signer, ValidatorSet
 from consensus.messages import Message, Proposal, Vote
 from consensus.messages import decode as decode_consensus
 from consensus.simplex import SimplexConfig
-from tests.validator.chain import make_genesis
-from validator.assembly import Parts, Validator, open_validator
-from validator.block import MAX_BLOCK_BYTES
-from validator.codec import CodecError
-from validator.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit, SubmitResult
-from validator.messages import ConsensusMessage, PeerMessage, decode_message
-from validator.node import NodeConfig
-from validator.transition import Transition
+from tests.validator.chains import make_genesis
+from validator.chain.block import MAX_BLOCK_BYTES
+from validator.chain.messages import ConsensusMessage, PeerMessage, decode_message
+from validator.node.assembly import Parts, Validator, open_validator
+from validator.node.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit, SubmitResult
+from validator.node.node import NodeConfig
+from validator.primitives.codec import CodecError
+from validator.transition.transition import Transition
 
 Tap = Callable[[int, int, bytes], bytes | None]
 """``(sender, target, payload)`` to what arrives; ``None`` where nothing does."""

@@ -14,12 +14,13 @@ from Crypto.PublicKey import ECC
 from Crypto.Signature import eddsa
 
 from tests.validator import vectors
-from validator import codec, records
-from validator.block import Block, BlockReceipts, Header, QueryReceipt
-from validator.codec import decode
-from validator.frames import split
-from validator.messages import BlockRequest, decode_message
-from validator.transactions import parse
+from validator.chain import records
+from validator.chain.block import Block, BlockReceipts, Header, QueryReceipt
+from validator.chain.messages import BlockRequest, decode_message
+from validator.chain.transactions import parse
+from validator.primitives import codec
+from validator.primitives.codec import decode
+from validator.storage.frames import split
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 PINNED: dict[str, str] = json.loads(vectors.VECTOR.read_text(encoding="utf-8"))
@@ -50,7 +51,7 @@ def test_the_page_holds_every_vector(name: str) -> None:
 
 def test_a_drift_of_the_code_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "keccak256", lambda data: codec.tagged_hash(b"", data))
-    monkeypatch.setattr("validator.transactions.keccak256", codec.keccak256)
+    monkeypatch.setattr("validator.chain.transactions.keccak256", codec.keccak256)
     assert vectors.vectors() != PINNED
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nacl.signing import SigningKey
 
-from validator.block import (
+from validator.chain.block import (
     Block,
     BlockReceipts,
     Effects,
@@ -22,12 +22,9 @@ from validator.block import (
     header_hash,
     receipts_root,
 )
-from validator.codec import encode, merkle_root, tagged_hash
-from validator.frames import frame
-from validator.genesis import Genesis
-from validator.genesis_block import genesis_header
-from validator.messages import BlockRequest, encode_message
-from validator.records import (
+from validator.chain.genesis import Genesis
+from validator.chain.messages import BlockRequest, encode_message
+from validator.chain.records import (
     Actor,
     KeptAnswer,
     Naming,
@@ -38,9 +35,12 @@ from validator.records import (
     kept_answer_key,
     message_key,
 )
-from validator.scheduler.scheduling import timer_id_of
-from validator.transactions import Call, Transaction, address_of, deployed_address, sign, transaction_hash
-from validator.types import Address, Hash
+from validator.chain.transactions import Call, Transaction, address_of, deployed_address, sign, transaction_hash
+from validator.execution.timer_calls import timer_id_of
+from validator.primitives.codec import encode, merkle_root, tagged_hash
+from validator.primitives.types import Address, Hash
+from validator.storage.frames import frame
+from validator.transition.genesis_block import genesis_header
 
 VECTOR: Final = Path(__file__).resolve().parents[1] / "vectors" / "protocol.json"
 SEED: Final = bytes(range(32))

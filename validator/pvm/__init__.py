@@ -1,1 +1,2 @@
-"""The programs that actors run: Python in a metered VM (:mod:`validator.pvm.machine`), and ``builtin:script``."""
+"""The programs that actors run: Python in a metered VM (:mod:`validator.pvm.runtime.machine`), and
+``builtin:script``."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.pvm import programs
-from validator.pvm.programs import compiled
-from validator.pvm.subset import ProgramError
-from validator.records import PYTHON_AGENT, Actor, BiddingAgent, python_code
-from validator.transactions import SCRIPT_CODE, code_problem
-from validator.types import Address
+from validator.chain.records import PYTHON_AGENT, Actor, BiddingAgent, python_code
+from validator.chain.transactions import SCRIPT_CODE, code_problem
+from validator.primitives.types import Address
+from validator.pvm.compiler import programs
+from validator.pvm.compiler.programs import compiled
+from validator.pvm.language.subset import ProgramError
 
 
 class Deployment(NamedTuple):
@@ -48,7 +48,8 @@ def refusal(code: str) -> str | None:
 
 
 def deployment(code: str, deployer: Address) -> Deployment:
-    """A new actor with this code. Raises :class:`~validator.pvm.subset.ProgramError` for a program that is refused."""
+    """A new actor with this code. Raises :class:`~validator.pvm.language.subset.ProgramError` for a program that is
+    refused."""
     if code == SCRIPT_CODE:
         return Deployment(Actor(code, deployer))
     name, key = python_code(code)

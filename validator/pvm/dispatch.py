@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from validator.chain.records import PYTHON_CODE
+from validator.chain.transactions import SCRIPT_CODE
+from validator.primitives.types import is_name
 from validator.pvm import script
-from validator.pvm.host import Host
-from validator.pvm.machine import Vm
-from validator.records import PYTHON_CODE
-from validator.transactions import SCRIPT_CODE
-from validator.types import is_name
+from validator.pvm.runtime.host import Host
+from validator.pvm.runtime.machine import Vm
 
 _ENVELOPE: Final = frozenset({"_handler", "_payload"})
 BASE64_GROUP: Final = 4

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from validator.errors import BadScript, Rejection, ScriptFailed
-from validator.pvm import script_json
-from validator.pvm.host import TIERS, Host, ScheduleRequest
-from validator.records import DEFAULT_HANDLER
-from validator.types import HEX_DIGITS, Address, parse_address, parse_timer_id
+from validator.chain.records import DEFAULT_HANDLER
+from validator.primitives import script_json
+from validator.primitives.errors import BadScript, Rejection, ScriptFailed
+from validator.primitives.types import HEX_DIGITS, Address, parse_address, parse_timer_id
+from validator.pvm.runtime.host import TIERS, Host, ScheduleRequest
 
 Operation = Callable[[Host], None]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from validator.records import PYTHON_AGENT, PYTHON_CODE, Actor, Timer
-from validator.types import Address
+from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, Timer
+from validator.primitives.types import Address
 
 OWN: Final = Address(b"")
 """The agent that an actor has of its own; and of a party, that its timers name nobody."""

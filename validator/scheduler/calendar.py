@@ -19,11 +19,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from validator.params import Parameters
-from validator.records import Timer
+from validator.chain.records import Timer
+from validator.primitives.params import Parameters
+from validator.primitives.types import Hash
 from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.rows import ROW, Rows
-from validator.types import Hash
 
 MAX_REMOVED_IN_SMALL: Final = 8
 """Removed timers in a bucket up to which rewriting it is not worth it."""

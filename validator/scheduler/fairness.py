@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from validator.records import Fires
-from validator.types import Address
+from validator.chain.records import Fires
+from validator.primitives.types import Address
 
 
 class FairnessWeights(NamedTuple):

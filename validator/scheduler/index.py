@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from validator.genesis import Genesis
-from validator.records import (
+from validator.chain.genesis import Genesis
+from validator.chain.records import (
     ACTOR,
     BID_MEMORY,
     FIRES,
@@ -37,6 +37,7 @@ from validator.records import (
     height_in,
     kept_answer_parties,
 )
+from validator.primitives.types import Address, Hash
 from validator.scheduler import kernels
 from validator.scheduler.agents import OWN, Party, agent_of, may_bid, parties_of, party_of
 from validator.scheduler.calendar import Calendar
@@ -55,8 +56,7 @@ from validator.scheduler.rows import (
 )
 from validator.scheduler.waiting import WaitingPool
 from validator.state import View
-from validator.types import Address, Hash
-from validator.world import Change
+from validator.state.working_set import Change
 
 LEAST_PARTIES: Final = 64
 NOTHING_KEPT: Final = KeptAnswer()
@@ -91,7 +91,7 @@ class SchedulerIndex:
         self._kept: dict[tuple[Address, Address], KeptAnswer] = {}
         """By actor and agent."""
         self._unsettled: set[Address] = set()
-        """Actors whose :class:`~validator.records.Naming` does not say yet what prices their timers."""
+        """Actors whose :class:`~validator.chain.records.Naming` does not say yet what prices their timers."""
         self._supplies: dict[int, int] = {}
         """What the default agent supplied, by the height at which it did."""
         self._supplied: dict[int, int] = {}

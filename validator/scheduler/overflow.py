@@ -28,8 +28,8 @@ import numpy as np
 from blake3 import blake3
 from numba import njit
 
+from validator.primitives.types import Hash
 from validator.scheduler.rows import ROW, Rows
-from validator.types import Hash
 
 NODE: Final = np.dtype(
     [

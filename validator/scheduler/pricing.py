@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from validator.params import P50Weight, Parameters
-from validator.types import PRICE_LIMIT
+from validator.primitives.params import P50Weight, Parameters
+from validator.primitives.types import PRICE_LIMIT
 
 BASEFEE_SLOPE: Final = 8
 """EIP-1559's slope, for the two basefees that are not the lane's."""

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from validator.records import Timer
+from validator.chain.records import Timer
+from validator.primitives.types import Address
 from validator.scheduler.agents import Party
-from validator.types import Address
 
 ROW: Final = np.dtype(
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from validator.params import Parameters
+from validator.primitives.params import Parameters
 from validator.scheduler.rows import Rows
 
 

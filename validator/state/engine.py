@@ -1,10 +1,10 @@
 """The border between the store and what holds one state in memory.
 
 An :class:`Engine` stands at one state: it answers reads, moves to a child state in place (:meth:`Engine.apply`), and
-back (:meth:`Engine.undo`). The store moves it along the tree of views. Two engines exist, which give the same bytes
-for the same calls: :class:`validator.state.plain.PlainEngine`, dictionaries in plain Python, where every state begins;
-and :class:`validator.state.packed.PackedEngine`, arrays and compiled kernels, into which the store moves a state that
-has grown.
+back (:meth:`Engine.undo`). The store moves it along the tree of views. Two engines exist, which give the same bytes for
+the same calls: :class:`validator.state.engines.plain.PlainEngine`, dictionaries in plain Python, where every state
+begins; and :class:`validator.state.engines.packed.PackedEngine`, arrays and compiled kernels, into which the store
+moves a state that has grown.
 
 What a block does to the state (:meth:`Engine.apply`), in this order:
 
@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from validator.primitives.types import Hash, Height
 from validator.state.hashing import Twig
 from validator.state.interface import Batch
 from validator.state.snapshot import SnapshotTwig
-from validator.types import Hash, Height
 
 POSITION: Final = struct.Struct(">Q")
 SECTION_HEAD: Final = struct.Struct(">QQQQ32sQII")

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from blake3 import blake3
 
-from validator.types import Hash, Height
+from validator.primitives.types import Hash, Height
 
 TWIG_LEVELS: Final = 11
 TWIG_ENTRIES: Final = 1 << TWIG_LEVELS

@@ -6,7 +6,7 @@ step the folder holds no store; that step writes the log's first segment and the
 
 from __future__ import annotations
 
-from validator.disk import Disk
+from validator.primitives.types import Hash, Height
 from validator.state.log import (
     MANIFEST_NAME,
     begin_with_snapshot,
@@ -15,7 +15,7 @@ from validator.state.log import (
     snapshot_meta,
 )
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
-from validator.types import Hash, Height
+from validator.storage.disk import Disk
 
 
 class SnapshotIntake:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from validator.types import Hash, Height
+from validator.primitives.types import Hash, Height
 
 Batch = Mapping[bytes, bytes | None]
 """Changes of one block; ``None`` deletes, and deleting an absent key changes nothing."""

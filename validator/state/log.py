@@ -27,10 +27,10 @@ from typing import Final, NamedTuple
 
 from blake3 import blake3
 
-from validator.disk import Disk, DiskError
+from validator.primitives.types import Hash, Height
 from validator.state.engine import POSITION, SECTION_HEAD, SectionHead
 from validator.state.hashing import EMPTY_ROOT, NODE_BYTES, domain_key, entry_bytes
-from validator.types import Hash, Height
+from validator.storage.disk import Disk, DiskError
 
 SLOT_BYTES: Final = 4096
 """Distance of the meta slots: a page each, so that a torn write of one leaves the other alone."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from validator.primitives.types import Hash
 from validator.state.hashing import (
     ABSENT,
     ABSENT_ENTRY_NODES,
@@ -34,7 +35,6 @@ from validator.state.hashing import (
     twigs_for,
     upper_depth,
 )
-from validator.types import Hash
 
 
 def pruned_peaks(first_twig: int) -> list[tuple[int, int]]:

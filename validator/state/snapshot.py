@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from validator.primitives.types import Hash, Height, ValidatorError
 from validator.state.hashing import (
     ABSENT,
     ABSENT_ENTRY_NODES,
@@ -35,7 +36,6 @@ from validator.state.hashing import (
     upper_depth,
 )
 from validator.state.merkle import pruned_peaks
-from validator.types import Hash, Height, ValidatorError
 
 CHUNK_TWIGS: Final = 2
 """Twigs a chunk: at most 4,096 entries."""

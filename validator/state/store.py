@@ -21,8 +21,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final
 
-from validator.disk import Disk, DiskError
+from validator.primitives.types import HEIGHT_LIMIT, Hash, Height, ValidatorError
 from validator.state.engine import Engine, SectionHead, Step
+from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import COMPACTION_SLACK, TWIG_LEVELS
 from validator.state.interface import Batch, View
 from validator.state.log import (
@@ -35,10 +36,9 @@ from validator.state.log import (
     snapshot_meta,
 )
 from validator.state.merkle import pruned_peaks
-from validator.state.plain import PlainEngine
-from validator.state.prover import PastState, Prover
+from validator.state.proofs.prover import PastState, Prover
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
-from validator.types import HEIGHT_LIMIT, Hash, Height, ValidatorError
+from validator.storage.disk import Disk, DiskError
 
 NEVER_CHECKED: Final = -1
 """Epoch of a view that must look again whether it may still be read."""
@@ -78,7 +78,7 @@ def choose_engine(size: int) -> Engine:
 
 def _packed_engine(slack: int) -> Engine:
     """An empty packed engine. A process whose states all stay small never loads what compiles it."""
-    from validator.state.packed import PackedEngine
+    from validator.state.engines.packed import PackedEngine
 
     return PackedEngine(slack)
 
@@ -125,8 +125,8 @@ class LogStateStore:
 
         Reads the whole log into ``engine``, an empty one, by default that of :func:`choose_engine`. A state of
         ``packed_keys`` live keys or more is moved into the packed engine, here or at the commit that makes it so large.
-        Raises :class:`~validator.disk.DiskError`, with file and offset, where the log is damaged below the newest valid
-        meta record, or where the root that it gives is not the one recorded.
+        Raises :class:`~validator.storage.disk.DiskError`, with file and offset, where the log is damaged below the
+        newest valid meta record, or where the root that it gives is not the one recorded.
         """
         log = StateLog.open(disk, folder)
         chosen = choose_engine(log_bytes(disk, folder)) if engine is None else engine
@@ -155,10 +155,11 @@ class LogStateStore:
     def commit(self, view: View) -> None:
         """Make ``view`` final and durable with one sync, with every view between it and the last final one.
 
-        Raises :class:`StaleViewError` where it does not descend from the final view, :class:`ValueError` where it is
-        of another store, and :class:`~validator.disk.DiskError` where the disk failed. After that further commits are
-        refused until the store is opened again. Either what is durable is unknown, and every view stays as it was; or,
-        where only removing what no retained height needs failed, ``view`` is final and durable: :attr:`final` says it.
+        Raises :class:`StaleViewError` where it does not descend from the final view, :class:`ValueError` where it is of
+        another store, and :class:`~validator.storage.disk.DiskError` where the disk failed. After that further commits
+        are refused until the store is opened again. Either what is durable is unknown, and every view stays as it was;
+        or, where only removing what no retained height needs failed, ``view`` is final and durable: :attr:`final` says
+        it.
         """
         if not isinstance(view, _StateView) or view.store is not self:
             raise ValueError("a store commits only its own views")
@@ -200,8 +201,8 @@ class LogStateStore:
         """Go back to the final state of an older height, durably. Every view becomes unusable, and so does the store:
         it is to be closed and opened again, also after an error.
 
-        Raises :class:`HistoryError` where the height is not retained, :class:`~validator.disk.DiskError` where the disk
-        failed: the store then opens at the height where it was, at the one asked for, or between the two.
+        Raises :class:`HistoryError` where the height is not retained, :class:`~validator.storage.disk.DiskError` where
+        the disk failed: the store then opens at the height where it was, at the one asked for, or between the two.
         """
         self._require_retained(height)
         is_there = height == self._final.height
@@ -218,8 +219,8 @@ class LogStateStore:
     def prove(self, key: bytes, height: Height | None = None) -> bytes:
         """The encoded proof of what the final state, or that of a retained height, says about a key.
 
-        :func:`validator.state.proof.verify` checks it against that height's state root. Raises :class:`HistoryError`
-        where the height is not retained, and :class:`~validator.disk.DiskError`.
+        :func:`validator.state.proofs.proof.verify` checks it against that height's state root. Raises
+        :class:`HistoryError` where the height is not retained, and :class:`~validator.storage.disk.DiskError`.
         """
         prover, past = self._at(height)
         return prover.prove(key, past).encode()

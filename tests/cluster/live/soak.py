@@ -20,8 +20,8 @@ from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cluster.live import processes
-from cluster.record import Resources, RunRecord
+from cluster.live.processes import processes
+from cluster.record.run import Resources, RunRecord
 from stampede import Scenario, up
 
 VALIDATORS: Final = 4

@@ -12,31 +12,31 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import decode_traces
-from cluster.books import keep_books
-from cluster.checks import check_run
-from cluster.cli import main
-from cluster.drills.base import PREFIX, Drill
-from cluster.drills.byzantine import Byzantine
-from cluster.drills.divergence import Divergence
-from cluster.drills.expected import judge_replay, judge_timers_once
-from cluster.drills.join import Join
-from cluster.drills.outage import Outage
-from cluster.drills.partition import Partition
-from cluster.drills.registry import DRILLS
-from cluster.drills.reorg import Reorg
-from cluster.drills.restart_all import RestartAll
-from cluster.drills.storm import Storm
-from cluster.drills.upgrade import Upgrade
-from cluster.errors import ExitCode
-from cluster.live.driver import run_live
-from cluster.outcome import Outcome
-from cluster.record import RunRecord
-from cluster.results import finish_run
+from cluster.audit.books import keep_books
+from cluster.checks.run import check_run
+from cluster.checks.verdict import Verdict
+from cluster.common.errors import ExitCode
+from cluster.common.outcome import Outcome
+from cluster.live.driver.driver import run_live
+from cluster.record.archive import decode_traces
+from cluster.record.run import RunRecord
+from cluster.report.results import finish_run
 from cluster.scenario import change_scenario
-from cluster.settings import Change
-from cluster.verdict import Verdict
-from tests.cluster.drills.planted import (
+from cluster.scenario.overrides import Change
+from cluster.tools.cli.main import main
+from cluster.tools.drills.base import PREFIX, Drill
+from cluster.tools.drills.expectations import judge_replay, judge_timers_once
+from cluster.tools.drills.kinds.byzantine import Byzantine
+from cluster.tools.drills.kinds.divergence import Divergence
+from cluster.tools.drills.kinds.join import Join
+from cluster.tools.drills.kinds.outage import Outage
+from cluster.tools.drills.kinds.partition import Partition
+from cluster.tools.drills.kinds.reorg import Reorg
+from cluster.tools.drills.kinds.restart_all import RestartAll
+from cluster.tools.drills.kinds.storm import Storm
+from cluster.tools.drills.kinds.upgrade import Upgrade
+from cluster.tools.drills.registry import DRILLS
+from tests.cluster.tools.drills.planted import (
     ALL_OF_FOUR,
     ANY_NUMBER_OF_FAULTS,
     COUNTS_WRONG,

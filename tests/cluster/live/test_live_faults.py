@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import check_run
-from cluster.faults import KIND_NAMES
-from cluster.live import processes, ray_session
-from cluster.live.driver import run_live
-from cluster.live.processes import Process
-from cluster.outcome import Outcome
-from cluster.record import FaultRecord, RunRecord, Sample
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.live.driver import ray_session
+from cluster.live.driver.driver import run_live
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
+from cluster.record.run import FaultRecord, RunRecord, Sample
 from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import KIND_NAMES
 
 pytestmark = pytest.mark.live
 

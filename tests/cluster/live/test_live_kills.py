@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.checks import check_run
-from cluster.live.driver import run_live
-from cluster.mutants.base import ALL, Hunt
-from cluster.mutants.scenes import scenario_of
-from cluster.outcome import Outcome
+from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.live.driver.driver import run_live
+from cluster.misbehaviour.mutants.base import ALL, Hunt
 from cluster.scenario import Scenario
-from cluster.served_proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
-from cluster.simulation.monitor import broken
+from cluster.simulation.watches.safety_monitor import broken
+from cluster.tools.mutation.scenes import scenario_of
 
 pytestmark = [pytest.mark.live, pytest.mark.soak]
 

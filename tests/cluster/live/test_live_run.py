@@ -28,15 +28,16 @@ import ray
 import urllib3
 import yaml
 
-from cluster import errors
-from cluster.checks import check_run
-from cluster.live import load_process, processes, ray_session
-from cluster.live.driver import run_live
-from cluster.live.hosts import Hosts
-from cluster.live.load_process import LoadProcess
-from cluster.live.processes import Process
-from cluster.outcome import Outcome
-from cluster.record import RunRecord, Sample
+from cluster.checks.run import check_run
+from cluster.common import errors
+from cluster.common.outcome import Outcome
+from cluster.live.driver import load_process, ray_session
+from cluster.live.driver.driver import run_live
+from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.load_process import LoadProcess
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
+from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario
 
 pytestmark = pytest.mark.live
@@ -280,8 +281,8 @@ def test_nothing_is_left(live_run: LiveRun) -> None:
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from cluster.live import ray_session
-from cluster.live.driver import run_live
+from cluster.live.driver import ray_session
+from cluster.live.driver.driver import run_live
 from cluster.scenario import load_scenario
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])
@@ -414,7 +415,7 @@ def test_whoever_is_killed_the_run_ends_with_a_result(
 def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     scenario_file = tmp_path / "small.yaml"
     scenario_file.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": 15, "timeout_s": 90}}))
-    command = [sys.executable, "-m", "cluster.cli", "run", str(scenario_file), "--out"]
+    command = [sys.executable, "-m", "cluster.tools.cli.main", "run", str(scenario_file), "--out"]
     folders = [tmp_path / name for name in ("one", "two")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with ExitStack() as logs:
@@ -437,9 +438,9 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 COMMAND = """
 import os, signal, sys
 from pathlib import Path
-from cluster import results
-from cluster.cli import main
-from cluster.live import ray_session
+from cluster.report import results
+from cluster.tools.cli.main import main
+from cluster.live.driver import ray_session
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))
 late = sys.argv.pop(1) == "late"
@@ -638,8 +639,8 @@ def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(run_command: Callable[
 TWICE = """
 import sys
 from pathlib import Path
-from cluster.live import ray_session
-from cluster.live.driver import run_live
+from cluster.live.driver import ray_session
+from cluster.live.driver.driver import run_live
 from cluster.scenario import load_scenario
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])

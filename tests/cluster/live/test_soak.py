@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
-from cluster.faults import AnyFault
-from cluster.live import processes
-from cluster.record import Resources, RunRecord
+from cluster.live.processes import processes
+from cluster.record.run import Resources, RunRecord
+from cluster.scenario.sections.faults import AnyFault
 from tests.cluster.live.soak import (
     ALLOWED_BYTES,
     ALLOWED_FILES,

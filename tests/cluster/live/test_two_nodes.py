@@ -48,9 +48,9 @@ SCENARIO: Final[dict[str, Any]] = {
 DRIVER = """
 import json, sys
 from pathlib import Path
-from cluster.checks import check_run
-from cluster.live.driver import run_live
-from cluster.measures import longest_stall
+from cluster.checks.run import check_run
+from cluster.live.driver.driver import run_live
+from cluster.checks.metrics.metrics import longest_stall
 from cluster.scenario import Scenario
 
 tell = lambda **facts: print(json.dumps(facts), flush=True)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from cluster.report.charts import Band, Chart, Mark, Scale, Series, number, render
-from cluster.report.rows import Row, RowChart, render_rows
+from cluster.report.row_charts import Row, RowChart, render_rows
 
 
 def chart(points: list[tuple[float, float]], **changes: object) -> Chart:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.record import Resources
+from cluster.record.run import Resources
 from cluster.report.figures import resource_figures
 from tests.cluster.records import make_record
 

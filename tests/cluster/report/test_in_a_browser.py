@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.books import keep_books
-from cluster.checks import check_run
-from cluster.record import RunRecord, TraceWindow
+from cluster.audit.books import keep_books
+from cluster.checks.run import check_run
+from cluster.record.run import RunRecord, TraceWindow
 from cluster.report.page import render_report
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate

@@ -9,16 +9,16 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cluster.books import keep_books
-from cluster.checks import CHECKS, check_run
-from cluster.outcome import Outcome
-from cluster.record import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.audit.books import keep_books
+from cluster.checks.run import CHECKS, check_run
+from cluster.common.outcome import Outcome
+from cluster.record.message_trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
+from cluster.record.run import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report import tables
 from cluster.report.figures import MAX_POINTS, figures, latency_figure
 from cluster.report.page import render_report
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import timeline_data
-from cluster.trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, stalled, with_kill, with_late
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"

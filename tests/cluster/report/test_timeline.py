@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cluster.books import keep_books
-from cluster.record import Finalization, TracedMessage, TraceWindow, ViewEntered
+from cluster.audit.books import keep_books
+from cluster.record.message_trace import KINDS
+from cluster.record.run import Finalization, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.timeline import COLOURS, MAX_MOMENTS, legend, timeline_data
-from cluster.trace import KINDS
 from tests.cluster.records import make_record, make_scenario, with_kill
 
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.scenario import LinksSection, Scenario
-from cluster.scenario.latencies import MATRICES
 from cluster.scenario.network import Network
+from cluster.scenario.sections.latencies import MATRICES
 
 ROOT = Path(__file__).resolve().parents[3]
 

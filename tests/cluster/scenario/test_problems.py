@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.errors import BadInput
+from cluster.common.errors import BadInput
 from cluster.scenario import Scenario, change_scenario, fault_to_add, scenario_from
 from cluster.scenario.fields import fields_at
+from cluster.scenario.overrides import parse_setting
 from cluster.scenario.problems import PATTERN_WORDS
-from cluster.settings import parse_setting
 from loadgen.workloads import WORKLOADS
 
 SCENARIO = Scenario.model_validate(

@@ -13,17 +13,17 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from cluster.byzantine import BEHAVIOURS
-from cluster.errors import BadInput, ExitCode
-from cluster.figures import METRICS, SAMPLES
-from cluster.mutants.registry import MUTANTS
+from cluster.common.errors import BadInput, ExitCode
+from cluster.common.strict_yaml import MOST_NESTED
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
+from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
 from cluster.scenario.files import scenario_text
-from cluster.scenario.latencies import MATRICES
-from cluster.yaml_input import MOST_NESTED
+from cluster.scenario.sections.latencies import MATRICES
+from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
-from validator.params import DEFAULTS, GOVERNED, P50Weight, TieBreak, integer_range
+from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, TieBreak, integer_range
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from cluster.books import diverged_executions, keep_books
-from cluster.chain import parts_of
-from cluster.checks import check_run
-from cluster.outcome import Outcome
+from cluster.audit.books import diverged_executions, keep_books
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
+from cluster.scenario.node_setup import parts_of
 from cluster.simulation import driver
 from cluster.simulation.driver import simulate
 from tests.cluster.simulation.flooded import flooded
-from validator.assembly import PRODUCTION, Parts
+from validator.node.assembly import PRODUCTION, Parts
 
 ILL = 1
 

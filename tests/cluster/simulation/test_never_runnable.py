@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from cluster.checks import check_run
-from cluster.outcome import Outcome
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
-from validator import mempool
-from validator.events import Effect, Reply, TransactionDropped, TransactionRefused
-from validator.messages import TransactionsMessage, encode_message
-from validator.transactions import Transaction, Transfer, address_of, sign
+from validator.chain.messages import TransactionsMessage, encode_message
+from validator.chain.transactions import Transaction, Transfer, address_of, sign
+from validator.node import mempool
+from validator.node.events import Effect, Reply, TransactionDropped, TransactionRefused
 
 FLOODED: dict[str, Any] = {
     "name": "flooded",

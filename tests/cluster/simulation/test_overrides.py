@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import check_run
-from cluster.outcome import Outcome
-from cluster.record import RunRecord
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from consensus.keys import KeyedHashScheme
-from validator.journal import JOURNAL_FILE
+from validator.storage.journal import JOURNAL_FILE
 
 PLAIN: dict[str, Any] = {
     "name": "overrides",

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from cluster.books import keep_books
-from cluster.byzantine import BEHAVIOURS
-from cluster.checks import check_run
-from cluster.faults import OneWayPartitionFault
-from cluster.measures import metrics, series
-from cluster.outcome import Outcome
-from cluster.record import FaultRecord, RunRecord
+from cluster.audit.books import keep_books
+from cluster.checks.metrics.metrics import metrics, series
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
+from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.sections.faults import OneWayPartitionFault
 from consensus.keys import KeyedHashScheme
 from consensus.protocols import PROTOCOLS
 from tests.cluster.simulation.watched import Seen, Watched
-from validator.block import Block
-from validator.codec import decode
+from validator.chain.block import Block
+from validator.primitives.codec import decode
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 ELSEWHERE = {"byzantine-drill", *(f"byzantine-{name}" for name in BEHAVIOURS)}

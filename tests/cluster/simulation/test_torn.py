@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import check_run
-from cluster.outcome import Outcome
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
 from cluster.simulation.driver import simulate
 from cluster.simulation.machine import JOB_OPERATIONS, Machine
 from tests.cluster.simulation.flooded import flooded
 from tests.validator.network import Network
-from validator.archive import ARCHIVE_FILE
-from validator.executor import Finalize
+from validator.node.executor import Finalize
+from validator.storage.archive import ARCHIVE_FILE
 
 VICTIM = 2
 SLOW = 1

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.checks import check_run
-from cluster.outcome import Outcome
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
 from cluster.simulation.driver import simulate
 from tests.cluster.simulation.flooded import flooded
 

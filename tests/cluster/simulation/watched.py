@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from cluster.record import RunRecord
+from cluster.record.run import RunRecord
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from consensus.messages import Certificate, VoteKind
 from consensus.types import Digest, View
-from validator.events import Certified, Effect
+from validator.node.events import Certified, Effect
 
 
 class Alone(NamedTuple):

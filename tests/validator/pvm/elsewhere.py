@@ -38,20 +38,20 @@ class Context:
         self.cycles_limit, self.cycles_used = cycles, 0
 
 
-stand_in("validator.codec", keccak256=lambda data: hashlib.sha256(data).digest())
-stand_in("validator.pvm.host", Host=Context)
-stand_in("validator.pvm.hostcalls", HostCalls=Host)
-stand_in("validator.pvm.values", unpack=lambda _encoded, _charge: None)
-stand_in("validator.records", python_code=lambda source: (source, b""))
-stand_in("validator.types", PRICE_LIMIT=2**64)
+stand_in("validator.primitives.codec", keccak256=lambda data: hashlib.sha256(data).digest())
+stand_in("validator.pvm.runtime.host", Host=Context)
+stand_in("validator.pvm.runtime.hostcalls", HostCalls=Host)
+stand_in("validator.pvm.runtime.values", unpack=lambda _encoded, _charge: None)
+stand_in("validator.chain.records", python_code=lambda source: (source, b""))
+stand_in("validator.primitives.types", PRICE_LIMIT=2**64)
 
-from validator.errors import HandlerFailure  # noqa: E402
-from validator.pvm.compiler import compile_program  # noqa: E402
-from validator.pvm.machine import LoadedProgram  # noqa: E402
-from validator.pvm.operations import shown_key  # noqa: E402
-from validator.pvm.programs import methods_of  # noqa: E402
-from validator.pvm.subset import ProgramError, parse  # noqa: E402
-from validator.pvm.tasks import TaskQueue  # noqa: E402
+from validator.primitives.errors import HandlerFailure  # noqa: E402
+from validator.pvm.compiler.compiler import compile_program  # noqa: E402
+from validator.pvm.compiler.programs import methods_of  # noqa: E402
+from validator.pvm.language.subset import ProgramError, parse  # noqa: E402
+from validator.pvm.runtime.machine import LoadedProgram  # noqa: E402
+from validator.pvm.runtime.operations import shown_key  # noqa: E402
+from validator.pvm.runtime.tasks import TaskQueue  # noqa: E402
 
 
 def shape(value: Any, depth: int = 6) -> Any:

@@ -3,8 +3,8 @@
 It shares nothing with the VM but the tables (names, limits, weights) and the host, and is written for being obviously
 right, not for speed: every evaluation is a generator, so that any of them may give its task's turn away. Dicts are
 Python's own, keys as they are. What each thing costs is said once more here, in another way than
-:mod:`validator.pvm.charges` and :mod:`validator.pvm.operations` do: the nodes that a piece evaluates are listed, and
-each has its own price.
+:mod:`validator.pvm.compiler.charges` and :mod:`validator.pvm.runtime.operations` do: the nodes that a piece evaluates
+are listed, and each has its own price.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from validator.codec import keccak256
-from validator.costs import READ_CONTEXT_CYCLES
-from validator.errors import HandlerFailure, OutOfCycles
-from validator.host import HandlerContext
-from validator.pvm import weights as w
-from validator.pvm.api import BUILTINS, CONSTANTS, HOST_CALLS, HOST_READS
-from validator.pvm.host import TIERS, ScheduleRequest
-from validator.pvm.limits import (
+from validator.execution.handler_context import HandlerContext
+from validator.primitives.codec import keccak256
+from validator.primitives.costs import READ_CONTEXT_CYCLES
+from validator.primitives.errors import HandlerFailure, OutOfCycles
+from validator.primitives.limits import (
     DICT_KEY_LIMIT,
     INTEGER_LIMIT,
     MAX_CALL_DEPTH,
@@ -41,6 +38,9 @@ from validator.pvm.limits import (
     MAX_VALUE_BYTES,
     MAX_VALUE_DEPTH,
 )
+from validator.pvm.compiler import weights as w
+from validator.pvm.language.api import BUILTINS, CONSTANTS, HOST_CALLS, HOST_READS
+from validator.pvm.runtime.host import TIERS, ScheduleRequest
 
 Value = Any
 Names = dict[str, Value]

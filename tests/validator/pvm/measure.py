@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from tests.validator.pvm.attacks import RUNNING, running_program
 from tests.validator.pvm.running import load, new_context, observe, packed, program, stored
+from validator.primitives.limits import MAX_METHODS
+from validator.pvm.compiler.programs import _kept, compiled
 from validator.pvm.deployment import deploy_cycles
-from validator.pvm.limits import MAX_METHODS
-from validator.pvm.machine import PythonVm
-from validator.pvm.programs import _kept, compiled
+from validator.pvm.runtime.machine import PythonVm
 
 CYCLES = 300_000
 ATTACK_CYCLES = 4_000_000

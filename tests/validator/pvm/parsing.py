@@ -12,8 +12,8 @@ import json
 import sys
 import warnings
 
-from validator.pvm.source import check_text
-from validator.pvm.subset import FEATURE_VERSION
+from validator.pvm.language.source import check_text
+from validator.pvm.language.subset import FEATURE_VERSION
 
 
 def parsed(text: str) -> str:

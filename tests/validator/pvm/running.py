@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tests.validator.chain import ACTOR, ALICE, Chain
-from validator.errors import HandlerFailure
-from validator.host import HandlerContext, run_handler
-from validator.meter import Meter
-from validator.pvm.machine import LoadedProgram
-from validator.pvm.programs import compiled
-from validator.pvm.values import pack
-from validator.records import python_code
-from validator.scheduler.scheduling import Allowance, SchedulingTerms
-from validator.world import World
+from tests.validator.chains import ACTOR, ALICE, Chain
+from validator.chain.records import python_code
+from validator.execution.handler_context import HandlerContext, run_handler
+from validator.execution.timer_calls import Allowance, SchedulingTerms
+from validator.primitives.errors import HandlerFailure
+from validator.primitives.meter import Meter
+from validator.pvm.compiler.programs import compiled
+from validator.pvm.runtime.machine import LoadedProgram
+from validator.pvm.runtime.values import pack
+from validator.state.working_set import World
 
 PLENTY = 10**9
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from tests.validator.pvm.measure import nanoseconds
 from tests.validator.pvm.shapes import Draw, Shape
 from tests.validator.pvm.soak import code_digest, seeds, whole_lines
-from validator.pvm.subset import ProgramError
+from validator.pvm.language.subset import ProgramError
 
 DRAWN = 40
 """Shapes of a climb that are drawn."""

@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.validator.pvm.running import program
-from validator.pvm.limits import MAX_SOURCE_BYTES
+from validator.primitives.limits import MAX_SOURCE_BYTES
 
 LINE_AROUND: Final = 21
 """Characters of a line besides what it says: where blocks are deepest."""

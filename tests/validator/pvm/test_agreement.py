@@ -23,14 +23,14 @@ from tests.validator.pvm.interpreter import Interpreter
 from tests.validator.pvm.interpreter import Task as OtherTask
 from tests.validator.pvm.programs import draw
 from tests.validator.pvm.running import new_context
-from validator.errors import HandlerFailure
-from validator.host import HandlerContext
-from validator.pvm.compiler import FILE_NAME, compile_program
-from validator.pvm.machine import LoadedProgram
-from validator.pvm.operations import shown_key
-from validator.pvm.programs import methods_of
-from validator.pvm.subset import ProgramError, parse
-from validator.pvm.tasks import Task, TaskQueue
+from validator.execution.handler_context import HandlerContext
+from validator.primitives.errors import HandlerFailure
+from validator.pvm.compiler.compiler import FILE_NAME, compile_program
+from validator.pvm.compiler.programs import methods_of
+from validator.pvm.language.subset import ProgramError, parse
+from validator.pvm.runtime.machine import LoadedProgram
+from validator.pvm.runtime.operations import shown_key
+from validator.pvm.runtime.tasks import Task, TaskQueue
 
 MOST_CYCLES = 20_000
 MOST_CELLS = 20_000

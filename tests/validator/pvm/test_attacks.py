@@ -8,7 +8,7 @@ import pytest
 
 from tests.validator.pvm.attacks import FITTING, RUNNING, running_program
 from tests.validator.pvm.running import Run, error_of, load, new_context, observe, program
-from validator.pvm.operations import hidden_key, shown_key
+from validator.pvm.runtime.operations import hidden_key, shown_key
 
 CYCLES = 1_000_000
 BYTES_A_CYCLE = 45

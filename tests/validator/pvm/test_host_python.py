@@ -11,10 +11,11 @@ import pytest
 from tests.validator.pvm.attacks import running_program
 from tests.validator.pvm.pythons import ROOT, answers, here
 from tests.validator.pvm.running import program, run
-from validator.pvm import host_python, programs
+from validator.pvm import host_python
+from validator.pvm.compiler import programs
+from validator.pvm.compiler.programs import compiled
 from validator.pvm.host_python import FRAMES_NEEDED, UnfitPython
-from validator.pvm.machine import Runtime
-from validator.pvm.programs import compiled
+from validator.pvm.runtime.machine import Runtime
 
 NOTICED = (
     "return [b'a' == 'a', 'a' != b'a', b'a' in ['a'], payload == b'', {'a': 1, b'a': 2}[b'a'], {b'k': 1}.get('k')]",

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.validator.pvm.running import error_of, nothing, program, run, value_of
-from validator.errors import HandlerFailure
-from validator.pvm import operations, values
-from validator.pvm.compiler import compile_program
-from validator.pvm.limits import MAX_KEY_TEXT
-from validator.pvm.machine import LoadedProgram, Runtime
-from validator.pvm.operations import shown_key
-from validator.pvm.programs import methods_of
-from validator.pvm.subset import parse
-from validator.pvm.values import unpack
-from validator.pvm.weights import TASK_LEVEL
+from validator.primitives.errors import HandlerFailure
+from validator.primitives.limits import MAX_KEY_TEXT
+from validator.pvm.compiler.compiler import compile_program
+from validator.pvm.compiler.programs import methods_of
+from validator.pvm.compiler.weights import TASK_LEVEL
+from validator.pvm.language.subset import parse
+from validator.pvm.runtime import operations, values
+from validator.pvm.runtime.machine import LoadedProgram, Runtime
+from validator.pvm.runtime.operations import shown_key
+from validator.pvm.runtime.values import unpack
 
 WAYS_IN = {
     "store": "d = {}\nd[k] = 1",

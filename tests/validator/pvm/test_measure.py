@@ -21,10 +21,10 @@ from tests.validator.pvm.measure import (
     kernel,
     repeated,
 )
-from validator.pvm.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, TASK_CALLS
+from validator.pvm.compiler.weights import NODES, OPERATORS
 from validator.pvm.deployment import deploy_cycles
-from validator.pvm.subset import parse
-from validator.pvm.weights import NODES, OPERATORS
+from validator.pvm.language.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, TASK_CALLS
+from validator.pvm.language.subset import parse
 
 
 def names(kind: str) -> list[str]:

@@ -16,9 +16,9 @@ import pytest
 from tests.validator.pvm.measure import KERNELS, kernel
 from tests.validator.pvm.running import load, new_context, observe, packed, program
 from tests.validator.pvm.shapes import Draw
-from validator.pvm.operations import Operations
-from validator.pvm.subset import ProgramError, parse
-from validator.pvm.weights import BYTES_A_CYCLE, NODES
+from validator.pvm.compiler.weights import BYTES_A_CYCLE, NODES
+from validator.pvm.language.subset import ProgramError, parse
+from validator.pvm.runtime.operations import Operations
 
 CYCLES = 2_500
 STEPS_A_CYCLE = 9

@@ -11,10 +11,10 @@ from tests.validator.pvm import search
 from tests.validator.pvm.search import Climber, main
 from tests.validator.pvm.shapes import COMPOUND, EXPRESSIONS, METHODS, STATEMENTS, Draw, Template
 from tests.validator.pvm.test_measure import called
-from validator.pvm import api
-from validator.pvm.api import BUILTINS, HOST_READS, STATIC_METHODS, TASK_CALLS
-from validator.pvm.subset import ProgramError, parse
-from validator.pvm.weights import NODES, OPERATORS
+from validator.pvm.compiler.weights import NODES, OPERATORS
+from validator.pvm.language import api
+from validator.pvm.language.api import BUILTINS, HOST_READS, STATIC_METHODS, TASK_CALLS
+from validator.pvm.language.subset import ProgramError, parse
 
 DRAWN = 40
 SHORT = 4_000

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
+from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.state.naive_state import NaiveState
-from validator.disk import DiskError
+from validator.primitives.types import Hash, Height
 from validator.state import LogStateStore, log
 from validator.state.log import FRAME_HEADER_BYTES, FRAMES_OFFSET, META_BYTES, SLOT_BYTES, Meta, StateLog, segment_name
-from validator.types import Hash, Height
+from validator.storage.disk import DiskError
 
 FOLDER = "state"
 NAME = segment_name(FOLDER, 1)

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from cluster.simulation.disk import MemoryDisk
+from cluster.disks.memory import MemoryDisk
 from tests.validator.state.naive_state import DOCUMENT, PROGRAMS, NaiveState
+from validator.primitives.types import Height
 from validator.state import LogStateStore, hashing, merkle
 from validator.state.hashing import NO_POSITION, TWIG_ENTRIES, Entry, entry_hash, key_hash
 from validator.state.merkle import Tree
-from validator.types import Height
 
 GOLDEN_BATCHES: list[dict[bytes, bytes | None]] = [
     {},

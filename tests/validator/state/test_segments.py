@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
-from validator.disk import DiskError
+from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
+from validator.primitives.types import Hash, Height
 from validator.state import HistoryError, LogStateStore
+from validator.state.engines.plain import PlainEngine
 from validator.state.log import BASE_NAME, StateLog
-from validator.state.plain import PlainEngine
-from validator.state.proof import verify
-from validator.state.prover import PastState, Prover
-from validator.types import Hash, Height
+from validator.state.proofs.proof import verify
+from validator.state.proofs.prover import PastState, Prover
+from validator.storage.disk import DiskError
 
 Batch = dict[bytes, bytes | None]
 FOLDER = "state"

@@ -7,18 +7,18 @@ from random import Random
 
 import pytest
 
-from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
-from validator.disk import DiskError
+from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
+from validator.primitives.types import Height
 from validator.state import LogStateStore
 from validator.state.engine import Engine
+from validator.state.engines.packed import PackedEngine
+from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import UPPER_NODE_KEY, hash_pairs
 from validator.state.intake import SnapshotIntake
 from validator.state.log import StateLog
-from validator.state.packed import PackedEngine
-from validator.state.plain import PlainEngine
-from validator.state.proof import verify
+from validator.state.proofs.proof import verify
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
-from validator.types import Height
+from validator.storage.disk import DiskError
 
 Batch = dict[bytes, bytes | None]
 FOLDER = "state"

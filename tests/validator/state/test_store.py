@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.live.disk import DirectoryDisk
-from cluster.simulation.disk import FaultPlan, MemoryDisk
+from cluster.disks.directory import DirectoryDisk
+from cluster.disks.memory import FaultPlan, MemoryDisk
 from tests.validator.state.naive_state import NaiveState
-from validator.disk import DiskError
+from validator.primitives.types import Height, ValidatorError
 from validator.state import LogStateStore, StaleViewError, StateStore
-from validator.types import Height, ValidatorError
+from validator.storage.disk import DiskError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -258,7 +258,7 @@ def test_memory_of_a_view_follows_its_changes_not_the_state(store: LogStateStore
 
 
 HASH_SEED_PROGRAM = """
-from cluster.simulation.disk import MemoryDisk
+from cluster.disks.memory import MemoryDisk
 from validator.state import LogStateStore
 
 store = LogStateStore.open(MemoryDisk())

@@ -15,16 +15,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cluster.simulation.disk import FaultPlan, MemoryDisk, SimulatedCrash
+from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.state.naive_state import NaiveState
-from validator.disk import DiskError
+from validator.primitives.types import Hash, Height
 from validator.state import LogStateStore, StaleViewError, View
 from validator.state.engine import Engine
+from validator.state.engines.packed import PackedEngine
+from validator.state.engines.plain import PlainEngine
 from validator.state.log import StateLog
-from validator.state.packed import PackedEngine
-from validator.state.plain import PlainEngine
-from validator.state.proof import verify
-from validator.types import Hash, Height
+from validator.state.proofs.proof import verify
+from validator.storage.disk import DiskError
 
 KEYS = [b"a", b"aa", b"ab", b"b", b"b\x00", b"\xff", b"\xff\xff", bytes(512), b"timer/1", b"timer/2"]
 BATCHES = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=3), max_size=6)

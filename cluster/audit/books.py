@@ -1,0 +1,357 @@
+"""The books of a whole run: one ledger a chain that was served, and what each validator's own chain came to.
+
+Validators that served the same bytes share a ledger, so a run of many validators costs about as much as one. The
+ledger of the longest chain is the run's; others are kept as far as the checks need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from cluster.audit.chain_codec import Unreadable, address_of, read_header
+from cluster.audit.ledger.ledger import Ledger, Violation
+from cluster.audit.reexecution.bisect import bisect
+from cluster.audit.reexecution.describe import Page
+from cluster.record.archive import BlockRecord, DivergedExecution
+from cluster.record.run import RunRecord, ValidatorRecord
+from validator.chain.genesis import Genesis
+from validator.primitives.types import address_text, parse_address
+
+MAX_ACCOUNTS_ASKED: Final = 256
+MAX_PENDING_ASKED: Final = 256
+MAX_ENDED_ASKED: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a validator served of a block, as far as it is compared."""
+
+    block_hash: bytes
+    header_root: bytes
+    computed_root: bytes
+    view: int
+    """Of consensus, in which it was proposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedChain:
+    """What a validator served, block by block, up to the first one that cannot be read; false where that is nothing."""
+
+    first_height: int
+    seals: list[Seal]
+
+    def __bool__(self) -> bool:
+        return bool(self.seals)
+
+    @property
+    def tip(self) -> int:
+        """Height of the last block; 0 where there is none."""
+        return self.first_height + len(self.seals) - 1 if self.seals else 0
+
+    def at(self, height: int) -> Seal | None:
+        """The block at a height, where it is among them."""
+        position = height - self.first_height
+        return self.seals[position] if 0 <= position < len(self.seals) else None
+
+    def items(self) -> Iterator[tuple[int, Seal]]:
+        """Every block with its height, ascending."""
+        return enumerate(self.seals, start=self.first_height)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A violation, and whose chain shows it."""
+
+    validators: tuple[str, ...]
+    violation: Violation
+    evidence: bool = False
+    """Seen in the receipts of an execution that the others rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class TipView:
+    """What the books say at the last block of one validator, for the accounts and timers that it was asked about."""
+
+    height: int
+    balances: dict[str, int]
+    pending: dict[str, bool]
+    pending_timers: int
+    held: int
+    """By all accounts."""
+    burned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A validator says of itself that its execution gave another result than a final block."""
+
+    validator: str
+    height: int
+    reason: str
+    expected_root: str
+    computed_root: str
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a driver asks every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
+
+    accounts: tuple[str, ...]
+    """Addresses, as ``0x…``."""
+    timers: tuple[str, ...]
+    """Timer ids, as hex: pending ones and ended ones."""
+
+
+@dataclass(slots=True)
+class Books:
+    """Everything that the checks, the metrics and the report read, computed once."""
+
+    record: RunRecord
+    ledger: Ledger
+    """Of the longest chain."""
+    chain: list[BlockRecord]
+    """The longest chain, from height 1 on."""
+    seals: dict[str, SealedChain] = field(default_factory=dict)
+    """By validator name."""
+    lost_seals: list[SealedChain] = field(default_factory=list)
+    """Of the record's lost ones, in their order."""
+    findings: list[Finding] = field(default_factory=list)
+    tips: dict[str, TipView] = field(default_factory=dict)
+    divergences: list[Divergence] = field(default_factory=list)
+    bisections: list[Page] = field(default_factory=list)
+    """For each of them where it is (:mod:`cluster.audit.reexecution.bisect`)."""
+
+    @property
+    def common_height(self) -> int:
+        """The lowest tip of those who are judged: each has every height up to it that it can have executed."""
+        if len(self.record.validators) < self.record.scenario.validators.count:
+            return 0
+        return min((self.seals[validator.name].tip for validator in self.judged), default=0)
+
+    @property
+    def views(self) -> dict[int, int]:
+        """In which view of consensus each final block was proposed, by height."""
+        return {height: seal.view for validator in self.seen for height, seal in self.seals[validator.name].items()}
+
+    @property
+    def judged(self) -> list[ValidatorRecord]:
+        """The validators whose word counts: all but the byzantine ones."""
+        return [validator for validator in self.record.validators if not validator.byzantine]
+
+    @property
+    def served(self) -> list[tuple[str, SealedChain]]:
+        """Every chain that a validator served whose word counts: at the end, and before it lost a disk."""
+        served = [(validator.name, self.seals[validator.name]) for validator in self.seen]
+        for validator, chain in zip(self.record.lost, self.lost_seals, strict=True):
+            if chain and not validator.byzantine:
+                served.append((f"{validator.name} with the disk that it lost at height {validator.tip}", chain))
+        return served
+
+    @property
+    def seen(self) -> list[ValidatorRecord]:
+        """The validators whose word counts and that served at least one block."""
+        return [validator for validator in self.judged if self.seals[validator.name]]
+
+
+def keep_books(record: RunRecord) -> Books:
+    """The books of a run. Reads the record only; never raises on what a validator served."""
+    chain = longest_chain(record.lives)
+    books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
+    cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
+    for validator in record.validators:
+        books.seals[validator.name] = _seals(validator, cache)
+    books.lost_seals = [_seals(validator, cache) for validator in record.lost]
+    if not chain:
+        return books
+    sharing = [validator for validator in books.judged if _is_part(validator, chain)]
+    books.ledger = _walk(books, chain, sharing)
+    for violation in books.ledger.violations:
+        holds = [v for v in sharing if v.first_height <= violation.height <= v.tip]
+        books.findings.append(Finding(tuple(validator.name for validator in holds), violation))
+    for validator in books.judged:
+        if validator not in sharing:
+            own = _walk(books, _from_the_first(validator, chain), [validator])
+            books.findings.extend(
+                Finding((validator.name,), violation)
+                for violation in own.violations
+                if violation.height >= validator.first_height
+            )
+        _enter_divergence(books, validator)
+    books.bisections = bisect(record.genesis, chain, diverged_executions(books))
+    return books
+
+
+def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
+    """The blocks of the validator that has the most from height 1 on, unmutated before mutated, and whatever one that
+    joined later has on top of the same blocks. What a byzantine validator served does not count."""
+    validators = [validator for validator in validators if not validator.byzantine]
+    held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
+    longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
+    chain = [] if longest is None else list(longest.blocks)
+    for validator in sorted(validators, key=lambda v: v.first_height):
+        overlap = len(chain) + 1 - validator.first_height
+        if not 0 < overlap < len(validator.blocks) or validator.first_height == 1:
+            continue
+        if _is_part(replace(validator, blocks=validator.blocks[:overlap]), chain):
+            chain.extend(validator.blocks[overlap:])
+    return chain
+
+
+def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
+    """The ledger of a chain from height 1 on."""
+    ledger = Ledger(genesis)
+    for record in blocks:
+        ledger.apply(record.block, record.receipts)
+    return ledger
+
+
+def questions(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> Questions:
+    """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
+
+    Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
+    ``ledger`` are the books of just these blocks, where somebody kept them already.
+    """
+    ledger = ledger_of(genesis, blocks) if ledger is None else ledger
+    started = Ledger(genesis).balances
+    changed = [address for address in ledger.balances if ledger.balances[address] != started.get(address, 0)]
+    order = dict.fromkeys(
+        [*(address_of(key) for key in genesis.validators), *sorted(changed), *sorted(ledger.balances)]
+    )
+    pending = list(ledger.pending)
+    half = MAX_PENDING_ASKED // 2
+    asked = pending if len(pending) <= MAX_PENDING_ASKED else pending[:half] + pending[-half:]
+    ended = [key for key, life in ledger.timers.items() if life.ended_at is not None][-MAX_ENDED_ASKED:]
+    return Questions(
+        accounts=tuple(address_text(address) for address in list(order)[:MAX_ACCOUNTS_ASKED]),
+        timers=tuple(key.hex() for key in (*asked, *ended)),
+    )
+
+
+def diverged_executions(books: Books) -> list[DivergedExecution]:
+    """What the validators that diverged gave of it, by height."""
+    by_name = {validator.name: validator for validator in books.record.validators}
+    found = []
+    for told in sorted(books.divergences, key=lambda told: (told.height, told.validator)):
+        validator = by_name[told.validator]
+        page = (validator.status or {}).get("diverged")
+        receipts = _bytes(page.get("receipts")) if isinstance(page, dict) else b""
+        roots = (told.expected_root, told.computed_root)
+        found.append(DivergedExecution(told.validator, told.height, told.reason, *roots, receipts, validator.trace))
+    return found
+
+
+# --- building -------------------------------------------------------------------------------------------------------
+
+
+def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes, int] | None]) -> SealedChain:
+    seals: list[Seal] = []
+    for record in validator.blocks:
+        if record.block not in cache:
+            cache[record.block] = _identity(record.block)
+        identity = cache[record.block]
+        if identity is None:
+            break
+        seals.append(Seal(identity[0], identity[1], record.computed_root, identity[2]))
+    return SealedChain(validator.first_height, seals)
+
+
+def _identity(block: bytes) -> tuple[bytes, bytes, int] | None:
+    try:
+        header, digest = read_header(block)
+    except Unreadable:
+        return None
+    return digest, header.state_root, header.view
+
+
+def _is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:
+    """Whether a validator served what a chain has at the same heights, and nothing beyond it."""
+    same = chain[validator.first_height - 1 : validator.tip]
+    return len(validator.blocks) == len(same) and all(
+        mine.block == theirs.block and mine.receipts == theirs.receipts
+        for mine, theirs in zip(validator.blocks, same, strict=True)
+    )
+
+
+def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> list[BlockRecord]:
+    """A validator's chain from height 1 on: where it joined later, with what others have below."""
+    return [*chain[: validator.first_height - 1], *validator.blocks]
+
+
+def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
+    """The ledger of a chain, and the view at the tip of each validator that holds a prefix of it."""
+    ledger = Ledger(books.record.genesis)
+    by_tip: dict[int, list[ValidatorRecord]] = {}
+    for owner in owners:
+        by_tip.setdefault(owner.tip, []).append(owner)
+    for height in range(len(blocks) + 1):
+        if height:
+            ledger.apply(blocks[height - 1].block, blocks[height - 1].receipts)
+        for owner in by_tip.get(height, ()):
+            if not ledger.broken:
+                books.tips[owner.name] = _tip_view(ledger, owner)
+    return ledger
+
+
+def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
+    return TipView(
+        height=ledger.height,
+        balances={text: ledger.balances.get(_address(text), 0) for text in owner.balances},
+        pending={text: _timer_key(text) in ledger.pending for text in owner.pending_timers},
+        pending_timers=len(ledger.pending),
+        held=ledger.held(),
+        burned=ledger.burned,
+    )
+
+
+def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
+    """Note what a validator says of its divergence, and audit the receipts that it gives as evidence."""
+    told: Any = (validator.status or {}).get("diverged")
+    if not isinstance(told, dict):
+        return
+    height = told.get("height")
+    if not isinstance(height, int):
+        height = 0
+    reason, expected, computed = (str(told.get(name, "")) for name in ("reason", "expected_root", "computed_root"))
+    books.divergences.append(Divergence(validator.name, height, reason, expected, computed))
+    try:
+        receipts = bytes.fromhex(str(told.get("receipts") or ""))
+    except ValueError:
+        receipts = b""
+    before = _from_the_first(validator, books.chain)[: height - 1]
+    if not receipts or height < 1 or len(before) < height - 1:
+        return
+    ledger = Ledger(books.record.genesis)
+    for record in before:
+        ledger.apply(record.block, record.receipts)
+    known = len(ledger.violations)
+    ledger.apply_evidence(receipts, _final_block(books, height))
+    books.findings.extend(
+        Finding((validator.name,), violation, evidence=True) for violation in ledger.violations[known:]
+    )
+
+
+def _final_block(books: Books, height: int) -> bytes | None:
+    return books.chain[height - 1].block if len(books.chain) >= height else None
+
+
+def _address(text: str) -> bytes:
+    try:
+        return parse_address(text)
+    except ValueError:
+        return b""
+
+
+def _timer_key(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+def _bytes(text: object) -> bytes:
+    try:
+        return bytes.fromhex(str(text or ""))
+    except ValueError:
+        return b""

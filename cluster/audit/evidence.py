@@ -1,0 +1,159 @@
+"""What honest validators can prove of others' misbehaviour, judged as a third party would: by keys and chain alone.
+
+Two votes that contradict each other convict by keys. A vote for an invalid block convicts where the block's header
+contradicts it, or where the block does not execute on the run's own final blocks: these are executed anew, once, as far
+as the evidence of a run builds on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cluster.audit.books import longest_chain
+from cluster.disks.memory import MemoryDisk
+from cluster.record.run import RunRecord, ValidatorRecord
+from cluster.scenario.genesis import validators_of
+from consensus.leader import ELECTIONS
+from consensus.messages import Evidence, MessageError, decode_evidence, verify_evidence
+from validator.chain.block import header_hash
+from validator.node.evidence import (
+    INVALID_BLOCK,
+    InvalidBlock,
+    base_digest,
+    contradicts_its_vote,
+    decode_misconduct,
+    verify_misconduct,
+)
+from validator.node.executor import Executor, Finalize, decode_block, execution_error
+from validator.primitives.codec import CodecError
+from validator.primitives.types import Hash
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A proof that a validator presented."""
+
+    finder: str
+    kind: str
+    culprit: int | None
+    """The index of the validator that it blames; ``None`` where it cannot be read."""
+    view: int
+    holds: bool | None
+    """Whether a third party must believe it; ``None`` where it builds on a block newer than all that were served: it
+    cannot be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    finder: str
+    kind: str
+    evidence: Evidence | InvalidBlock | None
+    """``None`` where it cannot be read."""
+    base: Hash | None
+    """The final block on which an invalid block was shown; ``None`` where it takes none, or names none."""
+
+
+def proofs(record: RunRecord) -> list[Proof]:
+    """Every proof that a validator shows whose word counts; nothing that a byzantine one shows."""
+    honest = [validator for validator in record.validators if not validator.byzantine]
+    shown = [each for validator in honest for each in _shown_by(validator)]
+    judge = _Judge(record)
+    return [judge.judge(each) for each in sorted(shown, key=judge.height_of)]
+
+
+def _shown_by(validator: ValidatorRecord) -> Iterator[_Shown]:
+    page = (validator.status or {}).get("evidence")
+    for each in page if isinstance(page, list) else ():
+        if isinstance(each, dict):
+            evidence = _read(each)
+            base = base_digest(evidence) if isinstance(evidence, InvalidBlock) else None
+            yield _Shown(validator.name, str(each.get("kind", "")), evidence, base)
+
+
+def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
+    try:
+        data = bytes.fromhex(str(shown.get("data", "")))
+        return decode_misconduct(data) if shown.get("kind") == INVALID_BLOCK else decode_evidence(data)
+    except (MessageError, CodecError, ValueError):
+        return None
+
+
+class _Judge:
+    """Judges proofs, those of invalid blocks in the order of the heights that they build on."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._validators = validators_of(record.genesis, record.scheme)
+        self._namespace = record.genesis.chain_id.encode()
+        election = record.scenario.consensus.leader_election
+        self._election = ELECTIONS[election](self._validators, self._namespace)
+        self._record = record
+
+    @cached_property
+    def _chain(self) -> _Chain:
+        return _Chain(self._record)
+
+    def height_of(self, shown: _Shown) -> int:
+        """The final height whose state it takes to judge; 0 where keys do, and where nothing can be judged."""
+        return 0 if shown.base is None else self._chain.heights.get(shown.base, 0)
+
+    def judge(self, shown: _Shown) -> Proof:
+        match shown.evidence:
+            case None:
+                return Proof(shown.finder, shown.kind, None, 0, holds=False)
+            case InvalidBlock(vote):
+                holds = self._is_invalid(shown.evidence, shown.base)
+            case _:
+                vote = shown.evidence.first
+                holds = verify_evidence(shown.evidence, self._validators, self._namespace)
+        return Proof(shown.finder, type(shown.evidence).__name__, vote.signer, vote.view, holds)
+
+    def _is_invalid(self, evidence: InvalidBlock, base: Hash | None) -> bool | None:
+        if contradicts_its_vote(evidence, self._validators, self._namespace, self._election):
+            return True
+        if base is None:
+            return False
+        height = self._chain.heights.get(base)
+        if height is None:
+            return None if evidence.vote.view > self._chain.newest_view else False
+        executor = self._chain.at(height)
+        return executor is not None and verify_misconduct(evidence, executor, self._validators, self._namespace)
+
+
+class _Chain:
+    """The run's final blocks on an executor of their own."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._executor = Executor(MemoryDisk(), record.genesis)
+        self._blocks = longest_chain(record.lives)
+
+    @property
+    def newest_view(self) -> int:
+        newest = decode_block(self._blocks[-1].block) if self._blocks else None
+        return 0 if newest is None else newest.header.view
+
+    @cached_property
+    def heights(self) -> dict[Hash, int]:
+        """The heights of final blocks by their digests, the genesis block's too as long as nothing was executed."""
+        known = {self._executor.final_digest: 0}
+        for height, record in enumerate(self._blocks, 1):
+            block = decode_block(record.block)
+            if block is not None:
+                known[header_hash(block.header)] = height
+        return known
+
+    def at(self, height: int) -> Executor | None:
+        """The executor with this height final, where the run got there; heights may be asked for ascending only."""
+        final = self._executor
+        while final.final_header.height < height:
+            if final.final_header.height >= len(self._blocks):
+                return None
+            block = decode_block(self._blocks[final.final_header.height].block)
+            if block is None:
+                return None
+            if execution_error(final, block) is not None:
+                return None
+            final.run(Finalize(header_hash(block.header), b""))
+        return final if final.final_header.height == height else None

@@ -1,0 +1,222 @@
+"""The queries of gas bidding agents, as far as an observer can judge them (SPEC §9).
+
+Who has an agent, who could pay, what a query may cost, and whose turn it is to be asked about. Which timers leave a fee
+open, and could fire, is seen where their terms are (:mod:`cluster.audit.ledger.timer_phase`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from cluster.audit.chain_codec import Bidder, QueryReceipt
+from validator.chain.genesis import Genesis
+from validator.chain.transactions import SCRIPT_CODE
+from validator.execution.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
+from validator.primitives.params import Parameters
+from validator.primitives.types import address_text
+from validator.pvm.compiler.programs import compiled
+from validator.pvm.language.subset import ProgramError
+
+OWN: Final = b""
+"""Of agents: what an actor has of its own."""
+NO_TIMER: Final = b""
+UNPAID: Final = "unpaid"
+OUTCOMES: Final = ("ok", "failed", UNPAID)
+
+
+def has_own_bid(code: str) -> bool:
+    """Whether code is a program that bids for its own timers."""
+    return code != SCRIPT_CODE and compiled(code).bids
+
+
+class Agents:
+    """Who bids for whose timers: what actors have of their own, and the contracts that they named (SPEC §9)."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self._contracts: set[bytes] = {at for at, actor in genesis.actors.items() if has_own_bid(actor.code)}
+        self._fixed: set[bytes] = {at for at, actor in genesis.actors.items() if actor.agent is not None}
+        self._named: dict[bytes, bytes] = {}
+        """By actor; empty where it went back to what it has of its own."""
+        self._named_at_pricing: dict[bytes, bytes] | None = None
+        """While a block's timers have their turns: whom actors had named before that, of those that did so since."""
+        self._of_timers: dict[bytes, bytes] = {}
+        self._with_agents_of_timers: set[bytes] = set()
+        """Actors that named an agent for a timer, ever."""
+
+    def deployed(self, actor: bytes, code: str) -> str:
+        """A new actor; a program may bring an agent along. Returns what is wrong with that, or nothing."""
+        try:
+            if has_own_bid(code):
+                self._contracts.add(actor)
+        except ProgramError as error:
+            return f"deployed what is no program: {error}"
+        return ""
+
+    def named(self, actor: bytes, change: Bidder) -> Iterator[str]:
+        """An actor named an agent, for a timer or for all that name none. What is wrong with that."""
+        if change.agent and change.agent not in self._contracts:
+            yield f"named {address_text(change.agent)} for its agent, which has no get_gas_bid"
+        if change.timer_id:
+            self._of_timers[change.timer_id] = change.agent
+            self._with_agents_of_timers.add(actor)
+        else:
+            if self._named_at_pricing is not None:
+                self._named_at_pricing.setdefault(actor, self._named.get(actor, OWN))
+            self._named[actor] = change.agent
+
+    def keep(self) -> None:
+        """Prices are fixed: whom actors name from now on bids for nothing until :meth:`let_go`."""
+        self._named_at_pricing = {}
+
+    def let_go(self) -> None:
+        """The timers' turns are over."""
+        self._named_at_pricing = None
+
+    def ended(self, timer_id: bytes) -> None:
+        """A timer is pending no more."""
+        self._of_timers.pop(timer_id, None)
+
+    def is_fixed(self, actor: bytes) -> bool:
+        """Whether what an actor has of its own always gives the same bid."""
+        return actor in self._fixed
+
+    def may_bid_for(self, actor: bytes) -> bool:
+        """Whether anybody may bid for timers of an actor; where nobody does, none of them needs to be looked at."""
+        return actor in self._with_agents_of_timers or self.agent_of(actor, NO_TIMER) is not None
+
+    def agent_of(self, actor: bytes, timer_id: bytes) -> bytes | None:
+        """Who bids for a timer: a contract's address, empty for what its actor has of its own, ``None`` for nobody."""
+        named = self._of_timers.get(timer_id)
+        if named is None:
+            named = (self._named_at_pricing or {}).get(actor, self._named.get(actor, OWN))
+        has_own_method = actor in self._contracts and actor not in self._fixed
+        if named == actor and has_own_method:
+            return OWN
+        return None if named == OWN and not (has_own_method or actor in self._fixed) else named
+
+
+class QueryAudit:
+    """Follows the queries of a chain, block after block."""
+
+    def __init__(self, genesis: Genesis, agents: Agents) -> None:
+        self._genesis = genesis
+        self._agents = agents
+        self._unpaid_heights: dict[bytes, int] = {}
+        """When an actor was last found unable to pay."""
+        self._queried_heights: dict[bytes, int] = {}
+        """When an actor's agent was last asked."""
+        self._height = 0
+        self._spent = 0
+        self._asked: set[bytes] = set()
+        self._by_actor: Counter[bytes] = Counter()
+
+    def begin_block(self, height: int) -> None:
+        """The next block's queries follow."""
+        self._height, self._spent = height, 0
+        self._asked.clear()
+        self._by_actor.clear()
+
+    def order_problems(
+        self, queries: Sequence[QueryReceipt], candidates: Mapping[bytes, Sequence[bytes]]
+    ) -> Iterator[str]:
+        """What is wrong with who was asked about, and in which order; before the block's queries are entered.
+
+        ``candidates`` are the timers that may be asked about, by actor, in the order of their heights and sequence
+        numbers.
+        """
+        parameters = self._genesis.parameters
+        spent, unpaid, left = 0, set[bytes](), deque(queries)
+        for timer_id, actor in self._order_of(candidates, parameters):
+            if spent + parameters.gba_max_cycles > parameters.gba_budget_cycles:
+                break
+            if actor in unpaid:
+                continue
+            if not left:
+                yield f"timer {timer_id.hex()[:16]} was not asked about, though its turn came and the budget had room"
+                return
+            query = left.popleft()
+            if query.timer_id != timer_id:
+                asked = query.timer_id.hex()[:16]
+                yield f"timer {asked} was asked about where the turn was that of timer {timer_id.hex()[:16]}"
+                return
+            spent += _spent_by(query)
+            if query.outcome == UNPAID:
+                unpaid.add(actor)
+        if left:
+            yield f"timer {left[0].timer_id.hex()[:16]} was asked about, whose turn did not come"
+
+    def _order_of(
+        self, candidates: Mapping[bytes, Sequence[bytes]], parameters: Parameters
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Timers and their actors: by rank among the actor's own, then by when the actor was asked last, then by id."""
+        asked = {actor: timers for actor, timers in candidates.items() if not self._is_paused(actor)}
+        for rank in range(parameters.gba_queries_per_actor):
+            of_rank = sorted(
+                (self._queried_heights.get(actor, 0), timers[rank], actor)
+                for actor, timers in asked.items()
+                if rank < len(timers)
+            )
+            yield from ((timer_id, actor) for _, timer_id, actor in of_rank)
+
+    def problems(self, query: QueryReceipt, balance: int, basefee_cycle: int | None) -> Iterator[str]:
+        """What is wrong with the next query; ``balance`` is its actor's before it. Prices may be unknown."""
+        parameters = self._genesis.parameters
+        yield from self._admission_problems(query, parameters)
+        yield from self._cost_problems(query, parameters)
+        if basefee_cycle is not None:
+            can_pay = balance >= parameters.gba_max_cycles * basefee_cycle
+            if can_pay and query.outcome == UNPAID:
+                yield "was unpaid, though its actor could pay"
+            if not can_pay and query.outcome != UNPAID:
+                yield "was made, though its actor could not pay"
+        self._enter(query)
+
+    def _admission_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
+        if not self._genesis.runs_auction(self._height):
+            yield "was made in a block that runs first in, first out"
+        agent = self._agents.agent_of(query.actor, query.timer_id)
+        if agent is None:
+            yield "was made of an actor without an agent"
+        elif agent != query.agent:
+            yield "was made of another agent than bids for that timer"
+        if query.timer_id in self._asked:
+            yield "was made twice in one block"
+        if self._by_actor[query.actor] >= parameters.gba_queries_per_actor:
+            yield "is one more than its actor may have in a block"
+        if self._is_paused(query.actor):
+            yield f"was made, though its actor could not pay at height {self._unpaid_heights[query.actor]}"
+        if self._spent + parameters.gba_max_cycles > parameters.gba_budget_cycles:
+            yield "was made beyond the block's budget"
+
+    def _is_paused(self, actor: bytes) -> bool:
+        """Whether an actor is asked about nothing for a while, since it could not pay."""
+        unpaid = self._unpaid_heights.get(actor)
+        return unpaid is not None and self._height - unpaid <= self._genesis.parameters.gba_unpaid_pause
+
+    def _cost_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
+        if query.outcome not in OUTCOMES:
+            yield f"came to {query.outcome[:40]!r}, which is no outcome"
+        low, high = LEAST_QUERY_CYCLES, parameters.gba_max_cycles
+        if query.agent == OWN and self._agents.is_fixed(query.actor):
+            high = LEAST_QUERY_CYCLES
+            if query.outcome == "failed":
+                yield "failed, which a fixed bid never does"
+        if query.outcome == UNPAID:
+            low = high = 0
+        if not low <= query.cycles <= high:
+            yield f"used {query.cycles} cycles, expected {low} to {high}"
+
+    def _enter(self, query: QueryReceipt) -> None:
+        self._asked.add(query.timer_id)
+        self._by_actor[query.actor] += 1
+        self._queried_heights[query.actor] = self._height
+        self._spent += _spent_by(query)
+        if query.outcome == UNPAID:
+            self._unpaid_heights[query.actor] = self._height
+
+
+def _spent_by(query: QueryReceipt) -> int:
+    """What a query takes of the block's budget."""
+    return UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles

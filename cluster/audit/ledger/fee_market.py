@@ -1,0 +1,120 @@
+"""The fee market of the timer lane as an observer computes it: basefees, median tip and fairness weights (SPEC §7-§9).
+
+Written from SPEC, apart from the validators' own code: what a chain says is held against it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from cluster.audit.chain_codec import FireReceipt, Header, amount
+from validator.primitives.params import P50Weight, Parameters
+from validator.primitives.types import PRICE_LIMIT
+
+USUAL_SLOPE: Final = 8
+"""``A`` of the basefees of cycles and cells."""
+LEAST_DIVISOR: Final = 2
+"""The smallest ``D``."""
+
+
+class Basefees(NamedTuple):
+    """The three that a header says are in force."""
+
+    cycle: int
+    cell: int
+    lane_timer: int
+
+    @classmethod
+    def of(cls, header: Header) -> Basefees:
+        """Raises :class:`~validator.primitives.codec.CodecError`."""
+        return cls(
+            amount(header.basefee_cycle, PRICE_LIMIT),
+            amount(header.basefee_cell, PRICE_LIMIT),
+            amount(header.basefee_lane_timer, PRICE_LIMIT),
+        )
+
+
+def first_basefees(parameters: Parameters) -> Basefees:
+    """Those of the first block."""
+    return Basefees(*[parameters.initial_basefee] * 3)
+
+
+def following_basefees(header: Header, parameters: Parameters, is_auctioned: bool) -> Basefees:
+    """Those of the block behind ``header``, in which ``parameters`` were in force (SPEC §7, §13)."""
+    before, p = Basefees.of(header), parameters
+    cycles, cells = header.user_cycles + header.lane_cycles, header.user_cells + header.lane_cells
+    cycle = _moved(before.cycle, cycles, p.block_cycles_target, USUAL_SLOPE, p)
+    cell = _moved(before.cell, cells, p.block_cells_target, USUAL_SLOPE, p)
+    if not is_auctioned:
+        return Basefees(cycle, cell, cycle)
+    target = p.lane_timer_cycles // 2
+    return Basefees(cycle, cell, _moved(before.lane_timer, header.lane_cycles, target, p.lane_basefee_slope, p))
+
+
+def _moved(basefee: int, used: int, target: int, slope: int, p: Parameters) -> int:
+    if used == target:
+        return basefee
+    moved = basefee * min(8 * abs(used - target), slope * target) // (8 * slope * target)
+    if used > target:
+        return min(p.max_basefee, basefee + max(moved, 1))
+    return max(p.min_basefee, basefee - moved)
+
+
+def lane_price(basefees: Basefees, parameters: Parameters) -> int:
+    """What a lane cycle costs on top of a cycle."""
+    return basefees.lane_timer * parameters.lane_fee_multiplier_milli // 1_000
+
+
+def fire_cap(parameters: Parameters, is_auctioned: bool) -> int:
+    """The most cycles of a fire (SPEC §10)."""
+    return parameters.max_cycles_per_fire_auction_phase if is_auctioned else parameters.max_cycles_per_fire
+
+
+def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
+    """``p50`` of a block's fires; 0 where there are none."""
+    tips = sorted((amount(fire.tip_per_cycle, PRICE_LIMIT), fire.cycles) for fire in fires)
+    if not tips:
+        return 0
+    if weight is P50Weight.FIRES:
+        return tips[(len(tips) - 1) // 2][0]
+    half = sum(cycles for _, cycles in tips)
+    reached = accumulate(cycles for _, cycles in tips)
+    return next(tip for (tip, _), cycles in zip(tips, reached, strict=True) if 2 * cycles >= half)
+
+
+@dataclass(slots=True)
+class FairnessWindow:
+    """Fires of recent blocks, by actor (SPEC §8)."""
+
+    recent: Counter[bytes] = field(default_factory=Counter)
+    """``r``; actors without any are absent."""
+    divisor: int = LEAST_DIVISOR
+    """``D`` of the block that is entered."""
+    _blocks: deque[tuple[int, Counter[bytes]]] = field(default_factory=deque)
+
+    def begin_block(self, height: int, window: int) -> None:
+        """Fires older than the window are dropped for good."""
+        while self._blocks and self._blocks[0][0] < height - window:
+            for actor, count in self._blocks.popleft()[1].items():
+                self.recent[actor] -= count
+                if not self.recent[actor]:
+                    del self.recent[actor]
+        ascending = sorted(self.recent.values())
+        count = len(ascending)
+        median_twice = ascending[(count - 1) // 2] + ascending[count // 2] if count else 0
+        self.divisor = max(LEAST_DIVISOR, median_twice)
+
+    def enter(self, height: int, fires: Mapping[bytes, int]) -> None:
+        """What fired in an auctioned block."""
+        if fires:
+            self._blocks.append((height, Counter(fires)))
+            self.recent.update(fires)
+
+    def score(self, actor: bytes, tip: int, parameters: Parameters) -> int:
+        """What the auction sorts by."""
+        weight = 2 * self.divisor - min(2 * self.recent[actor], self.divisor)
+        return (tip + parameters.priority_floor) * weight

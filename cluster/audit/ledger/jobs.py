@@ -1,0 +1,342 @@
+"""Jobs, followed by an observer from the request to the callback (SPEC §14).
+
+Everything follows from the chain: requests and consumption from protocol events, which no actor can imitate (an
+``emit`` has one field, ``data``), results from the calls of the runner contract themselves. What is held against it: a
+callback is paid for once, when it is requested; each result comes from a runner, once a job, and none after the last
+that was needed; a callback runs in a later block than the one that completed its job, in the order of completion, once,
+and before all messages; a job is consumed at most once, by its own actor's callback, and whatever does not consume says
+so.
+
+Payloads are not in the receipts, so ids are not recomputed; that they differ is checked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from cluster.audit.chain_codec import (
+    Call,
+    CallbackReceipt,
+    Effects,
+    Event,
+    Unreadable,
+    read_appointment,
+    read_submission,
+)
+from validator.chain.genesis import Genesis
+from validator.execution.jobs import (
+    CALLBACKS_PER_BLOCK,
+    JOB_LIFETIME_BLOCKS,
+    JOBS_PER_ACTOR,
+    MAX_RESULT_BYTES,
+    MAX_RESULTS_NEEDED,
+)
+from validator.execution.runner_contract import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
+from validator.primitives import costs
+from validator.primitives.types import ADDRESS_BYTES, address_text, is_reserved
+
+T = TypeVar("T")
+
+NO_CONTRACT_ERRORS: Final = frozenset({"OutOfCycles", "OutOfCells", "InsufficientBalance"})
+"""Why a call of the runner contract may fail before the contract has a say."""
+RESULTS_NEEDED: Final = frozenset(map(str, range(1, MAX_RESULTS_NEEDED + 1)))
+"""As an event says them."""
+_FIELDS: Final = {
+    "JobRequested": ("job_id", "handler", "results_needed"),
+    "JobConsumed": ("job_id",),
+    "JobResultSubmitted": ("job_id", "runner"),
+    "JobCompleted": ("job_id",),
+    "RunnerRegistered": ("runner",),
+    "RunnerUnregistered": ("runner",),
+}
+
+
+class Run(NamedTuple):
+    """What an observer knows of a handler's run, besides its effects."""
+
+    actor: bytes | None
+    """Whose it was; ``None`` where that is unknown, and even whether it was the runner contract."""
+    cycles: int
+    cells: int
+    base_cycles: int
+    most_jobs: int
+    callback_of: bytes = b""
+
+
+@dataclass(slots=True, eq=False)
+class JobLife:
+    """One job, from its request on. Heights throughout."""
+
+    job_id: bytes
+    actor: bytes
+    handler: str
+    results_needed: int
+    requested_at: int
+    runners: tuple[str, ...] = ()
+    completed_at: int | None = None
+    called_back_at: int | None = None
+    consumed_at: int | None = None
+
+    @property
+    def ends_at(self) -> int:
+        return self.requested_at + JOB_LIFETIME_BLOCKS
+
+    def is_gone(self, height: int) -> bool:
+        """Whether it ended without being consumed."""
+        if self.completed_at is None:
+            return height > self.ends_at
+        return self.called_back_at is not None and self.consumed_at is None
+
+
+class JobBooks:
+    """Follows the jobs of a chain, block after block. What yields text has found something that must not be."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self.jobs: dict[bytes, JobLife] = {}
+        self.callbacks = 0
+        self.consumed = 0
+        self._genesis = genesis
+        self._runners = {address_text(runner) for runner in genesis.runners}
+        self._height = 0
+        self._unsettled: Counter[bytes] = Counter()
+        self._waiting: dict[bytes, JobLife] = {}
+        """Complete and not called back yet, in the order of completion."""
+        self._ending: deque[JobLife] = deque()
+
+    def begin_block(self, height: int) -> None:
+        """Jobs that ended without all their results are gone."""
+        self._height = height
+        while self._ending and self._ending[0].ends_at < height:
+            life = self._ending.popleft()
+            if life.completed_at is None:
+                self._unsettled[life.actor] -= 1
+
+    # --- handlers -----------------------------------------------------------------------------------------------------
+
+    def run_problems(self, run: Run, effects: Effects) -> Iterator[str]:
+        """What is wrong with a handler's part in jobs: what it requested and consumed."""
+        for event in effects.events:
+            fields = _fields_of(event)
+            if fields is None:
+                continue
+            if run.actor not in (None, event.actor):
+                yield f"left an event {event.name} of {address_text(event.actor)}"
+            if event.name == "JobRequested":
+                yield from self._enter_request(event, fields)
+            elif event.name == "JobConsumed":
+                yield from self._enter_consumption(run, event, fields)
+            elif run.actor is not None:
+                yield f"left an event {event.name}, which only the runner contract does"
+
+    def payment_problems(self, run: Run, effects: Effects) -> Iterator[str]:
+        """Whether a run was charged for the callbacks of the jobs that it requested."""
+        requested = jobs_requested(effects)
+        if not requested:
+            return
+        p = self._genesis.parameters
+        cycles = run.base_cycles + requested * (costs.REQUEST_JOB_CYCLES + p.message_cycles)
+        if run.cycles < cycles or run.cells < requested * p.message_cells:
+            yield f"requested {requested} jobs and paid {run.cycles} cycles and {run.cells} cells, too few for that"
+        if requested > run.most_jobs:
+            yield f"requested {requested} jobs of at most {run.most_jobs}"
+
+    def _enter_request(self, event: Event, fields: dict[str, str]) -> Iterator[str]:
+        key, needed = _bytes(fields["job_id"]), fields["results_needed"]
+        if key in self.jobs:
+            yield f"requested job {_short(key)} a second time"
+            return
+        if needed not in RESULTS_NEEDED:
+            yield f"requested job {_short(key)} with {needed[:20]} results"
+            return
+        life = JobLife(key, event.actor, fields["handler"], int(needed), self._height)
+        self.jobs[key] = life
+        self._ending.append(life)
+        self._unsettled[life.actor] += 1
+        if self._unsettled[life.actor] > JOBS_PER_ACTOR:
+            yield f"requested job {_short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
+
+    def _enter_consumption(self, run: Run, event: Event, fields: dict[str, str]) -> Iterator[str]:
+        key = _bytes(fields["job_id"])
+        life = self.jobs.get(key)
+        if life is None:
+            yield f"consumed job {_short(key)}, which nobody requested"
+            return
+        if life.actor != event.actor:
+            yield f"consumed job {_short(key)} of {address_text(life.actor)}"
+        if key != run.callback_of:
+            yield f"consumed job {_short(key)}, whose callback it is not"
+        if life.consumed_at is not None:
+            yield f"consumed job {_short(key)}, which was consumed at height {life.consumed_at}"
+        life.consumed_at = self._height
+        self.consumed += 1
+
+    # --- the runner contract ------------------------------------------------------------------------------------------
+
+    def contract_problems(self, sender: bytes, call: Call, ok: bool, error: str, effects: Effects) -> Iterator[str]:
+        """What is wrong with a call of the runner contract: whether it was taken, and what it left behind."""
+        expected = self._expected_errors(sender, call)
+        if ok and expected:
+            yield f"was taken by the runner contract, which should have said {expected[0]}"
+        elif not ok and not expected and error not in NO_CONTRACT_ERRORS:
+            yield f"was refused by the runner contract with {error[:40]}, which should have taken it"
+        elif not ok and error not in (*NO_CONTRACT_ERRORS, *expected):
+            yield f"was refused by the runner contract with {error[:40]}, which should have said {expected[0]}"
+        events = [(event.name, dict(event.fields)) for event in effects.events]
+        if ok and not expected and (events != self._expected_events(sender, call) or effects.scheduled):
+            yield "did something else than its call of the runner contract says"
+        yield from self.enter_contract_events(effects)
+
+    def enter_contract_events(self, effects: Effects) -> Iterator[str]:
+        """Enter what the runner contract did, as its events tell it."""
+        for event in effects.events:
+            fields = _fields_of(event) or {}
+            if event.name == "JobResultSubmitted" and fields:
+                yield from self._enter_result(_bytes(fields["job_id"]), fields["runner"])
+            elif event.name == "RunnerRegistered" and fields:
+                self._runners.add(fields["runner"])
+            elif event.name == "RunnerUnregistered" and fields:
+                self._runners.discard(fields["runner"])
+
+    def _enter_result(self, key: bytes, runner: str) -> Iterator[str]:
+        life = self.jobs.get(key)
+        if life is None:
+            yield f"gave a result for job {_short(key)}, which nobody requested"
+            return
+        if life.completed_at is not None:
+            yield f"gave a result for job {_short(key)}, which was complete at height {life.completed_at}"
+            return
+        life.runners = (*life.runners, runner)
+        if len(life.runners) == life.results_needed:
+            life.completed_at = self._height
+            self._waiting[key] = life
+
+    def _expected_errors(self, sender: bytes, call: Call) -> tuple[str, ...]:
+        """With what the contract may refuse a call; nothing where it takes it."""
+        if call.handler == SUBMIT_RESULT:
+            return self._expected_of_result(sender, call.payload)
+        if call.handler not in (REGISTER_RUNNER, UNREGISTER_RUNNER):
+            return ("UnknownHandler",)
+        if sender not in self._genesis.system_deployers:
+            return ("NotSystemDeployer",)
+        appointment = _read(call.payload, read_appointment)
+        if appointment is None or len(appointment.runner) != ADDRESS_BYTES or is_reserved(appointment.runner):
+            return ("BadSubmission",)
+        return ()
+
+    def _expected_of_result(self, sender: bytes, payload: bytes) -> tuple[str, ...]:
+        given = _read(payload, read_submission)
+        if address_text(sender) not in self._runners:
+            return ("NotRunner",)
+        if given is None:
+            return ("BadSubmission",)
+        if len(given.result) > MAX_RESULT_BYTES:
+            return ("ResultTooLarge",)
+        life = self.jobs.get(given.job_id)
+        if life is None or life.is_gone(self._height):
+            return ("UnknownJob",)
+        if life.completed_at is not None:
+            # What is kept of a consumed job goes at its end, as far as a block's removals reach.
+            return ("JobComplete", "UnknownJob") if self._height > life.ends_at else ("JobComplete",)
+        return ("AlreadySubmitted",) if address_text(sender) in life.runners else ()
+
+    def _expected_events(self, sender: bytes, call: Call) -> list[tuple[str, dict[str, str]]]:
+        """What a call that is taken leaves behind."""
+        if call.handler == SUBMIT_RESULT:
+            given = _read(call.payload, read_submission)
+            assert given is not None, "a result that is taken can be read"
+            named = {"job_id": given.job_id.hex()}
+            life = self.jobs[given.job_id]
+            events = [("JobResultSubmitted", {**named, "runner": address_text(sender)})]
+            return [*events, ("JobCompleted", named)] if len(life.runners) + 1 == life.results_needed else events
+        appointment = _read(call.payload, read_appointment)
+        assert appointment is not None, "an appointment that is taken can be read"
+        runner, registers = address_text(appointment.runner), call.handler == REGISTER_RUNNER
+        name = "RunnerRegistered" if registers else "RunnerUnregistered"
+        return [] if (runner in self._runners) == registers else [(name, {"runner": runner})]
+
+    # --- callbacks ----------------------------------------------------------------------------------------------------
+
+    def callback_problems(self, callback: CallbackReceipt) -> Iterator[str]:
+        """What is wrong with a callback that ran, before what it did is looked at."""
+        self.callbacks += 1
+        life = self.jobs.get(callback.job_id)
+        if life is None:
+            yield "belongs to no job"
+            return
+        if life.called_back_at is not None:
+            yield f"ran a second time; the first was at height {life.called_back_at}"
+        elif life.completed_at is None:
+            yield f"ran with {len(life.runners)} of {life.results_needed} results"
+        elif life.completed_at >= self._height:
+            yield "ran in the block that completed its job"
+        elif (first := next(iter(self._waiting))) != life.job_id:
+            yield f"ran before that of job {_short(first)}, which was complete earlier"
+        if (callback.actor, callback.handler) != (life.actor, life.handler):
+            yield "called another actor or handler than its job says"
+        self._waiting.pop(life.job_id, None)
+        if life.called_back_at is None:
+            life.called_back_at = self._height
+            self._unsettled[life.actor] -= 1
+
+    def settlement_problems(self, callback: CallbackReceipt) -> Iterator[str]:
+        """Whether a callback, all of it being entered, says rightly if it settled its job."""
+        consumed = any(
+            event.name == "JobConsumed" and (_fields_of(event) or {}).get("job_id") == callback.job_id.hex()
+            for event in callback.effects.events
+        )
+        report = Event("JobNotConsumed", callback.actor, (("job_id", callback.job_id.hex()),))
+        if callback.unsettled != (None if consumed else report):
+            yield "did not consume its job and does not say so" if not consumed else "consumed its job and denies it"
+
+    @property
+    def holds_messages_up(self) -> bool:
+        """Whether a callback waits that could have run in the block that is entered."""
+        first = next(iter(self._waiting.values()), None)
+        return first is not None and first.completed_at != self._height
+
+    def phase_problems(self, callbacks: tuple[CallbackReceipt, ...], messages: int) -> Iterator[str]:
+        """Whether a callback was passed over in a block that is entered."""
+        if len(callbacks) > CALLBACKS_PER_BLOCK:
+            yield f"{len(callbacks)} callbacks ran of at most {CALLBACKS_PER_BLOCK}"
+        if not self.holds_messages_up:
+            return
+        p, first = self._genesis.parameters, next(iter(self._waiting.values()))
+        key = _short(first.job_id)
+        fits = sum(callback.cycles for callback in callbacks) + p.message_cycles <= p.lane_deferred_cycles
+        if fits and len(callbacks) < CALLBACKS_PER_BLOCK:
+            yield f"the callback of job {key} was passed over, though it fitted in the lane"
+        if messages:
+            yield f"messages ran, though the callback of job {key} waits"
+
+
+def jobs_requested(effects: Effects) -> int:
+    """How many jobs a run requested."""
+    return sum(event.name == "JobRequested" and _fields_of(event) is not None for event in effects.events)
+
+
+def _fields_of(event: Event) -> dict[str, str] | None:
+    """The fields of a protocol event about jobs; ``None`` for every other."""
+    names = tuple(name for name, _ in event.fields)
+    return dict(event.fields) if _FIELDS.get(event.name) == names else None
+
+
+def _read(payload: bytes, read: Callable[[bytes], T]) -> T | None:
+    try:
+        return read(payload)
+    except Unreadable:
+        return None
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes of hex digits; empty, which is no job's id, for any other text."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+def _short(key: bytes) -> str:
+    return key.hex()[:16]

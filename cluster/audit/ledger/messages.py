@@ -1,0 +1,102 @@
+"""Messages, followed by an observer from the run that sent them to their own (SPEC §14).
+
+Each message that runs is the one that waits longest, sent by whom and to where its receipt says, in an earlier phase;
+it uses no more than was reserved and paid for; and none runs beyond the deferred lane, nor waits while it would fit.
+Payloads are not in the receipts, so how full mailboxes are is not judged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cluster.audit.chain_codec import CallbackReceipt, Effects, MessageReceipt, Sent
+from cluster.audit.ledger.jobs import Run, jobs_requested
+from cluster.common.wording import counted
+from validator.execution.mailbox import LEAST_MESSAGE_CYCLES
+from validator.primitives import costs
+from validator.primitives.params import Parameters
+from validator.primitives.types import address_text
+
+
+class _Queued(NamedTuple):
+    """A message that waits; ``sender`` is ``None`` where it is unknown."""
+
+    sent: Sent
+    sender: bytes | None
+
+
+class MessageBooks:
+    """Follows the mailboxes of a chain, block after block. What yields text has found something that must not be."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Queued] = deque()
+        self._older = 0
+        """How many of those were sent before the phase of messages began."""
+        self._used = 0
+        """Of the deferred lane, less what its runs reserved."""
+
+    def begin_deferred(self) -> None:
+        """Transactions and timers are through; callbacks follow."""
+        self._used = 0
+
+    def begin_messages(self) -> None:
+        """Callbacks are through."""
+        self._older = len(self._waiting)
+
+    def sent_problems(self, run: Run, effects: Effects, parameters: Parameters) -> Iterator[str]:
+        """Enter what a run sent. What is wrong with it, and whether it paid."""
+        if not effects.messages:
+            return
+        p = parameters
+        for sent in effects.messages:
+            if not (LEAST_MESSAGE_CYCLES <= sent.cycles <= p.message_cycles and 0 <= sent.cells <= p.message_cells):
+                yield f"sent a message that reserves {sent.cycles} cycles and {sent.cells} cells"
+            self._waiting.append(_Queued(sent, run.actor))
+        count, requested = len(effects.messages), jobs_requested(effects)
+        name, jobs = counted(count, "message"), counted(requested, "job")
+        cycles = run.base_cycles + sum(costs.SEND_CYCLES + sent.cycles for sent in effects.messages)
+        cycles += requested * (costs.REQUEST_JOB_CYCLES + p.message_cycles)
+        cells = sum(sent.cells for sent in effects.messages) + requested * p.message_cells
+        if run.cycles < cycles or run.cells < cells:
+            yield f"sent {name} and paid {run.cycles} cycles and {run.cells} cells, too few for that"
+        if count + requested > run.most_jobs:
+            yield f"sent {name} and requested {jobs}, of at most {run.most_jobs} of both"
+
+    def enter_callback(self, callback: CallbackReceipt, parameters: Parameters) -> None:
+        """A callback ran, its effects being entered."""
+        self._used += callback.cycles - _reserved(callback.effects, parameters)
+
+    def message_problems(self, message: MessageReceipt, parameters: Parameters) -> Iterator[str]:
+        """What is wrong with a message that ran, before what it did is looked at."""
+        if not self._waiting:
+            yield "ran, which nobody sent"
+            return
+        (sent, sender) = self._waiting.popleft()
+        if not self._older:
+            yield "ran in the phase in which it was sent"
+        self._older -= 1
+        if (message.to, message.handler) != (sent.to, sent.handler) or sender not in (None, message.sender):
+            yield f"ran, where one to {address_text(sent.to)} waits that was sent before"
+        if message.cycles > sent.cycles or message.cells > sent.cells:
+            yield (
+                f"used {message.cycles} cycles and {message.cells} cells of {sent.cycles} and {sent.cells} that were"
+                " reserved for it"
+            )
+        if self._used + sent.cycles > parameters.lane_deferred_cycles:
+            yield f"ran, though the {sent.cycles} cycles reserved for it did not fit in the deferred lane"
+        self._used += message.cycles - _reserved(message.effects, parameters)
+
+    def phase_problems(self, is_held_up: bool, parameters: Parameters) -> Iterator[str]:
+        """Whether a message was passed over in a block that is entered; a callback that waits holds all up."""
+        if is_held_up or self._older <= 0:
+            return
+        first = self._waiting[0].sent
+        if self._used + first.cycles <= parameters.lane_deferred_cycles:
+            yield f"a message to {address_text(first.to)} was passed over, though it fitted in the deferred lane"
+
+
+def _reserved(effects: Effects, parameters: Parameters) -> int:
+    """Cycles of later runs that a run paid for."""
+    return sum(sent.cycles for sent in effects.messages) + jobs_requested(effects) * parameters.message_cycles

@@ -1,0 +1,438 @@
+"""The turns of the timer phase, followed by an observer (SPEC §6, §9, §13): whose came when, at what price, and why a
+timer that waits still does.
+
+Receipts say of a timer all that its turn depends on, and of each query what the agent answered; what fires used, paid
+and changed is in their own receipts. So everything else follows: the price of each timer, its place in the block's
+order, how much of the lane was left when its turn came, and whether its payer could pay then. A timer that fired out of
+turn, at another price, or where it did not fit, and one that was destroyed although its payer could pay, are found; so
+is one that still waits although it passed the gate and fitted at its turn (work conservation: it should have fired, or
+have been destroyed).
+
+Not judged, and counted: timers that wait behind the last fire where the scan may have ended before them, all that wait
+where the garbage collection has no budget left, and those beyond :data:`MOST_JUDGED` in a block.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled, amount
+from cluster.audit.ledger.agent_queries import Agents
+from cluster.audit.ledger.fee_market import Basefees, FairnessWindow, fire_cap, lane_price, median_tip
+from cluster.audit.ledger.timer_ids import ScheduledTerms
+from validator.chain.genesis import Genesis
+from validator.primitives.params import Parameters, TieBreak
+from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT
+
+DEFAULT_MAX_FEE_FACTOR: Final = 2
+"""The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
+MOST_JUDGED: Final = 4_096
+"""Timers that wait, looked at in one block: from the oldest on and from the newest on, in turn."""
+
+Order = tuple[int, bytes, tuple[int, int]]
+"""What a block's turns are sorted by."""
+
+
+class Life(Protocol):
+    """What the audit looks at of a timer (:class:`cluster.audit.ledger.ledger.TimerLife`)."""
+
+    @property
+    def is_pending(self) -> bool: ...
+    @property
+    def expires_at(self) -> int: ...
+
+
+class Bid(NamedTuple):
+    """What an agent answered, per cycle; ``None`` is left to the default agent."""
+
+    max_fee: int | None
+    priority: int | None
+
+    @classmethod
+    def of(cls, query: QueryReceipt) -> Bid | None:
+        """``None`` where there was no answer. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
+        if query.bid is None:
+            return None
+        return cls(*(None if price is None else amount(price, PRICE_LIMIT) for price in query.bid))
+
+
+class Terms(NamedTuple):
+    """What a schedule says of its timer; ``None`` where it is left open."""
+
+    fee_payer: bytes
+    gas_limit: int | None
+    max_fee: int | None
+    priority: int | None
+    payer_cap: int | None
+
+    @classmethod
+    def of(cls, item: Scheduled) -> Terms:
+        """Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
+        fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
+        max_fee, priority = (None if fee is None else amount(fee, PRICE_LIMIT) for fee in fees)
+        payer_cap = None if item.payer_cap is None else amount(item.payer_cap, AMOUNT_LIMIT)
+        return cls(item.fee_payer, item.gas_limit, max_fee, priority, payer_cap)
+
+    def are_those_of(self, script: ScheduledTerms) -> bool:
+        """Whether they may come of what a script asked for: a priority may be filled by a tier or clamped, a cap be the
+        rest of an allowance."""
+        asked, cap = script.max_priority_fee_per_cycle, script.payer_cap
+        is_clamped = None not in (asked, self.priority, self.max_fee) and (self.priority or 0) < (asked or 0)
+        return (
+            (self.gas_limit, self.max_fee) == (script.gas_limit, script.max_fee_per_cycle)
+            and (cap is None or self.payer_cap == cap)
+            and (asked in (None, self.priority) or is_clamped)
+        )
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A timer that is due."""
+
+    timer_id: bytes
+    actor: bytes
+    turn: tuple[int, int]
+    """Trigger height and sequence."""
+    terms: Terms
+    life: Life
+    default_max_fee: int | None = None
+
+
+class Offer(NamedTuple):
+    """A timer's price in a block, and its place among the others."""
+
+    terms: Terms
+    gas_limit: int
+    max_fee: int
+    tip: int
+    order: Order
+    max_cost: int
+    """What its fire is charged for before it runs (SPEC §6, step 6b)."""
+    passes: bool
+    """The gate (SPEC §6, step 4)."""
+
+
+class Use(NamedTuple):
+    """Of the lane."""
+
+    cycles: int
+    cells: int
+
+
+NOTHING_USED: Final = Use(0, 0)
+
+
+@dataclass(slots=True)
+class Phase:
+    """The timer phase of one block: its prices, and how far it has come."""
+
+    height: int
+    parameters: Parameters
+    basefees: Basefees
+    is_auctioned: bool
+    p50_tip: int
+    used: Use = NOTHING_USED
+    """So far."""
+    last: Order | None = None
+    """Of the turns so far."""
+    gone: int = 0
+    """Due timers that fired, were destroyed or cancelled since it began."""
+    turns: list[Order] = field(default_factory=list)
+    """Of the fires, as far as they came in order."""
+    uses: list[Use] = field(default_factory=list)
+    """Of the same fires."""
+
+    @property
+    def cap(self) -> int:
+        """Of a fire's cycles."""
+        return fire_cap(self.parameters, self.is_auctioned)
+
+    @property
+    def lane_price(self) -> int:
+        """What a lane cycle costs on top of a cycle; nothing where there is no auction."""
+        return lane_price(self.basefees, self.parameters) if self.is_auctioned else 0
+
+    def has_room(self, used: Use, gas_limit: int) -> bool:
+        """Whether a timer's turn comes where so much of the lane is used, and it fits."""
+        p = self.parameters
+        return used.cells < p.lane_timer_cells and used.cycles + max(gas_limit, p.min_gas_limit_per_timer) <= (
+            p.lane_timer_cycles
+        )
+
+
+class TurnAudit:
+    """Follows the timers of a chain that wait, block after block."""
+
+    def __init__(self, genesis: Genesis, agents: Agents) -> None:
+        self._genesis = genesis
+        self._agents = agents
+        self.unjudged = 0
+        """How often it could not be said whether a timer that waits should."""
+        self._coming: list[tuple[int, int, _Waiting]] = []
+        """A heap, by trigger height and sequence."""
+        self._due: dict[bytes, _Waiting] = {}
+        """In the order of their trigger heights and sequence numbers."""
+        self._open: dict[bytes, dict[bytes, _Waiting]] = {}
+        """By actor, those that are due and leave a fee open, in the same order."""
+        self._without_default: dict[bytes, _Waiting] = {}
+        """Those that are due, leave their max fee open, and were not priced by the default agent yet."""
+        self._last_bids: dict[tuple[bytes, bytes], Bid] = {}
+        """By actor and agent, the last good answer."""
+        self._answers: dict[bytes, Bid | None] = {}
+        """By timer, what this block's queries came to."""
+        self._window = FairnessWindow()
+        self._told: set[bytes] = set()
+        self.p50_tip = 0
+        """In force in the block that comes next."""
+        self.phase: Phase | None = None
+        """The one that is entered; ``None`` where its prices are not known."""
+
+    # --- a block, in its order ----------------------------------------------------------------------------------------
+
+    def scheduled(self, item: Scheduled, terms: Terms, life: Life) -> None:
+        """A timer was scheduled."""
+        turn = (item.trigger_height, item.sequence)
+        heapq.heappush(self._coming, (*turn, _Waiting(item.timer_id, item.actor, turn, terms, life)))
+
+    def begin_phase(self, height: int, parameters: Parameters, basefees: Basefees | None) -> None:
+        """The timers of a height are due now."""
+        is_auctioned = self._genesis.runs_auction(height)
+        self._window.begin_block(height, parameters.fairness_window_blocks)
+        self._answers.clear()
+        while self._coming and self._coming[0][0] <= height:
+            waiting = heapq.heappop(self._coming)[2]
+            if waiting.life.is_pending:
+                self._due[waiting.timer_id] = waiting
+                if waiting.terms.max_fee is None or waiting.terms.priority is None:
+                    self._open.setdefault(waiting.actor, {})[waiting.timer_id] = waiting
+                if waiting.terms.max_fee is None:
+                    self._without_default[waiting.timer_id] = waiting
+        self.phase = None if basefees is None else Phase(height, parameters, basefees, is_auctioned, self.p50_tip)
+
+    def candidates(self) -> dict[bytes, list[bytes]] | None:
+        """The timers that agents may be asked about in this block, by actor, as many as one may have asked about
+        (SPEC §9); ``None`` where that is unknown."""
+        phase = self.phase
+        if phase is None:
+            return None
+        if not phase.is_auctioned:
+            return {}
+        most = self._genesis.parameters.gba_queries_per_actor
+        found = {}
+        for actor, timers in self._open.items():
+            if self._agents.may_bid_for(actor):
+                fitting = (waiting for waiting in timers.values() if self._may_be_asked_about(waiting, phase))
+                found[actor] = [waiting.timer_id for waiting in islice(fitting, most)]
+        return found
+
+    def _may_be_asked_about(self, waiting: _Waiting, phase: Phase) -> bool:
+        terms = waiting.terms
+        return (
+            waiting.life.expires_at >= phase.height
+            and (terms.gas_limit or 0) <= phase.cap
+            and (terms.max_fee is None or terms.max_fee >= phase.lane_price)
+            and self._agents.agent_of(waiting.actor, waiting.timer_id) is not None
+        )
+
+    def queried(self, query: QueryReceipt) -> Iterator[str]:
+        """An agent was asked about a timer. What is wrong with that."""
+        bid = Bid.of(query)
+        if (bid is None) == (query.outcome == "ok"):
+            yield "has no answer" if bid is None else "has an answer, though it failed"
+        self._answers[query.timer_id] = bid
+        if bid is not None:
+            self._last_bids[query.actor, query.agent] = bid
+        waiting, phase = self._due.get(query.timer_id), self.phase
+        if waiting is None or phase is None:
+            return
+        terms = waiting.terms
+        if terms.max_fee is not None and terms.priority is not None:
+            yield "is about one that leaves no fee open"
+        if (terms.gas_limit or 0) > phase.cap or (terms.max_fee is not None and terms.max_fee < phase.lane_price):
+            yield "is about one that cannot fire in this block"
+
+    def price(self) -> None:
+        """All queries are made: the default agent supplies what nobody else does, and prices are fixed."""
+        phase = self.phase
+        self._agents.keep()
+        if phase is None or not phase.is_auctioned:
+            return
+        for waiting in list(self._without_default.values()):
+            bid = self._bid_for(waiting)
+            if bid is None or bid.max_fee is None:
+                waiting.default_max_fee = min(DEFAULT_MAX_FEE_FACTOR * phase.lane_price, PRICE_LIMIT - 1)
+                del self._without_default[waiting.timer_id]
+
+    def offer(self, timer_id: bytes) -> Offer | None:
+        """What a timer that is due offers in this block; ``None`` where that is unknown."""
+        waiting = self._due.get(timer_id)
+        return None if waiting is None or self.phase is None else self._offer(waiting, self.phase)
+
+    def merged(
+        self, fires: Sequence[FireReceipt], destroyed: Sequence[DestroyedReceipt]
+    ) -> list[FireReceipt | DestroyedReceipt]:
+        """Fires, and timers destroyed at their turn, in the order of their turns, which receipts keep apart.
+
+        Fires stay in the order that they are in.
+        """
+        merged: list[FireReceipt | DestroyedReceipt] = list(fires)
+        if not destroyed:
+            return merged
+        orders = [self._order(fire.timer_id) for fire in fires]
+        for inserted, each in enumerate(destroyed):
+            order = self._order(each.timer_id)
+            later = (i for i, of_fire in enumerate(orders) if order and of_fire and of_fire > order)
+            merged.insert(next(later, len(fires)) + inserted, each)
+        return merged
+
+    def _order(self, timer_id: bytes) -> Order | None:
+        offer = self.offer(timer_id)
+        return None if offer is None else offer.order
+
+    def take_turn(self, offer: Offer) -> Iterator[str]:
+        """A timer's turn has come. What is wrong with that."""
+        phase = self.phase
+        assert phase is not None, "offers are made in a phase"
+        if phase.last is not None and offer.order < phase.last:
+            kind = "of the auction" if phase.is_auctioned else "in a block that runs first in, first out"
+            yield f"came out of turn {kind}"
+        phase.last = offer.order if phase.last is None else max(phase.last, offer.order)
+        if offer.gas_limit > phase.cap:
+            yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {phase.cap}"
+        elif not offer.passes:
+            yield f"had its turn, though it allows {offer.max_fee} a cycle at a lane price of {phase.lane_price}"
+        elif not phase.has_room(phase.used, offer.gas_limit):
+            yield (
+                f"had its turn, though its {offer.gas_limit} cycles did not fit: the lane had used"
+                f" {phase.used.cycles} and {phase.used.cells} cells"
+            )
+
+    def fired(self, fire: FireReceipt, offer: Offer | None) -> None:
+        """A timer has fired."""
+        phase = self.phase
+        if phase is None:
+            return
+        if offer is not None:
+            phase.turns.append(offer.order)
+            phase.uses.append(phase.used)
+        phase.used = Use(phase.used.cycles + fire.cycles, phase.used.cells + fire.cells)
+
+    def ended(self, timer_id: bytes) -> None:
+        """A timer is pending no more."""
+        waiting = self._due.pop(timer_id, None)
+        if waiting is not None and self.phase is not None:
+            self.phase.gone += 1
+        if waiting is not None and waiting.actor in self._open:
+            self._open[waiting.actor].pop(timer_id, None)
+            if not self._open[waiting.actor]:
+                del self._open[waiting.actor]
+        self._without_default.pop(timer_id, None)
+        self._told.discard(timer_id)
+
+    def judge(self, gc_cycles: int) -> tuple[int, list[tuple[bytes, str]]]:
+        """All turns are taken. Returns how many of the timers that wait were judged, and those that should not."""
+        phase = self.phase
+        if phase is None:
+            return 0, []
+        p = phase.parameters
+        if gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
+            self.unjudged += len(self._due)
+            return 0, []
+        if not phase.is_auctioned:
+            return self._judge_first(phase)
+        values = self._due.values()
+        chosen = list(islice(values if phase.height % 2 else reversed(values), MOST_JUDGED))
+        alive = [waiting for waiting in chosen if waiting.life.expires_at >= phase.height]
+        offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
+        judged, left_out = len(chosen), len(self._due) - len(chosen)
+        if phase.gone + len(offers) + left_out >= p.scan_limit:
+            # The scan may have ended behind the last fire, and looked at whatever has its turn before that.
+            last = phase.last
+            reached = [each for each in offers if last is not None and each[1].order < last]
+            judged -= len(offers) - len(reached)
+            offers = reached
+        self.unjudged += len(self._due) - judged
+        return judged, list(self._passed_over(phase, offers))
+
+    def _judge_first(self, phase: Phase) -> tuple[int, list[tuple[bytes, str]]]:
+        """First in, first out: the first timer that does not fit ends the phase, so that the first one that waits and
+        may fire is judged for all."""
+        alive = (waiting for waiting in self._due.values() if waiting.life.expires_at >= phase.height)
+        offers = ((waiting, self._offer(waiting, phase)) for waiting in alive)
+        first = next((each for each in offers if each[1].passes), None)
+        if first is None:
+            return len(self._due), []
+        if phase.gone >= phase.parameters.scan_limit:
+            self.unjudged += len(self._due)
+            return 0, []
+        return len(self._due), list(self._passed_over(phase, [first]))
+
+    def end_phase(self, fires: Sequence[FireReceipt]) -> None:
+        """What fired counts in the blocks to come."""
+        phase = self.phase
+        self._agents.let_go()
+        if phase is None:
+            return
+        self.p50_tip = 0
+        if phase.is_auctioned:
+            self.p50_tip = median_tip(fires, phase.parameters.p50_weight)
+            self._window.enter(phase.height, Counter(fire.actor for fire in fires))
+
+    # --- prices -------------------------------------------------------------------------------------------------------
+
+    def _bid_for(self, waiting: _Waiting) -> Bid | None:
+        if waiting.timer_id in self._answers:
+            return self._answers[waiting.timer_id]
+        agent = self._agents.agent_of(waiting.actor, waiting.timer_id)
+        return None if agent is None else self._last_bids.get((waiting.actor, agent))
+
+    def _offer(self, waiting: _Waiting, phase: Phase) -> Offer:
+        terms, p = waiting.terms, phase.parameters
+        gas_limit = phase.cap if terms.gas_limit is None else terms.gas_limit
+        max_fee, tip, order = 0, 0, (0, b"", waiting.turn)
+        if phase.is_auctioned:
+            max_fee, priority = self._fees(waiting, phase)
+            tip = min(priority, max_fee - phase.lane_price)
+            score = self._window.score(waiting.actor, tip, p)
+            order = (-score, waiting.timer_id if p.tie_break is TieBreak.ID else b"", waiting.turn)
+        per_cycle = phase.basefees.cycle + phase.lane_price + tip
+        max_cost = gas_limit * per_cycle + p.max_cells_per_fire * phase.basefees.cell
+        return Offer(terms, gas_limit, max_fee, tip, order, max_cost, tip >= 0 and gas_limit <= phase.cap)
+
+    def _fees(self, waiting: _Waiting, phase: Phase) -> tuple[int, int]:
+        """``(max_fee, priority)``: explicit, else the agent's, else the default agent's."""
+        max_fee, priority = waiting.terms.max_fee, waiting.terms.priority
+        if max_fee is not None and priority is not None:
+            return max_fee, priority
+        bid = self._bid_for(waiting)
+        if bid is not None:
+            max_fee = bid.max_fee if max_fee is None else max_fee
+            priority = bid.priority if priority is None else priority
+        cap = phase.parameters.default_tip_cap
+        default_tip = min(phase.p50_tip, phase.lane_price // cap) if cap else phase.p50_tip
+        return (
+            waiting.default_max_fee or 0 if max_fee is None else max_fee,
+            default_tip if priority is None else priority,
+        )
+
+    # --- timers that wait ---------------------------------------------------------------------------------------------
+
+    def _passed_over(self, phase: Phase, offers: Iterable[tuple[_Waiting, Offer]]) -> Iterator[tuple[bytes, str]]:
+        is_sorted = all(a <= b for a, b in zip(phase.turns, phase.turns[1:], strict=False))
+        for waiting, offer in offers:
+            before = bisect_left(phase.turns, offer.order) if is_sorted else len(phase.turns)
+            used = phase.uses[before] if before < len(phase.uses) else phase.used
+            why = f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}"
+            if not phase.has_room(used, offer.gas_limit):
+                if phase.is_auctioned or before == len(phase.turns):
+                    continue
+                why = "though what does not fit ends the phase of a block that runs first in, first out"
+            if waiting.timer_id not in self._told:
+                self._told.add(waiting.timer_id)
+                yield waiting.timer_id, why

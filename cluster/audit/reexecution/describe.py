@@ -1,0 +1,325 @@
+"""A parting of two executions as plain data for files and reports, and as lines for people.
+
+The data names everything in full; lines shorten what is long. Numbers in values are decimal text, bytes are hex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from cluster.audit.reexecution.compare import KeyDifference
+from validator.chain import records
+from validator.chain.block import (
+    CallbackReceipt,
+    DestroyedReceipt,
+    FireReceipt,
+    MessageReceipt,
+    QueryReceipt,
+    TransactionReceipt,
+)
+from validator.chain.records import GLOBALS, OVERFLOW, decode_record
+from validator.primitives.codec import CodecError, decode
+from validator.primitives.types import ADDRESS_BYTES, address_text
+from validator.transition.trace import SPEC_STEPS, LongValue, Step, StepKind, Value
+
+Page = dict[str, Any]
+
+SHOWN_DIGITS: Final = 16
+SHOWN_TEXT: Final = 64
+KEYS_SHOWN: Final = 5
+FIELDS_SHOWN: Final = 4
+ABSENT: Final = "absent"
+
+RECEIPTS: Final[dict[StepKind, type]] = {
+    StepKind.TRANSACTION: TransactionReceipt,
+    StepKind.EXPIRY: DestroyedReceipt,
+    StepKind.DESTRUCTION: DestroyedReceipt,
+    StepKind.QUERY: QueryReceipt,
+    StepKind.FIRE: FireReceipt,
+    StepKind.CALLBACK: CallbackReceipt,
+    StepKind.MESSAGE: MessageReceipt,
+}
+AMOUNTS: Final = frozenset({"burned", "tip", "tip_per_cycle"})
+"""Fields of receipts that are numbers in bytes."""
+
+TITLES: Final = {
+    StepKind.START: "the start of the block",
+    StepKind.TRANSACTION: "transaction",
+    StepKind.TRANSACTION_TIPS: "the tips of the transactions",
+    StepKind.EXPIRY: "the removal of expired timers",
+    StepKind.QUERY: "the bidding agent's query for timer",
+    StepKind.SUPPLY: "default pricing",
+    StepKind.FIRE: "the fire of timer",
+    StepKind.DESTRUCTION: "the destruction of timer",
+    StepKind.SELECTION: "the selection of timers",
+    StepKind.FIRE_TIPS: "the tips of the fires",
+    StepKind.CALLBACK: "the callback of job",
+    StepKind.MESSAGE: "the message to",
+    StepKind.FAIRNESS: "the counting of fires",
+    StepKind.JOB_ENDS: "the end of jobs",
+    StepKind.CALENDAR: "the calendar",
+    StepKind.SUPPLIES: "what default pricing supplied",
+    StepKind.PRICES: "the prices and counters of the next block",
+}
+
+
+# --- steps ----------------------------------------------------------------------------------------------------------
+
+
+def step_page(step: Step, steps: int) -> Page:
+    """A step as plain data; ``steps`` is how many of its kind the right execution has."""
+    return {
+        "kind": step.kind.value,
+        "spec_step": SPEC_STEPS[step.kind],
+        "number": step.number + 1,
+        "of": steps,
+        "subject": step.subject.hex(),
+        "words": _step_words(step, steps),
+    }
+
+
+def _step_words(step: Step, steps: int) -> str:
+    title, subject = TITLES[step.kind], step.subject
+    if subject:
+        title += f" {address_text(subject) if len(subject) == ADDRESS_BYTES else subject.hex()[:SHOWN_DIGITS]}"
+    if steps > 1 or subject:
+        title += f" ({step.number + 1} of {max(steps, step.number + 1)})"
+    about = ", ".join(_about(step))
+    return f"{title}, {about}" if about else title
+
+
+def _about(step: Step) -> Iterator[str]:
+    """Whom a step concerns, as its first receipt says."""
+    receipt = read_receipt(step, 0)
+    if isinstance(receipt, TransactionReceipt):
+        yield f"of sender {address_text(receipt.sender)}"
+    if isinstance(receipt, FireReceipt | QueryReceipt | CallbackReceipt):
+        yield f"of actor {address_text(receipt.actor)}"
+    if isinstance(receipt, QueryReceipt) and receipt.agent:
+        yield f"to agent {address_text(receipt.agent)}"
+    if isinstance(receipt, FireReceipt):
+        yield f"due at height {receipt.trigger_height:,}"
+
+
+def read_receipt(step: Step, place: int) -> Any:
+    """One of a step's receipts, or ``None``."""
+    kind = RECEIPTS.get(step.kind)
+    if kind is None or place >= len(step.receipts):
+        return None
+    try:
+        return decode(step.receipts[place], kind)
+    except CodecError:
+        return None
+
+
+# --- receipts -------------------------------------------------------------------------------------------------------
+
+
+def receipt_pages(theirs: Step | None, right: Step | None) -> list[Page]:
+    """Fields in which the receipts of two steps differ; one that only one of them has differs as a whole."""
+    pages = []
+    counts = [0 if step is None else len(step.receipts) for step in (theirs, right)]
+    if counts[0] != counts[1]:
+        pages.append({"name": "receipts", "theirs": f"{counts[0]:,}", "right": f"{counts[1]:,}"})
+    if theirs is None or right is None:
+        return pages
+    for place in range(min(counts)):
+        mine, other = read_receipt(theirs, place), read_receipt(right, place)
+        if mine is None or other is None or type(mine) is not type(other):
+            continue
+        for name in type(mine).__struct_fields__:
+            one, another = getattr(mine, name), getattr(other, name)
+            if one != another:
+                texts = (_receipt_text(name, value) for value in (one, another))
+                pages.append({"name": name, **dict(zip(("theirs", "right"), texts, strict=True))})
+    return pages
+
+
+def _receipt_text(name: str, value: Any) -> str:
+    if name in AMOUNTS and isinstance(value, bytes):
+        return f"{int.from_bytes(value, 'big'):,}"
+    return _text(value)
+
+
+# --- state keys -----------------------------------------------------------------------------------------------------
+
+
+def key_pages(differences: tuple[KeyDifference, ...]) -> list[Page]:
+    """Keys with both values, what follows from the rest last."""
+    ordered = sorted(differences, key=lambda each: (each.key in (GLOBALS, OVERFLOW), each.key))
+    return [_key_page(each) for each in ordered]
+
+
+def _key_page(difference: KeyDifference) -> Page:
+    values = (difference.before, difference.theirs, difference.right)
+    records_read = [_record(difference.key, value) for value in values]
+    fields = [
+        dict(zip(("name", "before", "theirs", "right"), (name, *map(_text, of)), strict=True))
+        for name, of in _fields(records_read)
+        if of[1] != of[2]
+    ]
+    return {"key": difference.key.hex(), "words": key_words(difference.key), "fields": fields}
+
+
+def _fields(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Each field's value in records of one kind, or the whole value where one of them is not there or has none."""
+    names = next((value._fields for value in values if hasattr(value, "_fields")), ())
+    if not names or values[1] is None or values[2] is None or not all(hasattr(v, "_fields") for v in values[1:]):
+        yield "value", values
+        return
+    for name in names:
+        yield name, [getattr(value, name, None) for value in values]
+
+
+def _record(key: bytes, value: Value) -> Any:
+    if value is None or isinstance(value, LongValue):
+        return value
+    try:
+        return decode_record(key, value)
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
+        return value  # what a broken validator wrote
+
+
+_BY_ADDRESS: Final = {
+    records.ACCOUNT: "account",
+    records.ACTOR: "actor",
+    records.BID_MEMORY: "bids of actor",
+    records.ACTOR_JOBS: "jobs of actor",
+    records.RUNNER: "runner",
+}
+_BY_ID: Final = {
+    records.TIMER: "timer",
+    records.TIMER_PAYLOAD: "payload of timer",
+    records.CODE: "program",
+    records.JOB: "job",
+    records.JOB_PAYLOAD: "payload of job",
+}
+_BY_NUMBER: Final = {
+    records.MESSAGE: "message number",
+    records.SUPPLY: "default pricing's supply of height",
+    records.FIRES: "fires of height",
+    records.COMPLETION: "callback number",
+    records.JOB_END: "end of job number",
+}
+_ALONE: Final = {
+    records.GLOBALS: "the chain's counters and prices",
+    records.OVERFLOW: "the root of the calendar's overflow tree",
+    records.JOB_COUNTERS: "the jobs' counters",
+}
+
+
+def key_words(key: bytes) -> str:
+    """What a state key holds, in words."""
+    prefix, rest = key[:1], key[1:]
+    address, name = address_text(rest[:ADDRESS_BYTES]), rest[ADDRESS_BYTES:]
+    words: list[tuple[Any, Callable[[], str]]] = [
+        (_ALONE, lambda: _ALONE[prefix]),
+        (_BY_ADDRESS, lambda: f"{_BY_ADDRESS[prefix]} {address}"),
+        (_BY_ID, lambda: f"{_BY_ID[prefix]} {rest.hex()}"),
+        (_BY_NUMBER, lambda: f"{_BY_NUMBER[prefix]} {int.from_bytes(rest, 'big'):,}"),
+        ({records.STORAGE}, lambda: f"storage of actor {address}, entry {name.decode('utf-8', 'replace')!r}"),
+        ({records.LONG_STORAGE}, lambda: f"storage of actor {address}, entry with hash {name.hex()}"),
+        ({records.PUBLISHED}, lambda: f"value {name.decode('utf-8', 'replace')!r} published by actor {address}"),
+        ({records.LONG_PUBLISHED}, lambda: f"value with key hash {name.hex()} published by actor {address}"),
+        ({records.KEPT_ANSWER}, lambda: f"last bid of agent {address_text(name)} for actor {address}"),
+        ({records.JOB_RESULT}, lambda: f"result of job {rest[:32].hex()} by runner {address_text(rest[32:])}"),
+    ]
+    return next((say() for known, say in words if prefix in known), f"key {key.hex()}")
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return ABSENT
+        case LongValue(size, digest):
+            return f"{size:,} bytes with hash {digest.hex()}"
+        case bool() | str():
+            return str(value)
+        case int():
+            return f"{value:,}"
+        case bytes():
+            return value.hex() or "(empty)"
+        case tuple() if hasattr(value, "_fields"):
+            return ", ".join(f"{name} {_text(each)}" for name, each in zip(value._fields, value, strict=True))
+        case tuple() | list():
+            return f"[{', '.join(map(_text, value))}]"
+        case msgspec.Struct():
+            return f"({', '.join(_text(each) for each in msgspec.structs.astuple(value))})"
+        case _:
+            return str(value)
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+def lines(page: Page) -> list[str]:
+    """A bisection for people, the first line by itself a sentence."""
+    theirs, right = page["theirs"], page["right"]
+    block = f"block {page['block'][:SHOWN_DIGITS]}" if page["block"] else "its block"
+    said = [f"{page['validator']} diverged at height {page['height']:,} ({block}): {page['reason']}"]
+    said += _step_lines(page, theirs, right)
+    said += [_key_line(key, theirs, right) for key in page["keys"][:KEYS_SHOWN]]
+    if len(page["keys"]) > KEYS_SHOWN:
+        said.append(f"  key      … and {len(page['keys']) - KEYS_SHOWN:,} more keys (result.json has all)")
+    for field in page["receipts"][:FIELDS_SHOWN]:
+        said.append(f"  receipt  {field['name']}: {_both(field, theirs, right)}")
+    for field in page["figures"][:FIELDS_SHOWN]:
+        said.append(f"  header   {field['name']}: {_both(field, theirs, right)}")
+    if page["differing_steps_after"]:
+        said.append(f"  after    {steps_after(page['differing_steps_after'])}")
+    said += [f"  note     {page['note']}"] if page["note"] else []
+    return said
+
+
+def _step_lines(page: Page, theirs: str, right: str) -> list[str]:
+    step, other = page["step"], page["right_step"]
+    if step is None and other is None:
+        return []
+    before = page["same_steps_before"]
+    place = f"step {(step or other)['spec_step']} of a block, {steps_before(before)}"
+    if step is not None and other is not None and step["words"] == other["words"]:
+        return [f"  step     {step['words']} ({place})"]
+    did, instead = (each["words"] if each is not None else "nothing more" for each in (step, other))
+    return [f"  step     {theirs}: {did}; {right}: {instead} ({place})"]
+
+
+def steps_before(count: int) -> str:
+    """How much of the block both did alike."""
+    return "the step before it agrees" if count == 1 else f"{count:,} steps before it agree"
+
+
+def steps_after(count: int) -> str:
+    """How much of it they did otherwise afterwards."""
+    return "the step behind it differs too" if count == 1 else f"{count:,} steps behind it differ too"
+
+
+def _key_line(key: Page, theirs: str, right: str) -> str:
+    fields = key["fields"]
+    said = "; ".join(f"{field['name']} {_both(field, theirs, right)}{_was(field)}" for field in fields[:FIELDS_SHOWN])
+    more = f"; and {len(fields) - FIELDS_SHOWN:,} more fields" if len(fields) > FIELDS_SHOWN else ""
+    return f"  key      {key['words']}: {said}{more}"
+
+
+def _was(field: Page) -> str:
+    """What stood there before, where that is neither of the two."""
+    return "" if field["before"] in (field["theirs"], field["right"]) else f", before {_short(field['before'])}"
+
+
+def _both(field: Page, theirs: str, right: str) -> str:
+    mine, other = field["theirs"], field["right"]
+    return f"{_short(mine)} on {theirs}, {_short(other)} by {right}{_by_how_much(mine, other)}"
+
+
+def _by_how_much(mine: str, other: str) -> str:
+    try:
+        difference = int(mine.replace(",", "")) - int(other.replace(",", ""))
+    except ValueError:
+        return ""
+    return f" ({difference:+,})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…"

@@ -1,0 +1,85 @@
+"""A chain's recorded blocks executed again, one after the other, on a fresh executor that never saw another branch.
+
+What comes out is held against what was recorded: header, receipts, state root. It knows nothing of mutants, and needs
+nothing but what executing a block needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.common.errors import BadInput
+from cluster.disks.memory import MemoryDisk
+from cluster.record.archive import BlockRecord
+from validator.chain.block import Block, header_hash
+from validator.chain.genesis import Genesis
+from validator.node.executor import Executor, Finalize, FinalizedInvalid, execution_error
+from validator.primitives.codec import CodecError, decode
+from validator.primitives.types import ValidatorError
+from validator.transition.trace import BlockTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A recorded block that gives something else here."""
+
+    height: int
+    reason: str
+    """One line, without the height."""
+    receipts: bytes = b""
+    """What execution gave here, encoded; empty where it was refused or the block cannot be read."""
+    trace: BlockTrace | None = None
+    """How it was executed here, where it did not come to its own header."""
+
+
+class Reexecutor:
+    """Executes a chain from its genesis on. Raises :class:`BadInput` where the genesis cannot be built."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        try:
+            self._executor = Executor(MemoryDisk(), genesis)
+        except ValidatorError as error:
+            raise BadInput(f"the run's genesis cannot be built: {error}") from None
+
+    @property
+    def height(self) -> int:
+        """Of the last block that gave what was recorded."""
+        return self._executor.final_header.height
+
+    @property
+    def root(self) -> bytes:
+        """The state root after it."""
+        return self._executor.final_view.root
+
+    def take(self, record: BlockRecord) -> Mismatch | None:
+        """Execute the next block; what differs from the record, or ``None``. After a difference nothing more fits."""
+        height = self.height + 1
+        try:
+            block = decode(record.block, Block)
+        except CodecError as error:
+            return Mismatch(height, f"the block cannot be read: {error}")
+        digest = header_hash(block.header)
+        reason = execution_error(self._executor, block)
+        if reason is not None:
+            return self._refused(height, block, f"the block does not execute to its header: {reason}")
+        self._executor.run(Finalize(digest, b""))
+        archived = self._executor.archive.get(height)
+        assert archived is not None, "what is final is archived"
+        if archived.receipts != record.receipts:
+            return Mismatch(height, "execution gives other receipts", archived.receipts)
+        if archived.computed_root != record.computed_root:
+            gave, recorded = archived.computed_root.hex(), record.computed_root.hex()
+            return Mismatch(height, f"execution gives state root {gave}, recorded was {recorded}", archived.receipts)
+        return None
+
+    def trace(self, record: BlockRecord) -> BlockTrace:
+        """How the next block is executed here, step by step. Raises :class:`BadInput` where it cannot be read."""
+        try:
+            return self._executor.trace(decode(record.block, Block))
+        except CodecError as error:
+            raise BadInput(f"the block at height {self.height + 1} cannot be read: {error}") from None
+
+    def _refused(self, height: int, block: Block, reason: str) -> Mismatch:
+        result = self._executor.run(Finalize(header_hash(block.header), b""))
+        assert isinstance(result, FinalizedInvalid), "the block is invalid here"
+        return Mismatch(height, reason, result.receipts, result.trace)

@@ -1,0 +1,259 @@
+"""Proofs that validators serve at the end of a run, verified against the final blocks: live and in the simulator.
+
+Each validator whose word counts is asked, at rest, for what any client may ask it (``docs/http.md``):
+
+=================  ===================================================================================================
+rule               what must hold
+=================  ===================================================================================================
+served_finality    the proof that a block is final is of the chain's block at that height: a quorum of the committee
+                   signed a finalization of it, or of a descendant that the links lead to. Who caught up by others'
+                   proofs may have none for its newest blocks yet; then somebody else has one, or knows a finalization
+                   of a later view, whose block is not kept yet
+served_proofs      the proof of a key at the final height, or at one of the retained heights below, leads to the state
+                   root in that height's header; a key that is there has a value, and one that is absent has none
+=================  ===================================================================================================
+
+Keys and heights are drawn from the run's seed: a key that nobody ever wrote, an account of the genesis, timers that are
+pending, and timers that ended, whose removal had to change links. Certificates are judged by
+:mod:`cluster.audit.certificates`, which shares no rule with the validators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, Protocol
+
+from blake3 import blake3
+
+from cluster.audit.certificates import is_certified
+from cluster.audit.ledger.ledger import Ledger
+from cluster.record.archive import BlockRecord
+from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
+from cluster.scenario.genesis import validators_of
+from consensus.messages import Certificate, VoteKind
+from consensus.messages import decode as decode_message
+from consensus.types import GENESIS_VIEW, ConsensusError
+from validator.chain.block import Block, Header, header_hash
+from validator.chain.records import account_key, timer_key
+from validator.primitives.codec import CodecError, decode
+from validator.primitives.types import Hash
+from validator.state.proofs.proof import ProofError, verify
+
+SERVED_FINALITY: Final = "served_finality"
+SERVED_PROOFS: Final = "served_proofs"
+SERVED_RULES: Final = (SERVED_FINALITY, SERVED_PROOFS)
+
+PAST_HEIGHTS: Final = 2
+"""Heights below the final one at which a validator is asked about keys."""
+MAX_HEIGHTS_BACK: Final = 64
+"""How far below the final height they are at most: a proof costs as much as the blocks above its height changed."""
+FINALITY_HEIGHTS: Final = 6
+"""Heights besides at which a validator is asked what proves their blocks final."""
+TIMERS_LOOKED_AT: Final = 256
+"""Of those scheduled last, for some to ask proofs about."""
+TIMERS_ASKED: Final = 2
+"""Proofs of absence and of presence of timers asked for at a height."""
+SHOWN_DIGITS: Final = 16
+
+Page = dict[str, Any]
+
+
+class Unproved(Exception):
+    """A validator did not serve a proof; the message says why, in one line."""
+
+
+class Server(Protocol):
+    """One validator's pages. Both methods raise :class:`Unproved`."""
+
+    def finality(self, height: int) -> tuple[bytes, Sequence[bytes], bytes] | None:
+        """What proves a block final: header, links and certificate, each encoded; ``None`` if it has no proof (yet)."""
+
+    def proof(self, key: bytes, height: int) -> Page:
+        """What the state of a height says of a key."""
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was verified of one validator's answers."""
+
+    name: str
+    counts: Counter[str] = field(default_factory=Counter)
+    """Answers by rule."""
+    violations: list[str] = field(default_factory=list)
+    is_asked: bool = False
+    """Whether its answers count, so that it was asked."""
+    proved_final: int = 0
+    """Up to this height the chain follows from the finality proofs that hold."""
+    unproved: list[int] = field(default_factory=list)
+    """Heights of blocks of which it has no finality proof."""
+    awaited: frozenset[int] = frozenset()
+    """Those of them whose proof is on its way: it says that it knows a finalization of a later view."""
+
+    def look(self, rule: str, problem: str) -> None:
+        """An answer was verified; ``problem`` is empty if it holds."""
+        self.counts[rule] += 1
+        if problem:
+            self.violations.append(f"at the end: {rule}: {self.name}: {problem}")
+
+
+class ProofAudit:
+    """Asks validators and verifies their answers, against the chain that they served and its books.
+
+    What it holds does not change, so that several validators may be asked at the same time.
+    """
+
+    def __init__(self, record: RunRecord, chain: Sequence[BlockRecord], ledger: Ledger) -> None:
+        """``ledger`` has the books of just these blocks."""
+        self._record = record
+        self._headers = _headers(chain)
+        self._hashes = [header_hash(header) for header in self._headers]
+        self._ledger = ledger
+        self._validators = validators_of(record.genesis, record.scheme)
+
+    def ask(self, found: ValidatorRecord, server: Server, answers: Answers) -> Iterator[None]:
+        """Ask one validator everything, pausing after each answer.
+
+        Of one that is byzantine no answer counts; of one that diverged the check of state roots tells.
+        """
+        tip = min(found.tip, len(self._headers))
+        if found.byzantine or not tip or (found.status or {}).get("diverged") is not None:
+            return
+        answers.is_asked = True
+        for height in self._drawn(found, "finality", found.first_height, tip, FINALITY_HEIGHTS):
+            self._look_at_finality(server, height, answers)
+            yield
+        final_view = (found.status or {}).get("final_view", GENESIS_VIEW)
+        answers.awaited = frozenset(height for height in answers.unproved if self._view_of(height) < final_view)
+        retained = min(self._record.scenario.storage.retained_heights, MAX_HEIGHTS_BACK)
+        lowest = max(found.first_height, tip - retained + 1)
+        for height in self._drawn(found, "state", lowest, tip, PAST_HEIGHTS):
+            for key, is_there in self._keys_at(found, height).items():
+                answers.look(SERVED_PROOFS, self._proof_problem(server, key, height, is_there))
+                yield
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    def _drawn(self, found: ValidatorRecord, what: str, lowest: int, tip: int, count: int) -> list[int]:
+        """The tip, and up to ``count`` heights from the lowest one up to it."""
+        drawn = (self._draw(found, f"{what}/{number}") for number in range(count))
+        return list(dict.fromkeys([tip, *(lowest + _number(each) % (tip - lowest + 1) for each in drawn)]))
+
+    def _keys_at(self, found: ValidatorRecord, height: int) -> dict[bytes, bool]:
+        """Keys, and whether each is there at a height."""
+        drawn = self._draw(found, f"key/{height}")
+        keys = {drawn: False}
+        accounts = sorted(self._record.genesis.accounts)
+        if accounts:  # they never go
+            keys[account_key(accounts[_number(drawn) % len(accounts)])] = True
+        return keys if self._ledger.broken else keys | timers_at(self._ledger, height)
+
+    def _draw(self, found: ValidatorRecord, what: str) -> bytes:
+        """32 bytes that follow from the run's seed, the validator and what they are for."""
+        return blake3(f"{self._record.seed}/{found.name}/{what}".encode()).digest()
+
+    # --- what is answered ---------------------------------------------------------------------------------------------
+
+    def _look_at_finality(self, server: Server, height: int, answers: Answers) -> None:
+        try:
+            proof = server.finality(height)
+        except Unproved as error:
+            answers.look(SERVED_FINALITY, f"does not prove the block at height {height} final: {error}")
+            return
+        if proof is None:
+            answers.unproved.append(height)
+            return
+        problem = self._finality_problem(height, *proof)
+        answers.look(SERVED_FINALITY, problem)
+        if not problem:
+            answers.proved_final = max(answers.proved_final, height + len(proof[1]))
+
+    def _finality_problem(self, height: int, header: bytes, links: Sequence[bytes], encoded: bytes) -> str:
+        """Why the proof of a final block does not hold; empty if it does."""
+        try:
+            headers = [decode(each, Header) for each in (header, *links)]
+            certificate = decode_message(encoded)
+        except (CodecError, ConsensusError) as error:
+            return f"the finality proof of height {height} cannot be read: {error}"
+        last = height + len(links)
+        if [header_hash(each) for each in headers] != self._hashes[height - 1 : last]:
+            return f"the finality proof of height {height} is not of the chain's blocks"
+        if not isinstance(certificate, Certificate) or certificate.kind != VoteKind.FINALIZE:
+            return f"the finality proof of height {height} has no finalization"
+        says = (certificate.view, certificate.parent_view, bytes(certificate.digest))
+        if says != (self._view_of(last), self._view_of(last - 1), self._hashes[last - 1]):
+            return f"the certificate in the finality proof of height {height} is of another block"
+        namespace = self._record.genesis.chain_id.encode()
+        if not is_certified(certificate, self._validators, namespace, GENESIS_VIEW):
+            signers = [signer for signer, _ in certificate.signatures]
+            return f"the certificate in the finality proof of height {height} is not signed by a quorum: {signers}"
+        return ""
+
+    def _proof_problem(self, server: Server, key: bytes, height: int, is_there: bool) -> str:
+        """Why the proof of a key does not hold; empty if it does."""
+        what = f"the proof of {key.hex()[:SHOWN_DIGITS]}… at height {height}"
+        try:
+            page = server.proof(key, height)
+            told = None if page["value"] is None else bytes.fromhex(page["value"])
+            value = verify(Hash(self._headers[height - 1].state_root), key, bytes.fromhex(page["proof"]))
+        except Unproved as error:
+            return f"does not prove {key.hex()[:SHOWN_DIGITS]}… at height {height}: {error}"
+        except ProofError as error:
+            return f"{what} does not verify: {error}"
+        except (KeyError, TypeError, ValueError) as error:
+            return f"{what} cannot be read: {type(error).__name__}: {error}"
+        if value != told:
+            return f"{what} proves another value than the page tells"
+        if (value is not None) != is_there:
+            return f"{what} says that it is {'absent' if is_there else 'there'}, and it is not"
+        return ""
+
+    def _view_of(self, height: int) -> int:
+        return self._headers[height - 1].view if height else GENESIS_VIEW
+
+
+def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
+    """Keys of timers, and whether they are there at a height: some that are pending then, and those that ended last
+    before, since links had to change where they were removed."""
+    scheduled = (life for life in reversed(ledger.timers.values()) if life.scheduled_at <= height)
+    lives = list(islice(scheduled, TIMERS_LOOKED_AT))
+    gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
+    kept = [life for life in lives if life.ended_at is None or life.ended_at > height]
+    newest = sorted(gone, key=lambda life: life.ended_at or 0)[-TIMERS_ASKED:]
+    return {timer_key(life.timer_id): False for life in newest} | {
+        timer_key(life.timer_id): True for life in kept[:TIMERS_ASKED]
+    }
+
+
+def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> MonitorRecord:
+    """What was watched of a run, if anything, and what was verified at its end."""
+    before, answers = watched or MonitorRecord([], {}), tuple(answers)
+    violations, counts = list(before.violations), dict.fromkeys(SERVED_RULES, 0)
+    newest = max((each.proved_final for each in answers), default=0)
+    knows_all = all(each.is_asked for each in answers)  # else somebody who was not asked may have the proof
+    awaited = frozenset().union(*(each.awaited for each in answers))
+    for each in answers:
+        for height in each.unproved:
+            if height <= each.proved_final or (height > newest and knows_all and height not in awaited):
+                each.look(SERVED_FINALITY, f"does not prove the block at height {height} final, and must by now")
+        violations += each.violations
+        for rule, count in each.counts.items():
+            counts[rule] += count
+    return MonitorRecord(violations, before.counts | counts)
+
+
+def _headers(chain: Sequence[BlockRecord]) -> list[Header]:
+    """Of a chain from height 1 on, up to the first block that cannot be read."""
+    headers: list[Header] = []
+    for record in chain:
+        try:
+            headers.append(decode(record.block, Block).header)
+        except CodecError:
+            break
+    return headers
+
+
+def _number(drawn: bytes) -> int:
+    return int.from_bytes(drawn[:8], "big")

@@ -1,0 +1,1 @@
+"""Metrics of a run: latency, throughput, fees, recovery, committees."""

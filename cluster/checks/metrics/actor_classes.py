@@ -1,0 +1,181 @@
+"""Actors by what they are for: the workload of the load plan that an actor belongs to, and the program that it runs.
+
+Lateness and fairness are told by class: an average over all actors would hide that one kind of them waits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cluster.audit.books import Books
+from cluster.audit.ledger.ledger import TimerLife, TimerState
+from cluster.common.quantiles import counted_quantile
+from cluster.record.run import RunRecord
+from loadgen.workloads import UserGroup
+from loadgen.workloads.program import ProgramOptions
+
+OTHERS: Final = "others"
+"""Actors that are neither the load's nor named in the scenario: deployed during the run."""
+WEIGHT_LOOKS: Final = 50
+"""Heights at which an actor's fairness weight is looked at, evenly over the run."""
+
+
+@dataclass(slots=True)
+class ActorUse:
+    """What one actor asked for and got."""
+
+    actor: bytes
+    group: str
+    due: int = 0
+    """Timers that came due while they were pending."""
+    fires: int = 0
+    lateness: Counter[int] = field(default_factory=Counter)
+    """Fires by how many blocks they came late."""
+    weight: float = 2.0
+    """Mean of ``W`` (SPEC §8) over the looks, between 1 and 2."""
+
+    @property
+    def served_share(self) -> float:
+        """Of the timers that came due, the share that fired."""
+        return self.fires / self.due if self.due else 1.0
+
+
+@dataclass(slots=True)
+class ClassUse:
+    """What the actors of a class got together."""
+
+    name: str
+    actors: list[ActorUse]
+    fires: int
+    due: int
+    lateness: Counter[int]
+
+    def lateness_blocks(self, share: float) -> int | None:
+        """The lateness that a share of the fires does not exceed; ``None`` where none fired."""
+        return counted_quantile(self.lateness, share) if self.lateness else None
+
+    @property
+    def weight(self) -> float:
+        """The mean of its actors' mean weights."""
+        return sum(actor.weight for actor in self.actors) / len(self.actors)
+
+
+def class_of_actors(record: RunRecord) -> dict[bytes, str]:
+    """The class of each of the genesis's actors, by address: the load's by workload, the others by name."""
+    scenario = record.given or record.scenario
+    plan = scenario.load
+    names = [name for group in plan.users for name in [_class_name(group)] * group.count]
+    named: dict[bytes, str] = {address: f"actor {name}" for name, address in scenario.chain.actor_addresses().items()}
+    return named | dict(zip(plan.genesis_actors(record.seed), names, strict=True))
+
+
+def _class_name(group: UserGroup) -> str:
+    options = group.parsed_options()
+    return f"{group.workload} {options.program.name}" if isinstance(options, ProgramOptions) else group.workload
+
+
+def use_by_actor(books: Books) -> list[ActorUse]:
+    """What each actor that had a timer due asked for and got, in the order of addresses."""
+    classes, ledger = class_of_actors(books.record), books.ledger
+    found: dict[bytes, ActorUse] = {}
+    for life in ledger.timers.values():
+        if not _came_due(life, ledger.height):
+            continue
+        use = found.get(life.actor)
+        if use is None:
+            use = found[life.actor] = ActorUse(life.actor, classes.get(life.actor, OTHERS))
+        use.due += 1
+        if life.state is TimerState.FIRED:
+            assert life.ended_at is not None
+            use.fires += 1
+            use.lateness[life.ended_at - life.trigger_height] += 1
+    uses = [found[actor] for actor in sorted(found)]
+    _note_weights(books, uses)
+    return uses
+
+
+def use_by_class(uses: Iterable[ActorUse]) -> list[ClassUse]:
+    """The same by class, the one with the most fires first."""
+    groups: dict[str, list[ActorUse]] = {}
+    for use in uses:
+        groups.setdefault(use.group, []).append(use)
+    classes = [
+        ClassUse(
+            name=name,
+            actors=members,
+            fires=sum(use.fires for use in members),
+            due=sum(use.due for use in members),
+            lateness=sum((use.lateness for use in members), Counter()),
+        )
+        for name, members in groups.items()
+    ]
+    return sorted(classes, key=lambda group: (-group.fires, group.name))
+
+
+def class_figures(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
+    """What ``result.json`` says of each class."""
+    found: dict[str, dict[str, float]] = {}
+    for group in classes:
+        figures: dict[str, float] = {"actors": len(group.actors), "due": group.due, "fires": group.fires}
+        figures["weight_mean"] = round(group.weight, 3)
+        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
+            late = group.lateness_blocks(share)
+            if late is not None:
+                figures[f"lateness_{name}_blocks"] = late
+        found[group.name] = figures
+    return found
+
+
+def jain_index(values: Sequence[float]) -> float:
+    """Jain's fairness index: 1 where all values are equal, 1/n where one has everything.
+
+    (Jain, Chiu, Hawe: A quantitative measure of fairness, 1984.)
+    """
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def gini_index(values: Sequence[float]) -> float:
+    """The Gini coefficient: 0 where all values are equal, towards 1 where few have everything."""
+    total, count = sum(values), len(values)
+    if not total:
+        return 0.0
+    ranked = sum(rank * value for rank, value in enumerate(sorted(values), start=1))
+    return 2 * ranked / (count * total) - (count + 1) / count
+
+
+def _came_due(life: TimerLife, height: int) -> bool:
+    """Whether it was pending at its trigger height, which has come."""
+    return life.trigger_height <= (height if life.ended_at is None else life.ended_at)
+
+
+def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
+    """Each actor's weight, looked at over the run, from the fires of the window before each look."""
+    ledger = books.ledger
+    window = ledger.parameters.fairness_window_blocks
+    looks = range(1, ledger.height + 1, max(1, ledger.height // WEIGHT_LOOKS))
+    if not looks or not uses:
+        return
+    fired: dict[bytes, list[int]] = {use.actor: [] for use in uses}
+    for life in ledger.timers.values():
+        if life.state is TimerState.FIRED and life.ended_at is not None:
+            fired[life.actor].append(life.ended_at)
+    for heights in fired.values():
+        heights.sort()
+    totals = dict.fromkeys(fired, 0.0)
+    for height in looks:
+        recent = {
+            actor: bisect_left(heights, height) - bisect_left(heights, height - window)
+            for actor, heights in fired.items()
+        }
+        counts = sorted(count for count in recent.values() if count)
+        middle = counts[(len(counts) - 1) // 2] + counts[len(counts) // 2] if counts else 0
+        divisor = max(2, middle)
+        for actor, count in recent.items():
+            totals[actor] += 2 - min(2 * count, divisor) / divisor
+    for use in uses:
+        use.weight = totals[use.actor] / len(looks)

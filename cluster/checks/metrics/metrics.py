@@ -1,0 +1,243 @@
+"""A run in numbers: what the result file and the report show. Pure functions of the record and its books.
+
+Times are milliseconds since the run began; a figure that a run does not allow is left out, never zero. Rates are over
+the time from the first to the last finalised height, so that start-up does not dilute them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from cluster.audit.books import Books
+from cluster.audit.ledger.ledger import TimerState
+from cluster.checks.metrics.actor_classes import jain_index, use_by_actor
+from cluster.checks.metrics.recovery import recovery_of
+from cluster.common.quantiles import counted_quantile, quantile
+from cluster.record.lag import lag_by_host
+from cluster.record.run import Finalization, RunRecord
+
+MAX_SERIES_HEIGHTS: Final = 20_000
+BYTES_A_MB: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A time without a new final block anywhere."""
+
+    length_ms: float
+    after_height: int
+    began_ms: float = 0.0
+    """When that height was first final."""
+
+    @property
+    def ended_ms(self) -> float:
+        return self.began_ms + self.length_ms
+
+
+def first_finalizations(finalizations: Sequence[Finalization]) -> dict[int, float]:
+    """When each height was first seen final anywhere, in ascending order of heights."""
+    earliest: dict[int, float] = {}
+    for seen in finalizations:
+        earliest[seen.height] = min(seen.at_ms, earliest.get(seen.height, seen.at_ms))
+    return dict(sorted(earliest.items()))
+
+
+def finality_latencies(record: RunRecord) -> dict[int, float]:
+    """By height, milliseconds from the block's first sight to its first finalization."""
+    return {
+        height: max(0.0, at - record.proposals[height])
+        for height, at in first_finalizations(record.judged_finalizations).items()
+        if height in record.proposals
+    }
+
+
+def stalls(record: RunRecord) -> list[Stall]:
+    """The times between advances of the highest final height, in their order; none where fewer than two were seen.
+
+    Where the run ended short of its target, the time from the last advance to the end counts too.
+    """
+    moments: list[tuple[float, int]] = []
+    for seen in sorted(record.judged_finalizations, key=lambda seen: (seen.at_ms, -seen.height)):
+        if not moments or seen.height > moments[-1][1]:
+            moments.append((seen.at_ms, seen.height))
+    found = [Stall(later - earlier, height, earlier) for (earlier, height), (later, _) in pairwise(moments)]
+    if moments and moments[-1][1] < record.target_height and not record.interrupted:
+        found.append(Stall(record.duration_ms - moments[-1][0], moments[-1][1], moments[-1][0]))
+    return found
+
+
+def longest_stall(record: RunRecord) -> Stall | None:
+    """The longest of the :func:`stalls`; ``None`` where there is none."""
+    return max(stalls(record), key=lambda stall: stall.length_ms, default=None)
+
+
+def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
+    """Those that are longer than the scenario allows."""
+    return [stall for stall in stalls(record) if stall.length_ms > record.scenario.success.stall_ms]
+
+
+def metrics(books: Books) -> dict[str, float]:
+    """Every figure of a run by name (:mod:`cluster.scenario.sections.metric_names`); the driver's own figures are added
+    as they are."""
+    record = books.record
+    figures: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
+    figures.update(_chain_figures(books))
+    figures.update(_time_figures(books))
+    figures.update(_fairness_figures(books))
+    figures.update(_load_figures(record))
+    figures.update(_resource_figures(record))
+    figures.update(_lag_figures(record))
+    figures.update(record.metrics)
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def samples(books: Books) -> dict[str, Counter[float]]:
+    """Of what there is one value a block, a fire or a height (:mod:`cluster.scenario.sections.metric_names`): each
+    value, and how often."""
+    blocks = books.ledger.figures
+    first = first_finalizations(books.record.judged_finalizations)
+    intervals = [at - first[height - 1] for height, at in first.items() if height - 1 in first]
+    return {
+        "finality_latency_ms": Counter(finality_latencies(books.record).values()),
+        "block_interval_ms": Counter(intervals),
+        "lateness_blocks": Counter({float(late): count for late, count in books.ledger.lateness.items()}),
+        "fires_per_block": Counter(float(block.fires) for block in blocks),
+        "transactions_per_block": Counter(float(block.transactions) for block in blocks),
+        "backlog_timers": Counter(float(block.backlog) for block in blocks),
+    }
+
+
+def _chain_figures(books: Books) -> dict[str, float]:
+    ledger, blocks = books.ledger, books.ledger.figures
+    figures: dict[str, float] = {
+        "heights": ledger.height,
+        "heights_common": books.common_height,
+        "transactions": ledger.transactions,
+        "transactions_reverted": ledger.reverted,
+        "fires": ledger.fires,
+        "messages": ledger.messages,
+        "agent_queries": ledger.queries,
+        "timers_scheduled": len(ledger.timers),
+        "timers_cancelled": ledger.states[TimerState.CANCELLED],
+        "timers_expired": ledger.states[TimerState.EXPIRED],
+        "timers_insufficient_funds": ledger.states[TimerState.INSUFFICIENT_FUNDS],
+        "timers_pending_at_end": len(ledger.pending),
+        "backlog_at_end": ledger.backlog,
+        "burned": ledger.burned,
+        "burned_cycle": ledger.burned_cycle,
+        "burned_cell": ledger.burned_cell,
+        "burned_lane_timer": ledger.burned_lane_timer,
+        "tips": ledger.tips,
+    }
+    if ledger.lateness:
+        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max")):
+            figures[f"lateness_{name}_blocks"] = counted_quantile(ledger.lateness, share)
+    if blocks:
+        lane = [block.basefee_lane_timer for block in blocks]
+        figures["backlog_max"] = max(block.backlog for block in blocks)
+        figures["fires_per_block_max"] = max(block.fires for block in blocks)
+        figures["lane_use_mean_share"] = sum(block.lane_cycles / block.lane_limit for block in blocks) / len(blocks)
+        figures.update(basefee_lane_first=lane[0], basefee_lane_last=lane[-1], basefee_lane_max=max(lane))
+    return figures
+
+
+def _time_figures(books: Books) -> dict[str, float]:
+    record = books.record
+    first = first_finalizations(record.judged_finalizations)
+    figures: dict[str, float] = {}
+    if first:
+        figures["first_block_ms"] = min(first.values())
+    if len(first) > 1:
+        low, high = min(first), max(first)
+        seconds = (max(first.values()) - min(first.values())) / 1_000
+        if seconds > 0:
+            within = [block for block in books.ledger.figures if low < block.height <= high]
+            figures["blocks_per_second"] = (high - low) / seconds
+            figures["fires_per_second"] = sum(block.fires for block in within) / seconds
+            figures["transactions_per_second"] = sum(block.transactions for block in within) / seconds
+    latencies = list(finality_latencies(record).values())
+    if latencies:
+        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
+            figures[f"finality_latency_{name}_ms"] = quantile(latencies, share)
+    stall = longest_stall(record)
+    if stall is not None:
+        figures["longest_stall_ms"] = stall.length_ms
+    recovery = recovery_of(books)
+    if recovery is not None and recovery.took_ms is not None:
+        figures["recovery_ms"] = recovery.took_ms
+    return figures
+
+
+def _load_figures(record: RunRecord) -> dict[str, float]:
+    load = record.load
+    return {
+        "load_requests": load.requests,
+        "load_failures": load.failures,
+        "load_transactions_sent": load.transactions_sent,
+        "load_transactions_rejected": load.transactions_rejected,
+    }
+
+
+def _fairness_figures(books: Books) -> dict[str, float]:
+    """How evenly actors were served."""
+    served = [use.served_share for use in use_by_actor(books)]
+    return {"fairness_jain_index": jain_index(served)} if served else {}
+
+
+def _resource_figures(record: RunRecord) -> dict[str, float]:
+    """The most that any validator was seen to use."""
+    looks = record.resources
+    memory = [look.memory_bytes for look in looks if look.memory_bytes is not None]
+    files = [look.open_files for look in looks if look.open_files is not None]
+    figures: dict[str, float] = {}
+    if looks:
+        figures["disk_max_mb"] = max(look.disk_bytes for look in looks) / BYTES_A_MB
+    if memory:
+        figures["memory_max_mb"] = max(memory) / BYTES_A_MB
+    if files:
+        figures["open_files_max"] = max(files)
+    return figures
+
+
+def _lag_figures(record: RunRecord) -> dict[str, float]:
+    """How long the machine kept the run's processes from running; the host that had most of it."""
+    lags = lag_by_host(record)
+    driver_ms = lags.pop(None)
+    return {"host_lag_ms": max(lags.values(), default=0.0), "driver_lag_ms": driver_ms}
+
+
+# --- by height ------------------------------------------------------------------------------------------------------
+
+
+def series(books: Books) -> dict[str, list[float | None]]:
+    """Figures of each height, ascending, for whoever compares runs; ``None`` where one is not known.
+
+    At most :data:`MAX_SERIES_HEIGHTS` heights, evenly thinned beyond.
+    """
+    latencies = finality_latencies(books.record)
+    first = first_finalizations(books.record.judged_finalizations)
+    blocks = books.ledger.figures[:: max(1, -(-len(books.ledger.figures) // MAX_SERIES_HEIGHTS))]
+    return {
+        "height": [block.height for block in blocks],
+        "finality_latency_ms": [_rounded(latencies.get(block.height)) for block in blocks],
+        "block_interval_ms": [_rounded(_between(first, block.height)) for block in blocks],
+        "fires": [block.fires for block in blocks],
+        "transactions": [block.transactions for block in blocks],
+        "backlog": [block.backlog for block in blocks],
+        "lane_use_share": [_rounded(block.lane_cycles / block.lane_limit) for block in blocks],
+        "basefee_lane": [block.basefee_lane_timer for block in blocks],
+    }
+
+
+def _between(first: Mapping[int, float], height: int) -> float | None:
+    """From the first finalization of the height before to that of a height."""
+    at, before = first.get(height), first.get(height - 1)
+    return None if at is None or before is None else max(0.0, at - before)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

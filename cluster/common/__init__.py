@@ -1,0 +1,1 @@
+"""What knows neither chains nor runs: errors, files, text input, wording."""

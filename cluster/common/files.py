@@ -1,0 +1,48 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from cluster.common.errors import BadInput
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def check_target(path: Path | None) -> None:
+    """See that a file that the user named can be written, before the work whose result it is to hold.
+
+    Raises :class:`BadInput` where it cannot. ``None`` is no file, and always right.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise BadInput(f"{path}: cannot be written: is a folder, expected a file's name")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {path.parent}: {error.strerror}") from None
+
+
+def write_for_user(path: Path, content: str) -> None:
+    """Write a file that the user named. Raises :class:`BadInput` where that cannot be done."""
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""The disks that validators write to, and how they fail."""

@@ -1,0 +1,217 @@
+"""A validator's data folder on a real disk.
+
+Every file that a caller names is one file below the folder. Names that begin with a dot are ours: the lock, which keeps
+a second process from the folder for as long as this one lives, and what :meth:`DirectoryDisk.replace` is about to
+rename.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from validator.storage.disk import DiskError
+
+LOCK_NAME: Final = ".lock"
+TEMPORARY_SUFFIX: Final = ".tmp"
+NAME_PARTS_LIMIT: Final = 2
+
+
+class DirectoryDisk:
+    """One validator's data folder; implements :class:`validator.storage.disk.Disk`. Made where it is missing.
+
+    Raises :class:`DiskError` where another one holds the folder. A handle a file stays open until :meth:`close`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._folder = Path(path)
+        self._handles: dict[str, int] = {}
+        self._lock: int | None = None
+        with _as_disk_error(LOCK_NAME, 0, "lock"):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise DiskError(
+                f"{self._folder}: the folder is in use by another validator (it holds {LOCK_NAME})"
+            ) from None
+        self._lock = lock
+
+    def close(self) -> None:
+        """Close every file and give up the lock. What was not synced may yet reach the disk. Closing twice is fine."""
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles.clear()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def used_bytes(self) -> int:
+        """In all files, those that are about to be renamed included; 0 where the folder is gone."""
+        total = 0
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                with suppress(FileNotFoundError):  # renamed or removed meanwhile
+                    total += os.stat(Path(folder) / name).st_size
+        return total
+
+    def names(self) -> list[str]:
+        """The files there are, sorted."""
+        self._require_open("")
+        with _as_disk_error(".", 0, "list"):
+            found = [path.relative_to(self._folder) for path in self._folder.rglob("*") if path.is_file()]
+        return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+
+    def size(self, name: str) -> int:
+        """Bytes in the file; 0 where there is none. Any thread may ask."""
+        path = self._path(name)
+        with _as_disk_error(name, 0, "size"), suppress(FileNotFoundError):
+            return path.stat().st_size
+        return 0
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
+        handle = self._handle(name, create=False)
+        if handle is None:
+            return b""
+        end = self.size(name) if length is None else min(offset + length, self.size(name))
+        parts = []
+        with _as_disk_error(name, offset, "read"):
+            while offset < end:
+                part = os.pread(handle, end - offset, offset)
+                if not part:
+                    break
+                parts.append(part)
+                offset += len(part)
+        return b"".join(parts)
+
+    def append(self, name: str, data: bytes) -> int:
+        """Add bytes at the end; returns the offset at which they begin."""
+        offset = self.size(name)
+        self.write(name, offset, data)
+        return offset
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Overwrite bytes in place, extending the file where it ends before."""
+        handle = self._handle(name, create=True)
+        assert handle is not None
+        with _as_disk_error(name, offset, "write"):
+            self._write_file(name, handle, offset, data)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` where it has fewer."""
+        if size > self.size(name):
+            raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
+        handle = self._handle(name, create=False)
+        if handle is not None:
+            with _as_disk_error(name, size, "truncate"):
+                os.ftruncate(handle, size)
+                os.fsync(handle)
+
+    def sync(self, name: str) -> None:
+        """Return once everything written to the file is durable."""
+        handle = self._handle(name, create=False)
+        if handle is not None:
+            with _as_disk_error(name, os.fstat(handle).st_size, "sync"):
+                self._sync_file(name, handle)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Make ``data`` the file's whole content, atomically and durably."""
+        path = self._path(name)
+        temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
+        with _as_disk_error(name, 0, "replace"):
+            self._make_folder(path.parent)
+            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                self._write_file(name, handle, 0, data)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            self._forget(name)
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+
+    def remove(self, name: str) -> None:
+        """Delete the file, durably; nothing happens where there is none."""
+        path = self._path(name)
+        with _as_disk_error(name, 0, "remove"):
+            self._forget(name)
+            if path.exists():
+                path.unlink()
+                _sync_folder(path.parent)
+
+    # --- what a disk with faults does otherwise ---------------------------------------------------------------------
+
+    def _write_file(self, name: str, handle: int, offset: int, data: bytes) -> None:
+        """Write all of it. Raises :class:`OSError`."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(handle, rest, offset)
+            rest = rest[written:]
+            offset += written
+
+    def _sync_file(self, name: str, handle: int) -> None:
+        """Make what was written durable. Raises :class:`OSError`."""
+        os.fsync(handle)
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _handle(self, name: str, create: bool) -> int | None:
+        """The open file, or ``None`` where there is none and ``create`` is false."""
+        self._require_open(name)
+        if name in self._handles:
+            return self._handles[name]
+        path = self._path(name)
+        with _as_disk_error(name, 0, "open"):
+            if path.exists():
+                self._handles[name] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            elif create:
+                self._make_folder(path.parent)
+                self._handles[name] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                _sync_folder(path.parent)
+        return self._handles.get(name)
+
+    def _forget(self, name: str) -> None:
+        if name in self._handles:
+            os.close(self._handles.pop(name))
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.is_dir():
+            folder.mkdir(exist_ok=True)
+            _sync_folder(folder.parent)
+
+    def _path(self, name: str) -> Path:
+        self._require_open(name)
+        parts = name.split("/")
+        if len(parts) > NAME_PARTS_LIMIT or any(not part or part.startswith(".") for part in parts):
+            raise DiskError(f"{name!r} is no file name: expected a name or folder/name, without leading dots")
+        return self._folder.joinpath(*parts)
+
+    def _require_open(self, name: str) -> None:
+        if self._lock is None:
+            raise DiskError(f"{name or self._folder}: the disk was closed")
+
+
+@contextmanager
+def _as_disk_error(name: str, offset: int, verb: str) -> Iterator[None]:
+    """Turn what the operating system reports into one clear line."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(f"{name}: offset {offset}: {verb} failed: {error.strerror or error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

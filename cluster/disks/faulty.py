@@ -1,0 +1,134 @@
+"""A real disk on which a fault can be laid: one that gets full, one whose sync fails, one that is slow.
+
+A full disk takes half of the bytes that it is given next; the rest is written to ``/dev/full``, so that it is the
+kernel that says that there is no space left. No kernel fails a sync on demand without privileges, so that error is
+raised here, and what the sync covered is taken back first: bytes that were added are cut off, and bytes that were
+overwritten get their old content again. A process that is killed leaves them to the next one otherwise.
+
+Files are written by two threads, each its own files; orders come from a third one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cluster.disks.directory import DirectoryDisk
+from cluster.disks.planned_failures import PLANNED_FAILURE
+from cluster.scenario.sections.faults import DiskFullFault, FailedSyncFault
+
+FULL_DEVICE: Final = "/dev/full"
+MILLISECONDS_A_SECOND: Final = 1_000
+
+Trap = DiskFullFault | FailedSyncFault
+
+
+@dataclass(slots=True)
+class _Unsynced:
+    """What of a file a failed sync takes back."""
+
+    size: int
+    """When it was last synced."""
+    overwritten: list[tuple[int, bytes]]
+    """Offsets below that, and the bytes that stood there."""
+
+
+class FaultyDisk(DirectoryDisk):
+    """A :class:`DirectoryDisk` that fails where it is told to."""
+
+    def __init__(self, path: str | Path, usual_sync_ms: int = 0, sleep: Callable[[float], None] = time.sleep) -> None:
+        super().__init__(path)
+        self.usual_sync_ms = usual_sync_ms
+        self.sync_ms = usual_sync_ms
+        """How long each sync takes at least."""
+        self.slow_syncs = 0
+        """Those that took longer than usual."""
+        self._sleep = sleep
+        self._orders = threading.Lock()
+        self._trap: Trap | None = None
+        self._keeps_old = False
+        self._unsynced: dict[str, _Unsynced] = {}
+
+    def lay_trap(self, trap: Trap | None) -> None:
+        """Fail at the next operation that a fault is about; once."""
+        with self._orders:
+            self._trap = trap
+            self._keeps_old = self._keeps_old or isinstance(trap, FailedSyncFault)
+
+    def truncate(self, name: str, size: int) -> None:
+        super().truncate(name, size)
+        self._unsynced.pop(name, None)
+
+    def _forget(self, name: str) -> None:
+        super()._forget(name)
+        self._unsynced.pop(name, None)
+
+    def _write_file(self, name: str, handle: int, offset: int, data: bytes) -> None:
+        if self._springs(DiskFullFault, name):
+            kept = len(data) // 2
+            super()._write_file(name, handle, offset, data[:kept])
+            self._write_what_does_not_fit(data[kept:])
+        if self._keeps_old:
+            self._keep_old(name, handle, offset, len(data))
+        super()._write_file(name, handle, offset, data)
+
+    def _sync_file(self, name: str, handle: int) -> None:
+        if self.sync_ms:
+            self.slow_syncs += self.sync_ms != self.usual_sync_ms
+            self._sleep(self.sync_ms / MILLISECONDS_A_SECOND)
+        if self._springs(FailedSyncFault, name):
+            self._take_back(name, handle)
+            raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({PLANNED_FAILURE})")
+        super()._sync_file(name, handle)
+        self._unsynced.pop(name, None)
+
+    def _springs(self, kind: type[Trap], name: str) -> bool:
+        """Whether the trap is one of a kind and about this file; it is gone then."""
+        if self._trap is None:
+            return False
+        with self._orders:
+            trap = self._trap
+            if not isinstance(trap, kind) or (isinstance(trap, FailedSyncFault) and not name.startswith(trap.of or "")):
+                return False
+            self._trap = None
+            return True
+
+    def _write_what_does_not_fit(self, data: bytes) -> None:
+        handle = os.open(FULL_DEVICE, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(handle, data or b"\0")
+        finally:
+            os.close(handle)
+
+    def _keep_old(self, name: str, handle: int, offset: int, size: int) -> None:
+        """Keep what is needed to undo a write."""
+        unsynced = self._unsynced.get(name)
+        if unsynced is None:
+            unsynced = self._unsynced[name] = _Unsynced(os.fstat(handle).st_size, [])
+        if offset < unsynced.size:
+            unsynced.overwritten.append((offset, os.pread(handle, min(size, unsynced.size - offset), offset)))
+
+    def _take_back(self, name: str, handle: int) -> None:
+        """Undo what was written since the last sync, as far as it is known."""
+        unsynced = self._unsynced.pop(name, None)
+        if unsynced is not None:
+            for offset, old in reversed(unsynced.overwritten):
+                os.pwrite(handle, old, offset)
+            os.ftruncate(handle, unsynced.size)
+
+
+def flip_bit(path: Path, offset: int, bit: int) -> None:
+    """Let one bit (0 to 7) of a file rot. Raises :class:`OSError`."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ (1 << bit)]))
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,240 @@
+"""The simulator's disk: memory that loses, at a crash, what was not synced.
+
+A file has three faces: what a reader sees, what is durable, and the operations between the two. At a crash
+(:meth:`MemoryDisk.crash`) some of those survive, and one or all of the survivors may be torn, drawn from the random
+source that the caller gives; nothing else in here is random. A failed sync is as bad as a kernel may make it: readers
+go on seeing what was written, but it never becomes durable unless it is written again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from cluster.disks.planned_failures import PLANNED_FAILURE
+from validator.storage.disk import DiskError
+
+
+class SimulatedCrash(Exception):
+    """The machine stopped in the middle of an operation. Not an error of the disk: nobody may catch it but the test."""
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """One fault: at the disk's ``operation``-th change (counted from 1; reads do not count), fail or stop there.
+
+    With ``verbs`` (``append``, ``write``, ``sync`` …) it happens at the first change of such a kind from there on.
+
+    A failing append or write leaves the first half of its bytes, as a full disk does. A crash leaves an append or write
+    among what is not synced, and any other operation undone; :meth:`MemoryDisk.crash` must be called next.
+    """
+
+    operation: int
+    crash: bool = False
+    verbs: frozenset[str] = frozenset()
+    files: str = ""
+    """Beginning of the names of the files that count, with ``verbs``."""
+
+    def is_due(self, operation: int, verb: str, name: str) -> bool:
+        """Whether it happens at this change."""
+        if not self.verbs:
+            return operation == self.operation
+        return operation >= self.operation and verb in self.verbs and name.startswith(self.files)
+
+
+class _Write(NamedTuple):
+    offset: int
+    data: bytes
+
+
+@dataclass
+class _File:
+    visible: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    pending: list[_Write] = field(default_factory=list)
+    settled: int = 0
+    """How many writes came before those."""
+    is_durable: bool = False
+    """Whether the file itself outlives a crash, be it empty."""
+    replaced_at: int = 0
+    """The change of the disk that made it anew, whole; 0 where it grew out of nothing."""
+    whole_bytes: int = 0
+    """How long it was then."""
+
+    def settle(self, written: int | None = None) -> list[_Write]:
+        """Take out what is pending of the first ``written`` writes, or all of it."""
+        count = len(self.pending) if written is None else max(0, written - self.settled)
+        taken, self.pending = self.pending[:count], self.pending[count:]
+        self.settled += len(taken)
+        return taken
+
+
+class MemoryDisk:
+    """One validator's data folder in memory; implements :class:`validator.storage.disk.Disk`."""
+
+    def __init__(self, plan: FaultPlan | None = None) -> None:
+        self.plan = plan
+        self.operations = 0
+        """Changes so far, failed ones included."""
+        self.syncs = 0
+        self._files: dict[str, _File] = {}
+
+    def names(self) -> list[str]:
+        """The files there are, sorted."""
+        return sorted(self._files)
+
+    def size(self, name: str) -> int:
+        """Bytes in the file; 0 where there is none."""
+        return len(self._files[name].visible) if name in self._files else 0
+
+    @property
+    def used_bytes(self) -> int:
+        """In all files."""
+        return sum(len(file.visible) for file in self._files.values())
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
+        if name not in self._files:
+            return b""
+        return bytes(self._files[name].visible[offset : None if length is None else offset + length])
+
+    def append(self, name: str, data: bytes) -> int:
+        """Add bytes at the end; returns the offset at which they begin."""
+        offset = self.size(name)
+        self._write(name, offset, data, "append")
+        return offset
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Overwrite bytes in place, extending the file where it ends before."""
+        self._write(name, offset, data, "write")
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` where it has fewer."""
+        if size > self.size(name):
+            raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
+        self._begin(name, size, "truncate")
+        if name in self._files:
+            file = self._files[name]
+            del file.visible[size:]
+            del file.durable[size:]
+            kept = [_Write(at, data[: size - at]) for at, data in file.pending if at < size]
+            file.settled += len(file.pending) - len(kept)
+            file.pending = kept
+
+    def written(self, name: str) -> int:
+        """How many writes the file has had so far: what a sync that begins now makes durable."""
+        file = self._files.get(name)
+        return 0 if file is None else file.settled + len(file.pending)
+
+    def sync(self, name: str, written: int | None = None) -> None:
+        """Return once everything written to the file is durable, or its first ``written`` writes: of those that came
+        after a sync began, nobody knows whether it made them durable too.
+        """
+        self.syncs += 1
+        try:
+            self._begin(name, self.size(name), "sync")
+        except DiskError:
+            if name in self._files:
+                self._files[name].settle()
+            raise
+        if name in self._files:
+            file = self._files[name]
+            _apply(file.durable, file.settle(written))
+            file.is_durable = True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Make ``data`` the file's whole content, atomically and durably."""
+        self._begin(name, 0, "replace")
+        self._files[name] = _File(
+            bytearray(data), bytearray(data), [], self.written(name), True, self.operations, len(data)
+        )
+
+    def remove(self, name: str) -> None:
+        """Delete the file, durably; nothing happens where there is none."""
+        self._begin(name, 0, "remove")
+        self._files.pop(name, None)
+
+    def durable_size(self, name: str) -> int:
+        """Bytes of the file that a crash leaves alone; 0 where there is none."""
+        return len(self._files[name].durable) if name in self._files else 0
+
+    def durable(self, name: str, offset: int = 0) -> bytes:
+        """What a crash leaves alone of the file, from ``offset`` to the end."""
+        return bytes(self._files[name].durable[offset:]) if name in self._files else b""
+
+    def replaced(self, name: str) -> tuple[int, int]:
+        """The change of this disk that made the file anew, whole, last, and how many bytes it then had; zeros where
+        nothing did."""
+        file = self._files.get(name)
+        return (0, 0) if file is None else (file.replaced_at, file.whole_bytes)
+
+    def flip_bit(self, name: str, offset: int, bit: int) -> None:
+        """Let one bit (0 to 7) of a durable byte rot."""
+        file = self._files[name]
+        file.durable[offset] ^= 1 << bit
+        file.visible[offset] ^= 1 << bit
+
+    def crash(self, rng: Random, scattered: bool = False) -> None:
+        """Lose what was not synced, and come back: what is visible then is what is durable.
+
+        Of each file's pending operations a prefix survives, and its last one may be torn. With ``scattered``, each may
+        survive on its own and each may be torn, as a disk that reorders does it.
+        """
+        for name in self.names():
+            file = self._files[name]
+            survivors = _scattered(file.pending, rng) if scattered else _prefix(file.pending, rng)
+            if not (file.is_durable or survivors):
+                del self._files[name]
+                continue
+            _apply(file.durable, survivors)
+            file.visible = bytearray(file.durable)
+            file.settle()
+            file.is_durable = True
+
+    def _write(self, name: str, offset: int, data: bytes, verb: str) -> None:
+        try:
+            self._begin(name, offset, verb)
+        except DiskError:
+            self._put(name, _Write(offset, data[: len(data) // 2]))
+            raise
+        except SimulatedCrash:
+            self._put(name, _Write(offset, data))
+            raise
+        self._put(name, _Write(offset, data))
+
+    def _put(self, name: str, write: _Write) -> None:
+        file = self._files.setdefault(name, _File())
+        _apply(file.visible, [write])
+        file.pending.append(write)
+
+    def _begin(self, name: str, offset: int, verb: str) -> None:
+        """Count an operation, and let the planned fault happen."""
+        self.operations += 1
+        plan = self.plan
+        if plan is not None and plan.is_due(self.operations, verb, name):
+            self.plan = None
+            if plan.crash:
+                raise SimulatedCrash(f"{name}: offset {offset}: crash at {verb}")
+            raise DiskError(f"{name}: offset {offset}: {verb} failed: {PLANNED_FAILURE}")
+
+
+def _apply(content: bytearray, writes: list[_Write]) -> None:
+    for offset, data in writes:
+        if offset > len(content):
+            content.extend(bytes(offset - len(content)))
+        content[offset : offset + len(data)] = data
+
+
+def _torn(write: _Write, rng: Random) -> _Write:
+    """The write whole, or in half of the cases only its beginning."""
+    return write if rng.random() < 0.5 else _Write(write.offset, write.data[: rng.randint(0, len(write.data))])
+
+
+def _prefix(pending: list[_Write], rng: Random) -> list[_Write]:
+    survivors = pending[: rng.randint(0, len(pending))]
+    return survivors[:-1] + [_torn(write, rng) for write in survivors[-1:]]
+
+
+def _scattered(pending: list[_Write], rng: Random) -> list[_Write]:
+    return [_torn(write, rng) for write in pending if rng.random() < 0.5]

@@ -1,0 +1,145 @@
+"""What faults of links do to links, for whoever carries messages: the simulator, or a live validator's transport.
+
+A fault in force stands between the scenario's links and what goes over them: :meth:`LinkFaultInForce.change` gives the
+link that stands in another's place, and keeps it, so that what became of the messages can be counted and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+from cluster.faults.link_model import Link
+from cluster.scenario.sections.faults import (
+    CutFault,
+    DegradeFault,
+    LeaderDelayFault,
+    LinkFault,
+    OneWayPartitionFault,
+    PartitionFault,
+)
+from consensus.types import quorum
+
+
+class Seen(NamedTuple):
+    """Whether a fault was seen to bite, and by what."""
+
+    bit: bool
+    evidence: str
+
+
+@dataclass(slots=True)
+class LinkCounts:
+    """What became of the messages that a fault of links was there for."""
+
+    sent: int = 0
+    dropped: int = 0
+    slower: int = 0
+    """Those that went with another latency or jitter than without the fault."""
+    duplicated: int = 0
+    reordered: int = 0
+    waited: int = 0
+    eased: int = 0
+    """Those that went where fewer of them were lost, doubled, held back or kept waiting than without the fault."""
+    delayed: int = 0
+    """Sends of leaders that were delayed."""
+
+    def __add__(self, other: LinkCounts) -> LinkCounts:
+        return LinkCounts(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+class LinkFaultInForce:
+    """One fault of links, while it lasts. ``names`` are the validators, by index."""
+
+    def __init__(self, plan: LinkFault, names: Sequence[str]) -> None:
+        self.plan = plan
+        self._links: dict[Link, Link] = {}
+        """What stands in a link's place."""
+        self._delayed = 0
+        if isinstance(plan, PartitionFault):
+            sides = plan.sides(names)
+            self._groups = [{number for number, side in enumerate(sides) if name in side} for name in names]
+        elif not isinstance(plan, LeaderDelayFault):
+            senders, receivers = plan.ends(names)
+            self._sends = [name in senders for name in names]
+            self._receives = [name in receivers for name in names]
+
+    @property
+    def changes_links(self) -> bool:
+        """Whether it is one that :meth:`change` is to be called for."""
+        return not isinstance(self.plan, LeaderDelayFault)
+
+    def change(self, sender: int, receiver: int, link: Link) -> Link:
+        """The link that stands in the place of another one, or that one."""
+        if link.is_cut or not self._is_hit(sender, receiver):
+            return link
+        other = self._links.get(link)
+        if other is None:
+            changes = self.plan.changes if isinstance(self.plan, DegradeFault) else {}
+            other = self._links[link] = link.with_changes(changes)
+            other.is_cut = not changes
+        return other
+
+    def delay_of_leader_ms(self) -> int:
+        """How much later something arrives that a leader sends now; it counts as sent so."""
+        if not isinstance(self.plan, LeaderDelayFault):
+            return 0
+        self._delayed += 1
+        return self.plan.delay_ms
+
+    def counts(self) -> LinkCounts:
+        """What became of the messages so far."""
+        counts = LinkCounts(delayed=self._delayed)
+        for old, link in self._links.items():
+            counts.sent += link.sent
+            counts.dropped += link.dropped
+            counts.duplicated += link.duplicated
+            counts.reordered += link.reordered
+            counts.waited += link.waited
+            if (old.latency_us, old.jitter_us) != (link.latency_us, link.jitter_us):
+                counts.slower += link.sent
+            if link.is_better_than(old):
+                counts.eased += link.sent
+        return counts
+
+    def _is_hit(self, sender: int, receiver: int) -> bool:
+        if isinstance(self.plan, PartitionFault):
+            return self._groups[sender].isdisjoint(self._groups[receiver])
+        is_hit = self._sends[sender] and self._receives[receiver]
+        if isinstance(self.plan, CutFault):
+            return is_hit or (self._sends[receiver] and self._receives[sender])
+        return is_hit
+
+
+def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
+    """The validators on which no certificate can count."""
+    match plan:
+        case PartitionFault():
+            largest = max(plan.sides(names), key=len)
+            whole = largest if len(largest) >= quorum(len(names)) else set()
+            return tuple(name for name in names if name not in whole)
+        case OneWayPartitionFault() | CutFault() | DegradeFault():
+            senders, receivers = plan.ends(names)
+            fewer = senders if len(senders) <= len(receivers) else receivers
+            return tuple(name for name in names if name in fewer)
+        case LeaderDelayFault():
+            return tuple(names)
+
+
+def seen_on_links(plan: LinkFault, counts: LinkCounts) -> Seen:
+    """Whether a fault was seen to bite, and by what."""
+    if isinstance(plan, LeaderDelayFault):
+        return Seen(counts.delayed > 0, f"{counts.delayed:,} sends of leaders {plan.delay_ms:,} ms later")
+    if not isinstance(plan, DegradeFault):
+        return Seen(counts.dropped > 0, f"{counts.dropped:,} messages dropped")
+    seen = {
+        "with another latency": counts.slower,
+        "dropped": counts.dropped if plan.loss or plan.bandwidth_kbps else 0,
+        "doubled": counts.duplicated if plan.duplication else 0,
+        "held back": counts.reordered if plan.reordering else 0,
+        "waiting for others": counts.waited if plan.bandwidth_kbps else 0,
+        "on better links": counts.eased,
+    }
+    words = [f"{count:,} {what}" for what, count in seen.items() if count]
+    return Seen(bool(words), f"{counts.sent:,} messages, of them {', '.join(words) or 'none touched'}")

@@ -1,0 +1,92 @@
+"""Tells a live testnet's own endpoint (:mod:`cluster.live.driver.control_server`) what to do, with the run's token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import urllib3
+
+from cluster.common.errors import BadInput, HarnessError
+from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
+
+TIMEOUT_S: Final = 10.0
+ACCEPTED: Final = 202
+REFUSED: Final = 400
+MOST_QUOTED: Final = 200
+
+
+class ControlError(HarnessError):
+    """The testnet's endpoint did not do it: nobody answers, or it refuses."""
+
+
+class ControlClient:
+    """Talks to one testnet.
+
+    Every method raises :class:`ControlError`, and :class:`BadInput` where what it was given is wrong.
+    """
+
+    @classmethod
+    def of_run(cls, folder: Path) -> ControlClient:
+        """By the folder of a run that goes on. Raises :class:`BadInput` where there is none."""
+        endpoints = folder / ENDPOINTS_FILE
+        try:
+            testnet = json.loads(endpoints.read_text(encoding="utf-8"))["testnet"]
+            url, token_file = testnet["url"], folder / testnet["token_file"]
+        except OSError as error:
+            raise BadInput(f"{endpoints}: {error.strerror}: expected the folder of a live run that goes on") from None
+        except (ValueError, KeyError, TypeError):
+            raise BadInput(f"{endpoints}: does not say where the testnet's own endpoint is") from None
+        if not token_file.exists():
+            raise BadInput(f"{folder}: that run is over: expected the folder of a live run that goes on")
+        return cls(url, token_file)
+
+    def __init__(self, url: str, token_file: Path) -> None:
+        self._url = url
+        self._token_file = token_file
+
+    def stop(self) -> None:
+        """Have the run end as if its stop height was reached."""
+        self._post("/stop")
+
+    def add_fault(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Add a fault to the run, as in a scenario's ``faults``; at once where it states neither height nor time.
+
+        Returns it as it will be performed.
+        """
+        return self._post("/faults", json.dumps(fields))
+
+    def pay(self, to: str, amount: int) -> dict[str, Any]:
+        """Have the faucet pay an address (``0x…``), in the smallest CBY unit. Returns the transfer that it sent."""
+        file = self._token_file.with_name(FAUCET_TOKEN_FILE)
+        if not file.exists():
+            raise BadInput(f"{file.parent}: its testnet has no faucet: chain.faucet in the scenario asks for one")
+        return self._post("/faucet", json.dumps({"to": to, "amount": amount}), file)
+
+    def _post(self, path: str, body: str = "", token_file: Path | None = None) -> dict[str, Any]:
+        url = self._url + path
+        try:
+            token = (token_file or self._token_file).read_text(encoding="utf-8").strip()
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = urllib3.request("POST", url, body=body, headers=headers, retries=False, timeout=TIMEOUT_S)
+        except OSError as error:
+            raise ControlError(f"{self._token_file}: {error.strerror}") from None
+        except urllib3.exceptions.HTTPError as error:
+            raise ControlError(f"{url}: {' '.join(str(error).split())}") from None
+        page = _page_of(answer.data)
+        if answer.status == REFUSED:
+            raise BadInput(str(page.get("error")))
+        if answer.status != ACCEPTED:
+            raise ControlError(f"{url}: status {answer.status}: {page.get('error')}")
+        return page
+
+
+def _page_of(body: bytes) -> dict[str, Any]:
+    """The answer's JSON; what is none is an error in its words."""
+    try:
+        page = json.loads(body)
+    except ValueError:
+        page = None
+    return page if isinstance(page, dict) else {"error": body.decode("utf-8", "replace")[:MOST_QUOTED]}

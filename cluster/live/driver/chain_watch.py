@@ -1,0 +1,108 @@
+"""What the validators saw, put together to one picture of the chain while it runs.
+
+Validators tell of the same heights at different times; of each height the first word counts. Times become
+milliseconds since the run began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cluster.live.host.host import ValidatorView
+from cluster.live.host.lag import LagSpan
+from cluster.live.host.validator_loop import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
+from cluster.record.lag import LagLog
+from cluster.record.message_trace import LiveTrace
+from cluster.record.resources import ResourceLog
+from cluster.record.run import Finalization, Lag, Resources, RunRecord, Sample
+from validator.node.events import BlockFinal
+
+
+class ChainWatch:
+    """Fills a record's finalizations, proposals and samples."""
+
+    def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
+        self._record = record
+        self._began_epoch_ms = began_epoch_ms
+        self.trace = LiveTrace(record, began_epoch_ms)
+        self._resources = ResourceLog(record)
+        self._lags = LagLog(record)
+        self._lane_cycles = record.genesis.parameters.lane_timer_cycles
+        self._heights: set[int] = set()
+        self._newest: BlockFinal | None = None
+        self._fires = 0
+        self._transactions = 0
+
+    @property
+    def height(self) -> int:
+        """The highest final height seen anywhere."""
+        return 0 if self._newest is None else self._newest.height
+
+    def take(self, validator: int, observations: Iterable[Observation]) -> None:
+        """Enter what a validator saw."""
+        for seen in observations:
+            match seen:
+                case VoteSent():
+                    pass  # for faults that wait for votes
+                case FirstSeen(height=height):
+                    at_ms = self._at_ms(seen)
+                    earliest = self._record.proposals.get(height, at_ms)
+                    self._record.proposals[height] = min(at_ms, earliest)
+                case ViewSeen(view=view):
+                    at_ms = self._at_ms(seen)
+                    self.trace.windows.begin(at_ms)
+                    self.trace.windows.entered(at_ms, validator, view)
+                case FinalSeen(block=block):
+                    at_ms = self._at_ms(seen)
+                    self._record.note_reorg(validator, block.height, block.reorg_depth)
+                    self._record.finalizations.append(Finalization(at_ms, validator, block.height))
+                    self._count(block)
+
+    def take_use(self, at_ms: float, view: ValidatorView) -> None:
+        """Enter what a validator uses, where its host told it."""
+        use, sent = view.use, view.state.messages_sent
+        if use is not None:
+            self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
+
+    def take_lag(self, host: int | None, span: LagSpan) -> None:
+        """Enter how long the machine kept a host, or the driver, from running."""
+        at_ms, until_ms = (max(0.0, each - self._began_epoch_ms) for each in (span.from_ms, span.until_ms))
+        self._lags.note(Lag(at_ms, until_ms, span.lag_ms, host))
+
+    def sample(
+        self,
+        at_ms: float,
+        heights: Sequence[int | None],
+        views: Sequence[int | None] = (),
+        states: Sequence[str] = (),
+    ) -> Sample:
+        """Add a look at the network, and return it."""
+        newest = self._newest
+        sample = Sample(
+            at_ms=at_ms,
+            heights=tuple(heights),
+            fires=self._fires,
+            transactions=self._transactions,
+            pending_timers=0 if newest is None else newest.pending_timers,
+            backlog=0 if newest is None else newest.backlog,
+            basefee_cycle=0 if newest is None else newest.basefee_cycle,
+            basefee_lane_timer=0 if newest is None else newest.basefee_lane_timer,
+            lane_share=0.0 if newest is None else newest.lane_cycles / self._lane_cycles,
+            views=tuple(views),
+            states=tuple(states),
+            faults=self._record.faults_under_way,
+        )
+        self._record.samples.append(sample)
+        return sample
+
+    def _at_ms(self, seen: FirstSeen | FinalSeen | ViewSeen) -> float:
+        return max(0.0, seen.at_ms - self._began_epoch_ms)
+
+    def _count(self, block: BlockFinal) -> None:
+        if block.height in self._heights:
+            return
+        self._heights.add(block.height)
+        self._fires += block.fires
+        self._transactions += block.transactions
+        if self._newest is None or block.height > self._newest.height:
+            self._newest = block

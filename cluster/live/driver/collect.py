@@ -1,0 +1,173 @@
+"""What every validator serves at the end of a run, asked over HTTP like anybody could.
+
+The validators are at rest meanwhile, so that blocks, status, balances and timers of one validator belong together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from typing import Final
+
+from cluster.audit.books import Questions, ledger_of, longest_chain, questions
+from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.record.archive import BlockRecord
+from cluster.record.run import RunRecord, Supply, ValidatorRecord
+from loadgen.client import ClientError, FinalityProof, NotFound, Refused, ValidatorClient
+from validator.node.queries import PENDING
+from validator.primitives.types import parse_address
+
+BLOCKS_A_REQUEST: Final = 64
+REQUEST_TIMEOUT_S: Final = 20.0
+"""A validator at rest has nothing else to do; one that takes longer is gone."""
+ASKED_AT_A_TIME: Final = 4
+"""Validators asked side by side."""
+CHECK_EVERY_S: Final = 0.1
+
+Work = Callable[[ValidatorClient, ValidatorRecord], Iterator[None]]
+"""Asks one validator, pausing after each request."""
+
+
+def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], None]) -> None:
+    """Fill ``record.validators``, each with what it serves; who does not answer becomes a problem.
+
+    ``urls`` are the endpoints by validator index. ``checkpoint`` is called often and may raise to end it early; what
+    was collected until then stays.
+    """
+    record.validators = [_nothing_yet(record, index) for index in range(record.scenario.validators.count)]
+    record.note_mutants()
+    record.monitor = with_answers(None, ())
+    answering = [found for found in record.validators if found.index in urls]
+    answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
+    chain = longest_chain([*answering, *record.lost])
+    ledger = ledger_of(record.genesis, chain)
+    asked = questions(record.genesis, chain, ledger)
+    answering = _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
+    audit, proved = ProofAudit(record, chain, ledger), {found.index: Answers(found.name) for found in answering}
+    try:
+        _ask_all(
+            record,
+            answering,
+            urls,
+            lambda client, found: audit.ask(found, ServedOverHttp(client), proved[found.index]),
+            checkpoint,
+        )
+    finally:
+        record.monitor = with_answers(record.monitor, proved.values())
+    for found in record.validators:
+        found.mutant_runs = (found.status or {}).get("mutant_runs", 0)
+
+
+def keep_blocks(record: RunRecord, index: int, url: str, checkpoint: Callable[[], None]) -> ValidatorRecord | None:
+    """Enter what a validator serves of the chain into ``record.lost``, since its disk is about to be lost.
+
+    ``None`` where it does not answer: what it had is lost then.
+    """
+    found = _nothing_yet(record, index)
+    try:
+        with ValidatorClient(url, REQUEST_TIMEOUT_S) as client:
+            for _ in _take_blocks(client, found):
+                checkpoint()
+    except ClientError:
+        return None
+    record.lost.append(found)
+    return found
+
+
+def _nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
+    section = record.scenario.validators
+    return ValidatorRecord(section.names[index], index, byzantine=tuple(section.node(index).byzantine))
+
+
+def _ask_all(
+    record: RunRecord,
+    validators: Sequence[ValidatorRecord],
+    urls: dict[int, str],
+    work: Work,
+    checkpoint: Callable[[], None],
+) -> list[ValidatorRecord]:
+    """Do the same with every validator; returns those that answered."""
+    answered: list[ValidatorRecord] = []
+    stopped = threading.Event()
+    pool = ThreadPoolExecutor(ASKED_AT_A_TIME, thread_name_prefix="collect")
+    try:
+        asked = {pool.submit(_ask, urls[found.index], found, work, stopped): found for found in validators}
+        _wait(list(asked), checkpoint)
+        for future, found in asked.items():
+            error = future.exception()
+            if isinstance(error, ClientError):
+                record.problems.append(f"{found.name} did not answer at the end: {error}")
+            elif error is not None:
+                raise error
+            else:
+                answered.append(found)
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
+    return answered
+
+
+def _wait(asked: list[Future[None]], checkpoint: Callable[[], None]) -> None:
+    while wait_for(asked, CHECK_EVERY_S).not_done:
+        checkpoint()
+
+
+def _ask(url: str, found: ValidatorRecord, work: Work, stopped: threading.Event) -> None:
+    with ValidatorClient(url, REQUEST_TIMEOUT_S) as client:
+        for _ in work(client, found):
+            if stopped.is_set():
+                return
+
+
+def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
+    found.status = client.status()
+    snapshot_height = found.status.get("snapshot_height")
+    if isinstance(snapshot_height, int) and snapshot_height > 0:
+        found.first_height = snapshot_height + 1
+    if found.status.get("diverged") is not None:
+        found.trace = client.divergence()
+        yield
+    while blocks := client.blocks(found.first_height + len(found.blocks), BLOCKS_A_REQUEST):
+        found.blocks.extend(BlockRecord(*block) for block in blocks)
+        yield
+
+
+def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: Questions) -> Iterator[None]:
+    found.supply = Supply.of(client.supply())
+    yield
+    for address in asked.accounts:
+        found.balances[address] = client.account(parse_address(address))["balance"]
+        yield
+    for timer in asked.timers:
+        found.pending_timers[timer] = _is_pending(client, timer)
+        yield
+
+
+class ServedOverHttp:
+    """What a validator serves of proofs (:class:`cluster.audit.served_proofs.Server`)."""
+
+    def __init__(self, client: ValidatorClient) -> None:
+        self._client = client
+
+    def finality(self, height: int) -> FinalityProof | None:
+        try:
+            return self._client.finality(height)
+        except NotFound:
+            return None
+        except Refused as error:
+            raise Unproved(str(error)) from None
+
+    def proof(self, key: bytes, height: int) -> Page:
+        try:
+            return self._client.proof(key, height)
+        except Refused as error:
+            raise Unproved(str(error)) from None
+
+
+def _is_pending(client: ValidatorClient, timer: str) -> bool:
+    try:
+        return client.timer(bytes.fromhex(timer)).get("state") == PENDING
+    except NotFound:
+        return False

@@ -1,0 +1,266 @@
+"""The testnet's own HTTP endpoint, beside those of its validators: how it stands, its metrics, how it is told to end.
+
+It is served from a thread of the driver, on the loopback. What it shows is the driver's newest look at the testnet;
+what it is told waits in a short queue until the driver's next look. Whatever changes something needs the run's token,
+which stands in the run's folder, readable by the user alone: ``Authorization: Bearer <token>``. The faucet has a token
+of its own, which may be given to others: it opens nothing else.
+
+==================  ================================================================================================
+``GET /status``     the run and every validator, as the driver sees them
+``GET /metrics``    Prometheus text of the whole testnet: each validator's metrics with the label ``validator``, and
+                    the testnet's own
+``GET /targets``    the validators as targets of Prometheus' HTTP service discovery
+``POST /faults``    adds a fault to the run: a JSON object as in a scenario's ``faults``, which begins at once where it
+                    states neither height nor time; needs the token
+``POST /stop``      ends the run as if its stop height was reached; needs the token
+``POST /faucet``    ``{"to": address, "amount": n}``: sends a transfer from the faucet's account; needs its token
+==================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import queue
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.common.errors import BadInput
+from cluster.live.driver.faucet import Faucet, FaucetRefusal
+from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.live.web.prometheus import PROMETHEUS, merge_pages, render_metric
+from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
+from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
+from loadgen.client import ClientError, ValidatorClient
+from validator.primitives.types import Address, parse_address
+
+TOKEN_BYTES: Final = 32
+CLIENT_RATE: Final = Rate(50, 100)
+MAX_WAITING: Final = 16
+"""What it was told and the driver did not look at yet."""
+SCRAPE_TIMEOUT_S: Final = 2.0
+"""A validator that takes longer to tell its metrics counts as one that does not answer."""
+START_TIMEOUT_S: Final = 10.0
+ANSWER_TIMEOUT_S: Final = 5.0
+"""The driver looks several times a second, unless it waits for hosts."""
+SCHEME: Final = "Bearer "
+MAX_AMOUNT_DIGITS: Final = 40
+
+
+class StopRun:
+    """The run is to end as if its stop height was reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddFault:
+    """A fault is to be added to the run. The driver answers what it became, or :class:`BadInput`."""
+
+    fields: Mapping[str, Any]
+    """As in a scenario's ``faults``."""
+    answer: Future[Page] = field(default_factory=Future)
+
+
+Order = StopRun | AddFault
+"""What the driver is told. One that is cancelled before the driver looks at it is not performed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A look at the testnet. The driver replaces it as a whole."""
+
+    status: Page = field(default_factory=dict)
+    urls: Mapping[str, str] = field(default_factory=dict)
+    """The validators' endpoints by their names."""
+    gauges: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Figures of the whole testnet, each with its description, by metric."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of every target: which run it is."""
+
+
+class ControlServer:
+    """The endpoint. :meth:`close` ends it."""
+
+    def __init__(self, token_file: Path, served: Served = ON_THE_LOOPBACK, faucet: Faucet | None = None) -> None:
+        """Serve at once and write the run's token, which goes with the server; with a faucet, that one's beside it.
+
+        Raises :class:`OSError`.
+        """
+        self._faucet = faucet
+        self._faucet_token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._faucet_token_file = token_file.with_name(FAUCET_TOKEN_FILE)
+        self.view = Overview()
+        self.orders: queue.Queue[Order] = queue.Queue(MAX_WAITING)
+        self._token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._token_file = token_file
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
+        self._thread.start()
+        try:
+            self._server = asyncio.run_coroutine_threadsafe(
+                serve(build_application(self._table(), Counter(), CLIENT_RATE), served.bind, served.port),
+                self._loop,
+            ).result(START_TIMEOUT_S)
+        except BaseException:
+            self._end_thread()
+            raise
+        try:
+            _write_secret(token_file, self._token)
+            if faucet is not None:
+                _write_secret(self._faucet_token_file, self._faucet_token)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def close(self) -> None:
+        """End the server and its thread, and remove the tokens, which open nothing any more."""
+        self._token_file.unlink(missing_ok=True)
+        self._faucet_token_file.unlink(missing_ok=True)
+        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # --- pages --------------------------------------------------------------------------------------------------------
+
+    def _table(self) -> list[tuple[str, str, Endpoint]]:
+        return [
+            ("GET", "/status", self._status),
+            ("GET", "/metrics", self._metrics),
+            ("GET", "/targets", self._targets),
+            ("POST", "/faults", self._add_fault),
+            ("POST", "/stop", self._stop),
+            ("POST", "/faucet", self._pay),
+        ]
+
+    async def _status(self, _request: Request) -> Response:
+        return json_response(self.view.status)
+
+    async def _targets(self, _request: Request) -> Response:
+        view = self.view
+        return json_response(
+            [
+                {"targets": [url.removeprefix("http://")], "labels": {**view.labels, "validator": name}}
+                for name, url in view.urls.items()
+            ]
+        )
+
+    async def _metrics(self, _request: Request) -> Response:
+        view = self.view
+        answers = await asyncio.gather(*(asyncio.to_thread(_scrape, url) for url in view.urls.values()))
+        pages = {name: page for name, page in zip(view.urls, answers, strict=True) if page is not None}
+        text = render_metric(
+            "stampede_validator_up",
+            "gauge",
+            "Whether a validator tells its metrics.",
+            [({"validator": name}, int(name in pages)) for name in view.urls],
+        )
+        text += "".join(render_metric(name, "gauge", told, value) for name, (told, value) in view.gauges.items())
+        return Response(text + merge_pages(pages, "validator"), headers={"content-type": PROMETHEUS})
+
+    async def _stop(self, request: Request) -> Response:
+        self._check_token(request)
+        self._tell(StopRun())
+        return json_response({"told": "stop"}, 202)
+
+    async def _add_fault(self, request: Request) -> Response:
+        self._check_token(request)
+        try:
+            fields = json.loads(await read_body(request))
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise HTTPException(400, 'expected a fault as a JSON object, such as {"kind": "kill", "target": "leader"}')
+        order = AddFault(fields)
+        self._tell(order)
+        try:
+            page = await asyncio.wait_for(asyncio.wrap_future(order.answer), ANSWER_TIMEOUT_S)
+        except BadInput as error:
+            raise HTTPException(400, str(error)) from None
+        except TimeoutError:
+            raise HTTPException(503, "the driver does not take orders now: the testnet starts or ends") from None
+        return json_response(page, 202)
+
+    async def _pay(self, request: Request) -> Response:
+        if self._faucet is None:
+            raise HTTPException(404, "the testnet has no faucet: chain.faucet in the scenario, or stampede up --faucet")
+        self._check_token(request, self._faucet_token, FAUCET_TOKEN_FILE)
+        to, amount = _payment(await read_body(request))
+        try:
+            page = await asyncio.to_thread(self._faucet.pay, to, amount, self.view.urls)
+        except FaucetRefusal as refusal:
+            raise HTTPException(refusal.status, str(refusal)) from None
+        return json_response(page, 202)
+
+    def _tell(self, order: Order) -> None:
+        try:
+            self.orders.put_nowait(order)
+        except queue.Full:
+            raise HTTPException(429, "the driver has not looked at what it was told before") from None
+
+    def _check_token(self, request: Request, token: str | None = None, file: str = TOKEN_FILE) -> None:
+        """Whether the request shows the token of a file; by default the run's."""
+        expected = self._token if token is None else token
+        given = request.headers.get("authorization", "")
+        if not given.startswith(SCHEME) or not hmac.compare_digest(
+            given.removeprefix(SCHEME).encode(), expected.encode()
+        ):
+            told: Any = {"www-authenticate": SCHEME.strip()}
+            whose = "run" if file == TOKEN_FILE else "faucet"
+            raise HTTPException(
+                401, f"needs the {whose}'s token: Authorization: Bearer <content of the file {file}>", told
+            )
+
+
+def _payment(body: bytes) -> tuple[Address, int]:
+    """Who is to get how much. Raises :class:`HTTPException`."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict) or fields.keys() != {"to", "amount"}:
+        raise HTTPException(400, 'expected a JSON object with the fields to and amount: {"to": "0x…", "amount": 1000}')
+    to, amount = fields["to"], fields["amount"]
+    try:
+        address = parse_address(to if isinstance(to, str) else "")
+    except ValueError:
+        raise HTTPException(400, "to: expected an address, 0x and 40 hex digits") from None
+    if isinstance(amount, str) and amount.isascii() and amount.isdecimal() and len(amount) <= MAX_AMOUNT_DIGITS:
+        amount = int(amount)
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        raise HTTPException(400, "amount: expected a whole number, or decimal text")
+    return address, amount
+
+
+def _scrape(url: str) -> str | None:
+    try:
+        with ValidatorClient(url, SCRAPE_TIMEOUT_S) as client:
+            return client.metrics()
+    except ClientError:
+        return None
+
+
+def _write_secret(path: Path, secret: str) -> None:
+    """Write a file that only its owner may read, from its first moment on."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(secret + "\n")

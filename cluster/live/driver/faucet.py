@@ -1,0 +1,170 @@
+"""The faucet of a live testnet: pays whoever shows its token from an account of the genesis, by ordinary transfers.
+
+What it pays was minted at genesis, and its transfers are signed, sent and charged like everybody's: nothing about the
+chain knows of it. Each payment is bounded, and so is their rate, whoever asks. A transfer that a validator took and
+lost is sent again with the next payment, under its own nonce.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, ClassVar, Final
+
+from cluster.scenario import Scenario
+from cluster.scenario.sections.chain import FAUCET_OWNER, SEED_PREFIX, FaucetSection, account_key
+from loadgen.client import ClientError, ValidatorClient
+from loadgen.workloads import Intent, LoadUser, Member, Observation, Options, Workload
+from loadgen.workloads.phases import Rhythm
+from loadgen.workloads.user import FEE_HEADROOM, TIP_LEVELS, TIP_STEP
+from validator.chain.transactions import Transfer, address_of, transaction_hash
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address, address_text, is_reserved
+
+TIMEOUT_S: Final = 2.0
+"""Of each request to a validator."""
+SECONDS_PER_MINUTE: Final = 60.0
+BAD_REQUEST: Final = 400
+CONFLICT: Final = 409
+TOO_MANY: Final = 429
+UNAVAILABLE: Final = 503
+
+
+class FaucetRefusal(Exception):
+    """The faucet does not pay: one line, and the HTTP status that says so."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class _Payments(Workload[Options]):
+    """The one payment that is asked for now."""
+
+    name: ClassVar[str] = "faucet"
+    options_type: ClassVar[type[Options]] = Options
+    asked: Intent | None = None
+    nonce = 0
+    """Of the payment that was signed last."""
+
+    @property
+    def is_signed(self) -> bool:
+        return self.asked is None
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        asked, self.asked = self.asked, None
+        self.nonce = observation.next_nonce
+        return [] if asked is None else [asked]
+
+
+class Faucet:
+    """One testnet's faucet. May be used from several threads."""
+
+    def __init__(
+        self,
+        section: FaucetSection,
+        seed: int,
+        chain_id: str,
+        parameters: Parameters,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` gives seconds."""
+        key = account_key(seed, FAUCET_OWNER.removeprefix(SEED_PREFIX))
+        self.address: Address = address_of(bytes(key.verify_key))
+        self._section = section
+        self._parameters = parameters
+        member = Member(0, self.address, self.address, (), (), Random(0), parameters)
+        self._payments = _Payments(Options(), member)
+        self._user = LoadUser(key, chain_id, Rhythm(1), self._payments)
+        self._promised: dict[int, int] = {}
+        """What is under way, by nonce."""
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._left, self._left_at = float(section.requests_per_minute), clock()
+
+    @classmethod
+    def of(cls, scenario: Scenario, seed: int, chain_id: str) -> Faucet | None:
+        """The faucet that a scenario asks for, if it does."""
+        section = scenario.chain.faucet
+        return None if section is None else cls(section, seed, chain_id, scenario.chain.parameters())
+
+    def pay(self, to: Address, amount: int, urls: Mapping[str, str]) -> dict[str, Any]:
+        """Send a transfer to a validator of ``urls``, by name; returns what was sent. Raises :class:`FaucetRefusal`."""
+        if is_reserved(to):
+            raise FaucetRefusal(BAD_REQUEST, f"to: {address_text(to)} is reserved for the system")
+        if not 1 <= amount <= self._section.max_amount:
+            raise FaucetRefusal(BAD_REQUEST, f"amount: {amount} is not within 1 to {self._section.max_amount}")
+        with self._lock:
+            self._take_turn()
+            for name, url in urls.items():
+                with ValidatorClient(url, TIMEOUT_S) as client:
+                    observation = self._look(client, amount)
+                    if observation is not None:
+                        return self._send(client, observation, to, amount, name)
+        raise FaucetRefusal(UNAVAILABLE, "no validator tells how the chain stands")
+
+    def _take_turn(self) -> None:
+        """Every request counts, whatever comes of it: a bucket that fills at a steady rate."""
+        now, most = self._clock(), self._section.requests_per_minute
+        self._left = min(float(most), self._left + (now - self._left_at) * most / SECONDS_PER_MINUTE)
+        self._left_at = now
+        if self._left < 1:
+            raise FaucetRefusal(TOO_MANY, f"too many payments, expected at most {most} a minute")
+        self._left -= 1
+
+    def _look(self, client: ValidatorClient, amount: int) -> Observation | None:
+        """How the chain stands; ``None`` where this validator does not tell. Raises :class:`FaucetRefusal` where the
+        account holds too little.
+        """
+        try:
+            height = client.status()["height"]
+            if height == 0:
+                return None
+            block, account = client.block(height), client.account(self.address)
+        except (ClientError, KeyError):
+            return None
+        fees = [block[f"basefee_{name}"] for name in ("cycle", "cell", "lane_timer")]
+        self._promised = {nonce: due for nonce, due in self._promised.items() if nonce >= account["nonce"]}
+        transfer_fee = self._parameters.tx_base_cycles * (FEE_HEADROOM * fees[0] + TIP_STEP * TIP_LEVELS)
+        free = account["balance"] - sum(self._promised.values()) - transfer_fee * (1 + len(self._promised))
+        if amount > free:
+            raise FaucetRefusal(CONFLICT, f"amount: {amount} is more than the {max(0, free)} that the faucet has left")
+        return Observation(height, account["nonce"], *fees)
+
+    def _send(
+        self, client: ValidatorClient, observation: Observation, to: Address, amount: int, name: str
+    ) -> dict[str, Any]:
+        payments = self._payments
+        payments.asked = Intent(Transfer(to), self._parameters.tx_base_cycles, 0, value=amount)
+        while not payments.is_signed:  # what may have been lost is sent first
+            wires = self._user.next_transactions(observation)
+            if not wires:
+                payments.asked = None
+                raise FaucetRefusal(TOO_MANY, "too many transfers are under way; wait for a block")
+            self._post(client, wires)
+        self._promised[payments.nonce] = amount
+        return {
+            "hash": transaction_hash(wires[-1]).hex(),
+            "from": address_text(self.address),
+            "to": address_text(to),
+            "amount": amount,
+            "nonce": payments.nonce,
+            "validator": name,
+        }
+
+    def _post(self, client: ValidatorClient, wires: list[bytes]) -> None:
+        is_new = self._payments.is_signed
+        try:
+            results = client.post_transactions(wires)
+        except ClientError:
+            self._payments.asked = None
+            self._user.undelivered(wires)
+            said = "it may have taken the transfer, which is sent again with the next one" if is_new else "ask again"
+            raise FaucetRefusal(UNAVAILABLE, f"the validator did not answer; {said}") from None
+        for wire, result in zip(wires, results, strict=True):
+            if result.error is not None:
+                self._user.rejected(wire)
+        if is_new and (reason := results[-1].error) is not None:
+            raise FaucetRefusal(UNAVAILABLE, f"the validator refused the transfer: {reason}")

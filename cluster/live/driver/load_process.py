@@ -1,0 +1,135 @@
+"""The load generator as a process of its own: ``python -m loadgen.run``, told by a plan file, ended by a signal.
+
+It also ends when this process does, however that happens: its standard input is a pipe that only this process holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.files import write_atomically
+from cluster.record.run import LoadRecord
+from cluster.scenario import Scenario
+from loadgen.runplan import RunPlan
+
+MODULE: Final = "loadgen.run"
+PLAN_FILE: Final = "load-plan.json"
+ENDPOINTS_FILE: Final = "load-endpoints.json"
+STATS_FILE: Final = "load-stats.json"
+LOG_FILE: Final = "logs/locust.log"
+EXTRA_RUN_TIME_S: Final = 60
+"""How much longer than the scenario the load would go on by itself."""
+MAX_RUN_TIME_S: Final = 86_400
+POLL_S: Final = 0.2
+STOP_TIMEOUT_S: Final = 15.0
+"""The load generator ends within this time after it was told to, or is killed."""
+
+
+class LoadProcess:
+    """A load that makes itself ready and, once :meth:`go` says where the validators are, runs.
+
+    :meth:`stop` tells it to end, :meth:`finish` sees that it does.
+    """
+
+    def __init__(self, scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> None:
+        """Start the processes, for so long at most. Raises :class:`OSError`."""
+        self._stats_file = (folder / STATS_FILE).absolute()
+        self._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
+        plan_file = (folder / PLAN_FILE).absolute()
+        self._plan = RunPlan(
+            chain_id=chain_id,
+            seed=seed,
+            endpoints_file=str(self._endpoints_file),
+            load=scenario.load,
+            params=scenario.chain.parameters().to_names(),
+            run_time_s=min(MAX_RUN_TIME_S, run_time_s),
+            stats_file=str(self._stats_file),
+        )
+        plan_file.write_text(self._plan.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+        self._endpoints_file.unlink(missing_ok=True)
+        log_file = folder / LOG_FILE
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", MODULE, "--plan", str(plan_file), "--until-eof"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        with log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        self.was_told_to_stop = False
+        self._was_ready = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all processes wait for nothing but the endpoints, or did."""
+        self._was_ready = self._was_ready or all(
+            self._plan.ready_file(process).exists() for process in range(self._plan.process_count)
+        )
+        return self._was_ready
+
+    def go(self, urls: Sequence[str]) -> None:
+        """Say where the validators are: the load begins. Raises :class:`OSError`."""
+        write_atomically(self._endpoints_file, json.dumps(list(urls)) + "\n")
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether it ended without being told to."""
+        return not self.was_told_to_stop and self._process.poll() is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def stop(self) -> None:
+        """Tell it to end; returns at once."""
+        if not self.was_told_to_stop:
+            self.was_told_to_stop = True
+            if self._process.poll() is None:
+                self._process.terminate()
+
+    def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
+        """See that it has ended; returns what it says of itself. ``checkpoint`` may raise to end the waiting."""
+        self.stop()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self._is_running(POLL_S):
+            checkpoint()
+            if time.monotonic() > deadline:
+                self._process.kill()
+                self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        stats = _read_stats(self._stats_file)
+        return LoadRecord(
+            requests=stats.get("requests", 0),
+            failures=stats.get("failures", 0),
+            transactions_sent=stats.get("transactions_sent", 0),
+            transactions_rejected=stats.get("transactions_rejected", 0),
+            process_exit=self._process.returncode,
+        )
+
+    def _is_running(self, patience_s: float) -> bool:
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+
+def _read_stats(path: Path) -> dict[str, Any]:
+    """The statistics; nothing where the load ended before it could write them."""
+    return json.loads(path.read_bytes()) if path.exists() else {}

@@ -1,0 +1,389 @@
+"""Ray for one run: started for it and ended with it, or joined where ``RAY_ADDRESS`` names one.
+
+A Ray of our own has a short private folder (Unix sockets' paths are short), a token of its own that leaves the user's
+home alone, no dashboard, no idle workers, and little memory: it carries control and results, not messages. When it is
+closed, its processes are waited for, and killed where they do not end; the folder goes.
+
+A Ray that was joined belongs to somebody else: only our own actors are killed there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cluster.common.errors import BadInput, TestnetError
+from cluster.common.own_names import check_working_directory
+from cluster.live.host.host import ValidatorHost
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
+from cluster.live.processes.signals import Warden
+from cluster.live.web.addresses import LOOPBACK
+from cluster.scenario.sections.release import Release
+
+ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
+LOCAL_ADDRESS: Final = "local"
+"""As an address: a new Ray on this machine."""
+TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
+TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
+SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+"""Environment of a Ray of our own: nothing is reported to anybody, nothing is said on the terminal."""
+
+SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
+"""What it names is not printed; Ray reads it when it is imported."""
+SKIPPED_LINES: Final = "A worker died or was killed while executing a task"
+
+OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
+"""About the least that Ray takes."""
+STARTING_CPUS: Final = 2
+"""As many workers start at a time; hosts themselves ask for no CPU."""
+SYSTEM_CONFIG: Final = {"prestart_worker_first_driver": False, "worker_niceness": 0}
+"""Each host has an environment of its own, so that workers started ahead would never be used. Ray's own workers are
+niced by 15: beside a busy load generator that leaves validators a thirtieth of a processor.
+"""
+SPARE_RESTARTS: Final = 3
+"""Restarts of a host besides those that the scenario asks for; a host that keeps crashing ends with them."""
+HOST_CONCURRENCY: Final = 8
+"""Calls that a host answers at a time."""
+CORE_PROCESSES: Final = frozenset({"gcs_server", "raylet"})
+FOLDER_PREFIX: Final = "st-"
+SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
+SHUTDOWN_PATIENCE_S: Final = 5.0
+PROBE_TIMEOUT_S: Final = 5.0
+WARDEN_TIMEOUT_S: Final = 15.0
+HASH_SEEDS: Final = 2**32
+FIRST_RELEASE: Final = Release()
+
+_token = secrets.token_hex(32)
+"""Of every Ray that this process starts: the library reads it once."""
+
+
+class Place(NamedTuple):
+    """Where a host goes: a Ray node and the address to listen on there."""
+
+    node_id: str
+    bind: str
+
+
+class RemoteWarden:
+    """A :class:`Warden` on another node: an actor, asked with a bound on the time."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+
+    def kill(self, process: Process) -> bool:
+        return bool(self._ask("kill", process))
+
+    def hold(self, process: Process) -> bool:
+        return bool(self._ask("hold", process))
+
+    def let_go(self, process: Process) -> None:
+        self._ask("let_go", process)
+
+    def is_still(self, process: Process) -> bool:
+        return bool(self._ask("is_still", process))
+
+    def is_running(self, process: Process) -> bool:
+        return bool(self._ask("is_running", process))
+
+    def close(self) -> None:
+        self._ask("close")
+
+    def _ask(self, method: str, *arguments: object) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=WARDEN_TIMEOUT_S)
+        except (errors.RayError, errors.GetTimeoutError) as error:
+            raise TestnetError(f"no signals can be sent to processes of a node: {one_line(error)}") from error
+
+
+def relocated_host(code: str) -> type:
+    """The actor class of a host whose code is taken from another folder.
+
+    Ray puts the driver's own folders in front of ``PYTHONPATH``. So this class goes to the worker by value, and it puts
+    the folder first before anything of ours is imported there.
+    """
+
+    class RelocatedHost:
+        def __init__(self, *arguments: Any) -> None:
+            import importlib
+            import sys
+
+            sys.path.insert(0, code)
+            self._host = importlib.import_module("cluster.live.host.host").ValidatorHost(*arguments)
+
+    def passed_on(method: str) -> Any:
+        def call(self: RelocatedHost, *arguments: Any) -> Any:
+            return getattr(self._host, method)(*arguments)
+
+        return call
+
+    for method in vars(ValidatorHost):
+        if not method.startswith("_"):
+            setattr(RelocatedHost, method, passed_on(method))
+    return RelocatedHost
+
+
+def _runtime_of(code: str | None, environment: dict[str, str]) -> dict[str, Any]:
+    """The environment of a worker whose code is taken from a folder, as Ray wants it."""
+    if code is not None:
+        environment = environment | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (code, os.environ.get("PYTHONPATH")))),
+        }
+    return {"env_vars": environment}
+
+
+def _relocated_warm_up(code: str) -> Callable[[], None]:
+    """Like :func:`relocated_host`: it goes to the worker by value."""
+
+    def warm_up() -> None:
+        import runpy
+        import sys
+
+        sys.path.insert(0, code)
+        runpy.run_module("cluster.tools.warm_up")["warm_up"]()
+
+    return warm_up
+
+
+class RaySession:
+    """Ray, connected. :meth:`start` makes one, :meth:`close` ends it."""
+
+    def __init__(self, ray: Any, folder: Path | None) -> None:
+        self.ray = ray
+        self._folder = folder
+        """Of a Ray of our own; ``None`` where it was joined."""
+        self._actors: list[Any] = []
+        self._tasks: list[Any] = []
+        self._disconnects = True
+        self._core: dict[processes.Process, str] = {}
+        """Processes of a Ray of our own without which it cannot go on, by name."""
+
+    @property
+    def is_ours(self) -> bool:
+        return self._folder is not None
+
+    def check(self) -> None:
+        """Raise :class:`TestnetError` where a Ray of our own broke down; it would take a minute to say so itself."""
+        for process, name in self._core.items():
+            if not process.is_running:
+                raise TestnetError(f"Ray broke down: its {name}, process {process.pid}, ended")
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def start(cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None) -> RaySession:
+        """Start or join Ray; one of our own has so many processors for tasks, and ``on_folder`` gets its folder before
+        there is any process. Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` where the
+        working directory holds something that workers would take for ours.
+        """
+        check_working_directory(Path.cwd())
+        ray = _import_ray()
+
+        if ray.is_initialized():
+            session = RaySession(ray, None)
+            session._disconnects = False
+            return session
+        joined = os.environ.get(ADDRESS_VARIABLE)
+        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus, on_folder)
+
+    def place_hosts(self, count: int, bind: str = LOOPBACK) -> list[Place]:
+        """A place for each host, spread over the nodes. Several nodes have addresses of their own, a single one
+        ``bind``.
+        """
+        nodes = [node for node in self.ray.nodes() if node["Alive"]]
+        nodes.sort(key=lambda node: node["NodeID"])
+        single = len(nodes) == 1
+        places = [Place(node["NodeID"], bind if single else node["NodeManagerAddress"]) for node in nodes]
+        return [places[host % len(places)] for host in range(count)]
+
+    def start_host(
+        self,
+        place: Place,
+        planned_restarts: int,
+        hash_seed: int,
+        arguments: tuple[Any, ...],
+        release: Release = FIRST_RELEASE,
+    ) -> Any:
+        """Create a host's actor, which stays on its node for its data's sake; returns its handle at once.
+
+        ``release`` is the code that it runs: of another folder, where that says so.
+        """
+        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}
+        actor_class: type = ValidatorHost
+        if release.code is not None:
+            actor_class = relocated_host(release.code)
+        options = self._options_on(place) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
+        actor = (
+            self.ray.remote(actor_class)
+            .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env=_runtime_of(release.code, environment))
+            .remote(*arguments, release.version, release.mutant)
+        )
+        self._actors.append(actor)
+        return actor
+
+    def warm_up(self, place: Place, code: str) -> Any:
+        """Have a node compile what code of another folder compiles at first use; returns the answer to come."""
+        # With an environment of its own no worker does it that has imported modules of ours for something else.
+        options = self._options_on(place) | {"max_calls": 1, "max_retries": 0, "runtime_env": _runtime_of(code, {})}
+        task = self.ray.remote(**options)(_relocated_warm_up(code)).remote()
+        self._tasks.append(task)
+        return task
+
+    def warden(self, place: Place) -> Warden | RemoteWarden:
+        """Who sends signals to processes at a place: this process itself on a Ray of our own, else an actor there."""
+        if self.is_ours:
+            return Warden()
+        actor = self.ray.remote(Warden).options(**self._options_on(place)).remote()
+        self._actors.append(actor)
+        return RemoteWarden(self.ray, actor)
+
+    def _options_on(self, place: Place) -> dict[str, Any]:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(place.node_id, soft=False)}
+
+    # --- end ----------------------------------------------------------------------------------------------------------
+
+    def close(self, host_pids: list[int]) -> list[str]:
+        """Kill our actors; end a Ray of our own with all its processes and its folder. Returns what went wrong.
+
+        ``host_pids`` are processes of our hosts on this machine, where known; each is gone afterwards.
+        """
+        ours = {process for pid in host_pids if (process := processes.find(pid)) is not None}
+        if self._folder is not None:
+            ours |= processes.with_descendants(processes.using(self._folder))
+        else:
+            for actor in self._actors:
+                self.ray.kill(actor, no_restart=True)
+            for task in self._tasks:
+                self.ray.cancel(task, force=True)
+        try:
+            if self._disconnects:
+                self.ray.shutdown()
+        finally:
+            stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
+            is_left = self._folder is not None and not processes.end_and_remove(self._folder, SHUTDOWN_PATIENCE_S)
+            notices = [f"{self._folder} could not be removed"] if is_left else []
+        return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
+
+    def keep_logs(self, target: Path) -> None:
+        """Copy the logs of a Ray of our own, for whoever has to find out why something did not start."""
+        if self._folder is not None:
+            shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
+
+
+def _join(ray: Any, address: str) -> RaySession:
+    _probe(address)
+    namespace = f"stampede-{uuid.uuid4().hex}"
+    try:
+        _connect(ray, f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined", address=address, namespace=namespace)
+    except TestnetError as error:
+        raise BadInput(str(error)) from None
+    return RaySession(ray, None)
+
+
+def _probe(address: str) -> None:
+    """Raise :class:`BadInput` where nobody listens at ``host:port``; Ray would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or "://" in address:
+        return
+    try:
+        socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise BadInput(
+            f"{ADDRESS_VARIABLE}={address}: no Ray answers there: {one_line(error)}; expected the address of a"
+            f" cluster's head, or no {ADDRESS_VARIABLE} for a Ray of this run's own"
+        ) from None
+
+
+def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySession:
+    parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
+    session = RaySession(ray, folder)
+    on_folder(folder)
+    with _environment(), _hang_ups_held_back():
+        try:
+            _connect(
+                ray,
+                "Ray cannot be started",
+                address=LOCAL_ADDRESS,
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _node_ip_address=LOOPBACK,
+                _temp_dir=str(folder),
+                _system_config=dict(SYSTEM_CONFIG),  # Ray writes into it, this session's folder too
+            )
+        except BaseException:
+            session.close([])
+            raise
+    named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
+    session._core = {process: name for process, name in named.items() if name in CORE_PROCESSES}
+    return session
+
+
+@contextmanager
+def _hang_ups_held_back() -> Iterator[None]:
+    """Processes that are started meanwhile never get SIGHUP, which a terminal that is closed sends to all of its group.
+
+    They are to answer and to be ended by us. One that comes to us meanwhile is delivered afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _connect(ray: Any, failure: str, **options: Any) -> None:
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (RuntimeError, ValueError, OSError, TimeoutError, ray.exceptions.RayError) as error:
+        raise TestnetError(f"{failure}: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of what an error says, or its type's name; for one that an actor raised, what that one said."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, Exception):
+        error = cause
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def _import_ray() -> Any:
+    """Ray, which does not say on the terminal that a process was killed: the driver knows, and says why."""
+    is_set = SKIPPED_LINES_VARIABLE in os.environ
+    os.environ.setdefault(SKIPPED_LINES_VARIABLE, SKIPPED_LINES)
+    import ray
+
+    if not is_set:
+        del os.environ[SKIPPED_LINES_VARIABLE]
+    return ray
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """What a Ray of our own finds in the environment, taken back afterwards; what the user set stays."""
+    before = set(os.environ)
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if TOKEN_FILE_VARIABLE not in os.environ:
+        os.environ.setdefault(TOKEN_VARIABLE, _token)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - before:
+            del os.environ[name]

@@ -1,0 +1,1 @@
+"""The process that hosts validators: event loop, executor thread, journal, HTTP pages."""

@@ -1,0 +1,484 @@
+"""One host of the live testnet: a Ray actor that carries validators, each with its own data folder and HTTP endpoint.
+
+The validators run on an event loop in a thread of their own; the actor's methods are short calls into it, so none of
+them waits for the chain. Ray gives a restarted actor its old constructor arguments and nothing else: everything a
+validator was is in its data folder (``<run>/data/<name>``), and beside it is what the host itself remembers
+(:class:`HostNotes`). A start takes new ports for peers, which the driver asks for and tells everybody; the HTTP port
+stays where it is still free, for the sake of clients.
+
+A bug in a validator ends the whole process, loudly: the log says why, and the driver sees that the process is another
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+import cluster
+from cluster.common.files import write_atomically
+from cluster.disks.bit_rot import Rot
+from cluster.disks.directory import DirectoryDisk
+from cluster.disks.faulty import FaultyDisk, flip_bit
+from cluster.faults.link_faults import LinkCounts
+from cluster.live.host.garbage_collection import tame_collector
+from cluster.live.host.http import build_app
+from cluster.live.host.lag import LagMeter, LagSpan
+from cluster.live.host.validator_loop import LoopState, Observation, Pace, ValidatorLoop, ValidatorSetup
+from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
+from cluster.live.network.links import OutgoingLinks
+from cluster.live.network.transport import PeerAddress
+from cluster.live.processes import last_words, processes
+from cluster.live.web.addresses import LOOPBACK
+from cluster.live.web.server import HttpServer, serve
+from cluster.record.message_trace import Stamp
+from cluster.record.status import Tally
+from cluster.scenario import NodeSection, Scenario
+from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
+from cluster.scenario.node_setup import byzantine_of, node_config, parts_of, score_of
+from cluster.scenario.sections.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
+from cluster.scenario.sections.release import FIRST_VERSION
+from consensus.keys import Ed25519Scheme
+from validator.node.events import Diverged
+from validator.primitives.types import ValidatorError
+
+log = logging.getLogger(__name__)
+
+DATA_FOLDER: Final = "data"
+LOGS_FOLDER: Final = "logs"
+CALL_TIMEOUT_S: Final = 30.0
+"""No call into the loop takes longer; one that does is a bug, and says so."""
+CRASH_EXIT_CODE: Final = 70
+MEASURE_EVERY_S: Final = 0.5
+NOTES_SUFFIX: Final = ".notes"
+DIVERGENCE_SUFFIX: Final = ".divergence"
+"""Of the file with what a validator executed otherwise than its peers, which outlives its process and its disk."""
+DISK_FAULTS: Final = (DiskFullFault, FailedSyncFault, SlowDiskFault)
+CODE_FOLDER: Final = Path(cluster.__file__).parents[2]
+"""Where the code was found that runs here."""
+NOTHING_INJECTED: Final = Injection()
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+HASH_SEED_WARNING: Final = (
+    "PYTHONHASHSEED is fixed and shown on the status pages, so whoever deploys a program can find dict keys that "
+    "collide: right where hosts must not agree by their hashes, wrong where strangers deploy"
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorAddress:
+    """Where a started validator can be reached."""
+
+    index: int
+    name: str
+    peers: PeerAddress
+    url: str
+    """Of its HTTP endpoint, ``http://host:port``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorView:
+    """What a host says of one validator, and what that one saw since the last call."""
+
+    index: int
+    state: LoopState
+    starts: int
+    observations: list[Observation]
+    stamps: list[Stamp] = field(default_factory=list)
+    """Its last messages, where they were asked for."""
+    disk_bytes: int = 0
+    use: processes.Use | None = None
+    """What the host's process uses: told now and then."""
+    late: Late = field(default_factory=Late)
+    link_counts: dict[int, LinkCounts] = field(default_factory=dict)
+    """By the keys of faults of links."""
+    old_file_sizes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """What a host says of itself."""
+
+    pid: int
+    validators: list[ValidatorView]
+    """Empty until the host is started."""
+    started: int = 0
+    """When the process was (:class:`cluster.live.processes.processes.Process`)."""
+    last_words: LastWords | None = None
+    """Of the process before, where it ended itself."""
+    version: str = ""
+    """What its code is called."""
+    code: str = ""
+    """The folder that its code was taken from."""
+    lags: list[LagSpan] = field(default_factory=list)
+    """How long the machine kept it from running, since the last call."""
+
+
+class HostNotes(msgspec.Struct):
+    """What a host remembers of a validator from start to start, beside its data folder."""
+
+    starts: int = 0
+    http_port: int = 0
+    joins: bool = False
+    """Its disk was lost: where it is empty the validator joins by a snapshot."""
+
+
+class ValidatorHost:
+    """The actor. Constructor arguments are plain and the same for every start."""
+
+    def __init__(
+        self,
+        folder: str,
+        scenario_json: str,
+        seed: int,
+        host: int,
+        bind: str,
+        version: str = FIRST_VERSION,
+        mutant: str | None = None,
+    ) -> None:
+        """``folder`` is the run's, ``host`` this host's number, ``bind`` the address to listen on.
+
+        ``version`` is what this code is called, ``mutant`` a bug that is planted in all validators here.
+        """
+        self._folder = Path(folder)
+        self._seed = seed
+        self._host = host
+        self._bind = bind
+        self._scenario = Scenario.model_validate_json(scenario_json)
+        self._version = version
+        self._mutant = mutant
+        self._validators: list[_RunningValidator] = []
+        self._peers: Mapping[int, PeerAddress] = {}
+        self._measured = float("-inf")
+        """When the process was measured last (monotonic seconds)."""
+        self._injection = Injection()
+        self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
+        self._last_words = last_words.read(self._last_words_file)
+        _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
+        self._lag = LagMeter()
+        asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
+        hash_seed = os.environ.get("PYTHONHASHSEED")
+        log.info(
+            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
+        )
+        if gives_hash_seed_away(hash_seed, bind):
+            log.warning(HASH_SEED_WARNING)
+
+    # --- what the driver calls ----------------------------------------------------------------------------------------
+
+    def start(self, height: int = 0, injection: Injection = NOTHING_INJECTED) -> list[ValidatorAddress]:
+        """Start those validators of this host that are there at a height; recovery goes on behind the answer.
+
+        ``injection`` is what is in force from their first moment on.
+
+        Calling it again starts only those that came to be there since. Returns where all can be reached that were
+        started. Raises :class:`~validator.storage.disk.DiskError` and :class:`OSError`.
+        """
+        last_words.reserve(self._last_words_file)
+        return self._call(self._start(height, injection))
+
+    def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        """Where all validators listen, by index."""
+        self._call(self._set_peers(addresses))
+
+    def inject(self, injection: Injection) -> HostView:
+        """From now on what faults do here is this; answers like :meth:`observe`."""
+        return self._call(self._inject(injection))
+
+    def wipe(self, index: int) -> str | None:
+        """Lose the disk of a validator that was not started. Returns what went wrong."""
+        name = self._name_of(index)
+        folder = self._folder / DATA_FOLDER
+        try:
+            shutil.rmtree(folder / name)
+        except OSError as error:
+            return f"the disk of {name} could not be wiped: {error}"
+        notes_file = folder / f"{name}{NOTES_SUFFIX}"
+        _write_notes(notes_file, msgspec.structs.replace(_read_notes(notes_file), joins=True))
+        log.info("%s: the disk is lost", name)
+        return None
+
+    def flip(self, index: int, rot: Rot) -> str | None:
+        """Flip a bit on the disk of a validator that was not started. Returns what went wrong."""
+        name = self._name_of(index)
+        try:
+            flip_bit(self._folder / DATA_FOLDER / name / rot.file, rot.offset, rot.bit)
+        except (OSError, IndexError) as error:
+            return f"no bit of {rot} of {name} could be flipped: {error}"
+        log.info("%s: a bit of %s flipped", name, rot)
+        return None
+
+    def observe(self, with_stamps: bool = False) -> HostView:
+        """How it stands. What the validators saw is handed over once; their last messages where they are asked for."""
+        return self._call(self._observe(with_stamps))
+
+    def freeze(self) -> None:
+        """Bring every validator to rest; pages are still served. One that recovers does so first; one that joins by a
+        snapshot gives that up."""
+        self._call(self._each(_RunningValidator.freeze))
+
+    def stop(self) -> None:
+        """Stop every validator, its files closed, and its endpoint."""
+        self._call(self._each(_RunningValidator.close))
+        log.info("stopped")
+        logging.shutdown()
+
+    # --- on the loop --------------------------------------------------------------------------------------------------
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the loop and wait for it. An unexpected failure there is this call's."""
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(CALL_TIMEOUT_S)
+
+    def _name_of(self, index: int) -> str:
+        """Of a validator that is not started."""
+        assert all(running.address.index != index for running in self._validators), "it runs"
+        return self._scenario.validators.names[index]
+
+    async def _start(self, height: int, injection: Injection) -> list[ValidatorAddress]:
+        self._take(injection)
+        section = self._scenario.validators
+        started = {running.address.index for running in self._validators}
+        for index in section.on_host(self._host, height):
+            if index not in started:
+                running = await self._start_validator(index, section.names[index])
+                running.validator.set_peers(self._peers)
+                running.inject(self._injection)
+                self._validators.append(running)
+        return [running.address for running in self._validators]
+
+    async def _start_validator(self, index: int, name: str) -> _RunningValidator:
+        data = self._folder / DATA_FOLDER
+        data.mkdir(parents=True, exist_ok=True)
+        notes_file = data / f"{name}{NOTES_SUFFIX}"
+        notes = _read_notes(notes_file)
+        divergence_file = data / f"{name}{DIVERGENCE_SUFFIX}"
+        tally = Tally(
+            notes.starts + 1,
+            self._version,
+            byzantine=score_of(self._scenario, index),
+            diverged=_read_divergence(divergence_file),
+            keep_divergence=partial(_write_divergence, divergence_file),
+        )
+        setup = self._setup(index, name, tally, notes.joins)
+        disk = self._disk(data / name, setup.pace)
+        validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
+        peers = await validator.listen(self._bind)
+        server = await _serve_near(validator, self._bind, notes.http_port)
+        _write_notes(notes_file, HostNotes(tally.starts, server.port, notes.joins))
+        recovery = asyncio.get_running_loop().create_task(_recover(validator, partial(self._end_for, index)))
+        log.info("%s: start %d, peers at port %d, HTTP at %s", name, tally.starts, peers.port, server.url)
+        address = ValidatorAddress(index, name, peers, server.url)
+        return _RunningValidator(validator, disk, server, address, recovery)
+
+    def _disk(self, path: Path, pace: Pace) -> DirectoryDisk:
+        """A plain one where nothing can happen to it."""
+        if not (pace.sync_ms or any(isinstance(plan, DISK_FAULTS) for plan in self._scenario.planned_faults)):
+            return DirectoryDisk(path)
+        return FaultyDisk(path, pace.sync_ms)
+
+    def _end_for(self, index: int, error: BaseException) -> None:
+        """A validator cannot go on, and so the process does not: its successor tells why.
+
+        Nothing that fails on the way keeps the process from ending: a disk that is full fails here, too.
+        """
+        reason = str(error) if isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
+        try:
+            last_words.write(self._last_words_file, LastWords(os.getpid(), index, reason))
+        except OSError as failure:
+            log.critical("the last words cannot be written: %s", failure)
+        finally:
+            _crash(error)
+
+    def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
+        scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
+        validators = validator_set(scheme, scenario, seed)
+        return ValidatorSetup(
+            name=name,
+            index=index,
+            genesis=build_genesis(scenario, seed, validators),
+            signer=validator_signer(scheme, seed, index),
+            validators=validators,
+            config=node_config(scenario, index, tally.mutant_runs, self._mutant),
+            parts=parts_of(scenario, index, tally.mutant_runs, self._mutant),
+            joins=has_lost_disk or index in scenario.validators.late,
+            byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
+            links=OutgoingLinks(scenario.network, index, seed),
+            pace=_pace_of(scenario.validators.node(index)),
+            tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
+            watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
+        )
+
+    async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        self._peers = addresses
+        for running in self._validators:
+            running.validator.set_peers(addresses)
+
+    def _take(self, injection: Injection) -> None:
+        """Unless a newer one came first: calls may overtake each other."""
+        if injection.number > self._injection.number:
+            self._injection = injection
+
+    async def _inject(self, injection: Injection) -> HostView:
+        self._take(injection)
+        for running in self._validators:
+            running.inject(self._injection)
+        return await self._observe()
+
+    async def _observe(self, with_stamps: bool = False) -> HostView:
+        myself, use = processes.find(os.getpid()), self._measure()
+        return HostView(
+            pid=os.getpid(),
+            validators=[running.view(with_stamps, use) for running in self._validators],
+            started=0 if myself is None else myself.started,
+            last_words=self._last_words,
+            version=self._version,
+            code=str(CODE_FOLDER),
+            lags=self._lag.drain(),
+        )
+
+    def _measure(self) -> processes.Use | None:
+        """What the process uses, now and then."""
+        if time.monotonic() < self._measured + MEASURE_EVERY_S:
+            return None
+        self._measured = time.monotonic()
+        return processes.own_use()
+
+    async def _each(self, work: Callable[[_RunningValidator], Coroutine[Any, Any, None]]) -> None:
+        await asyncio.gather(*(work(running) for running in self._validators))
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningValidator:
+    """A validator and everything that stops with it."""
+
+    validator: ValidatorLoop
+    disk: DirectoryDisk
+    server: HttpServer
+    address: ValidatorAddress
+    recovery: asyncio.Task[None]
+    traps_laid: set[int] = field(default_factory=set)
+    """By their numbers."""
+
+    def inject(self, injection: Injection) -> None:
+        """What faults do to this validator from now on."""
+        index, loop, disk = self.address.index, self.validator, self.disk
+        impairment = injection.impairments.get(index, UNIMPAIRED)
+        loop.impair(impairment.job_ms, impairment.clock_speed)
+        if loop.links is not None:
+            loop.links.set_faults(injection.links)
+        if isinstance(disk, FaultyDisk):
+            disk.sync_ms = max(impairment.sync_ms or 0, disk.usual_sync_ms)
+            number, trap = injection.traps.get(index, (None, None))
+            if trap is not None and number is not None and number not in self.traps_laid:
+                self.traps_laid.add(number)
+                disk.lay_trap(trap)
+
+    def view(self, with_stamps: bool, use: processes.Use | None) -> ValidatorView:
+        loop, disk = self.validator, self.disk
+        return ValidatorView(
+            index=self.address.index,
+            state=loop.state(),
+            starts=loop.tally.starts,
+            observations=loop.drain_observations(),
+            stamps=loop.drain_stamps() if with_stamps else [],
+            disk_bytes=0 if use is None else disk.used_bytes,
+            use=use,
+            late=Late(disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.slow_jobs, loop.skewed_timers),
+            link_counts={} if loop.links is None else loop.links.counts(),
+            old_file_sizes=loop.old_file_sizes(),
+        )
+
+    async def freeze(self) -> None:
+        self.validator.give_up_join()
+        await self.recovery
+        await self.validator.freeze()
+
+    async def close(self) -> None:
+        self.validator.give_up_join()
+        await self.recovery
+        await self.server.close()
+        await self.validator.close()
+        self.disk.close()
+
+
+async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException], None]) -> None:
+    try:
+        await validator.recover()
+    except Exception as error:
+        on_crash(error)
+        raise
+    state, name = validator.state(), validator.setup.name
+    if not state.ready:
+        log.info("%s: gave its join up", name)
+        return
+    log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, tame_collector())
+
+
+async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
+    """Serve on the port of the last start where it is free, else on any."""
+    application = build_app(validator)
+    try:
+        return await serve(application, bind, port)
+    except OSError:
+        return await serve(application, bind)
+
+
+def _pace_of(node: NodeSection) -> Pace:
+    return Pace(node.sync_ms or 0, node.job_ms or 0, 1.0 if node.clock_factor is None else node.clock_factor)
+
+
+def _read_notes(path: Path) -> HostNotes:
+    return msgspec.json.decode(path.read_bytes(), type=HostNotes) if path.exists() else HostNotes()
+
+
+def _write_notes(path: Path, notes: HostNotes) -> None:
+    write_atomically(path, msgspec.json.encode(notes))
+
+
+def _read_divergence(path: Path) -> Diverged | None:
+    return msgspec.msgpack.decode(path.read_bytes(), type=Diverged) if path.exists() else None
+
+
+def _write_divergence(path: Path, diverged: Diverged) -> None:
+    write_atomically(path, msgspec.msgpack.encode(diverged))
+
+
+def _crash(error: BaseException) -> None:
+    """End the process at once: a bug, or a disk that failed."""
+    try:
+        log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
+        logging.shutdown()
+    finally:
+        os._exit(CRASH_EXIT_CODE)
+
+
+def gives_hash_seed_away(hash_seed: str | None, bind: str) -> bool:
+    """Whether others than this machine can learn what texts hash to: a ``PYTHONHASHSEED`` says it unless it leaves that
+    to chance, and the status pages show it to whoever reaches them.
+    """
+    return hash_seed not in (None, "", "random") and bind != LOOPBACK
+
+
+def _log_to(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)

@@ -1,0 +1,315 @@
+"""The HTTP endpoint of one validator, as ``docs/http.md`` describes it.
+
+The application stands over :class:`ValidatorPages` and knows nothing of validators, disks or Ray. Whatever a client
+sends, the answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500 without its
+traceback, which goes to the log. Bodies, batches and requests in flight are bounded.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from cluster.live.web.connections import JSON
+from cluster.live.web.event_stream import EventStream, Subscription
+from cluster.live.web.prometheus import PROMETHEUS, render_metric
+from cluster.live.web.server import (
+    MESSAGEPACK,
+    Endpoint,
+    Page,
+    Rate,
+    build_application,
+    json_response,
+    messagepack_response,
+    one_line,
+    page_response,
+    read_body,
+)
+from validator.node.events import SubmitResult
+from validator.node.queries import Cursor, EventFilter, FinalityPage
+from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash, Height, TimerId
+from validator.state import HistoryError
+from validator.state.hashing import KEY_BYTES_LIMIT
+
+MAX_BATCH_TRANSACTIONS: Final = 1_024
+MAX_BLOCKS_A_REQUEST: Final = 256
+CLIENT_RATE: Final = Rate(5_000, 10_000)
+"""Of requests; a client that has more to submit batches."""
+
+EVENT_STREAM: Final = "text/event-stream"
+
+BlockTriple = tuple[bytes, bytes, bytes]
+"""``Block``, ``BlockReceipts`` (canonical encodings) and the state root that this validator computed itself."""
+
+
+class ValidatorPages(Protocol):
+    """What a validator shows. Every method may raise :class:`NotReady`; ``None`` means that there is no such thing."""
+
+    async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
+        """Offer signed transactions to the mempool. Results are in order, one for each."""
+
+    async def status(self) -> Page: ...
+
+    async def block(self, height: Height) -> Page | None: ...
+
+    async def blocks_raw(self, first: Height, count: int) -> Sequence[BlockTriple]:
+        """Final blocks from ``first`` on, at most ``count``, as many as there are."""
+
+    async def receipt(self, transaction_hash: Hash) -> Page | None: ...
+
+    async def account(self, address: Address) -> Page: ...
+
+    async def timer(self, timer_id: TimerId) -> Page | None: ...
+
+    async def events(self, start: Cursor | None, wanted: EventFilter) -> Page | None: ...
+
+    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
+        """A subscription to events from a place on, by default of the blocks to come; ``None``: there are too many."""
+
+    async def finality(self, height: Height) -> FinalityPage | None: ...
+
+    async def proof(self, key: bytes, height: Height | None) -> Page:
+        """Raises :class:`~validator.state.HistoryError` if the height is not retained."""
+
+    async def genesis(self) -> Page: ...
+
+    async def parameters(self) -> Page: ...
+
+    async def validators(self) -> Page: ...
+
+    async def supply(self) -> Page:
+        """What all accounts hold and what was burned, of a validator at rest: it looks at every account."""
+
+    async def divergence(self) -> bytes | None:
+        """The encoded trace of the block at which the validator diverged."""
+
+    async def metrics(self) -> str:
+        """Prometheus text of the validator; the application adds its own request counter."""
+
+
+def build_app(pages: ValidatorPages) -> ASGIApp:
+    """The ASGI application of one validator."""
+    endpoints = _Endpoints(pages)
+    table: list[tuple[str, str, Endpoint]] = [
+        ("POST", "/transactions", endpoints.transactions),
+        ("GET", "/status", endpoints.status),
+        ("GET", "/blocks", endpoints.blocks),
+        ("GET", "/blocks/{height}", endpoints.block),
+        ("GET", "/blocks/{height}/finality", endpoints.finality),
+        ("GET", "/receipts/{hash}", endpoints.receipt),
+        ("GET", "/accounts/{address}", endpoints.account),
+        ("GET", "/timers/{id}", endpoints.timer),
+        ("GET", "/events", endpoints.events),
+        ("GET", "/proofs/{key}", endpoints.proof),
+        ("GET", "/genesis", endpoints.genesis),
+        ("GET", "/parameters", endpoints.parameters),
+        ("GET", "/validators", endpoints.validators),
+        ("GET", "/supply", endpoints.supply),
+        ("GET", "/divergence", endpoints.divergence),
+        ("GET", "/metrics", endpoints.metrics),
+    ]
+    return build_application(table, endpoints.requests, CLIENT_RATE)
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+class _Endpoints:
+    """One method a page: check the request, ask the validator, encode the answer."""
+
+    def __init__(self, pages: ValidatorPages) -> None:
+        self._pages = pages
+        self.requests: Counter[tuple[str, int]] = Counter()
+        """Requests answered, by route and status."""
+
+    async def transactions(self, request: Request) -> Response:
+        decode = _body_decoder(request.headers.get("content-type", ""))
+        transactions = decode(await read_body(request))
+        if len(transactions) > MAX_BATCH_TRANSACTIONS:
+            raise HTTPException(
+                413, f"batch of {len(transactions)} transactions, expected at most {MAX_BATCH_TRANSACTIONS}"
+            )
+        results = await self._pages.submit(transactions)
+        return json_response(
+            {
+                "results": [
+                    {"hash": result.transaction_hash.hex(), "error": result.error, "reason": result.reason}
+                    for result in results
+                ]
+            }
+        )
+
+    async def status(self, request: Request) -> Response:
+        return page_response(request, await self._pages.status())
+
+    async def blocks(self, request: Request) -> Response:
+        first = _parse_integer("from", request.query_params.get("from", ""), HEIGHT_LIMIT - 1)
+        count = _parse_integer("count", request.query_params.get("count", ""), MAX_BLOCKS_A_REQUEST)
+        triples = await self._pages.blocks_raw(Height(first), count)
+        return messagepack_response([list(triple) for triple in triples])
+
+    async def block(self, request: Request) -> Response:
+        height = Height(_parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1))
+        if MESSAGEPACK in request.headers.get("accept", ""):
+            triples = await self._pages.blocks_raw(height, 1)
+            if not triples:
+                raise HTTPException(404, f"no final block at height {height}")
+            return messagepack_response(list(triples[0]))
+        return page_response(request, await self._pages.block(height), f"no final block at height {height}")
+
+    async def finality(self, request: Request) -> Response:
+        height = Height(_parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1))
+        proof = await self._pages.finality(height)
+        if proof is not None and MESSAGEPACK in request.headers.get("accept", ""):
+            return messagepack_response(list(proof))
+        return page_response(request, proof and proof.page, f"no final block at height {height}, or no proof of it yet")
+
+    async def receipt(self, request: Request) -> Response:
+        name = _parse_hash("transaction hash", request.path_params["hash"])
+        return page_response(request, await self._pages.receipt(Hash(name)), f"no final transaction {name.hex()}")
+
+    async def account(self, request: Request) -> Response:
+        address = _parse_address("address", request.path_params["address"])
+        return page_response(request, await self._pages.account(address))
+
+    async def timer(self, request: Request) -> Response:
+        name = _parse_hash("timer id", request.path_params["id"])
+        page = await self._pages.timer(TimerId(name))
+        return page_response(request, page, f"no timer {name.hex()} is pending or among the last that ended")
+
+    async def events(self, request: Request) -> Response:
+        """A page of events, or a stream of them."""
+        query = request.query_params
+        actor, name = query.get("actor"), query.get("name")
+        if name is not None and len(name.encode()) > MAX_NAME_BYTES:
+            raise HTTPException(400, f"name: expected at most {MAX_NAME_BYTES} bytes, got {len(name.encode())}")
+        wanted = EventFilter(None if actor is None else _parse_address("actor", actor), name)
+        # a stream without a body never ends, nor does it show that its client is gone
+        is_stream = request.method == "GET" and EVENT_STREAM in request.headers.get("accept", "")
+        start = request.headers.get("last-event-id") if is_stream else None
+        start = query.get("from") if start is None else start
+        place = None if start is None else _parse_cursor("from", start)
+        if not is_stream:
+            page = await self._pages.events(place, wanted)
+            return page_response(request, page, f"from: this validator has no blocks as far down as {start}")
+        subscription = self._pages.subscribe(place, wanted)
+        if subscription is None:
+            raise HTTPException(429, "too many streams of events")
+        return EventStream(subscription)
+
+    async def proof(self, request: Request) -> Response:
+        key, height = _parse_key(request.path_params["key"]), request.query_params.get("height")
+        at = None if height is None else Height(_parse_integer("height", height, HEIGHT_LIMIT - 1))
+        try:
+            return page_response(request, await self._pages.proof(key, at))
+        except HistoryError as error:
+            raise HTTPException(404, str(error)) from None
+
+    async def genesis(self, request: Request) -> Response:
+        return page_response(request, await self._pages.genesis())
+
+    async def parameters(self, request: Request) -> Response:
+        return page_response(request, await self._pages.parameters())
+
+    async def validators(self, request: Request) -> Response:
+        return page_response(request, await self._pages.validators())
+
+    async def supply(self, request: Request) -> Response:
+        return page_response(request, await self._pages.supply())
+
+    async def divergence(self, request: Request) -> Response:
+        trace = await self._pages.divergence()
+        if trace is None:
+            raise HTTPException(404, "the validator has not diverged")
+        return Response(trace, media_type=MESSAGEPACK)
+
+    async def metrics(self, request: Request) -> Response:
+        text = await self._pages.metrics()
+        samples = [({"path": path, "status": str(status)}, n) for (path, status), n in sorted(self.requests.items())]
+        text += render_metric("stampede_http_requests_total", "counter", "HTTP requests answered.", samples)
+        return Response(text, headers={"content-type": PROMETHEUS})
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+def _body_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
+    match content_type.split(";")[0].strip().lower():
+        case "application/msgpack":
+            return _decode_messagepack
+        case "application/json":
+            return _decode_json
+        case other:
+            raise HTTPException(400, f"Content-Type: expected {MESSAGEPACK} or {JSON}, got {other[:64]!r}")
+
+
+_messagepack_batch: Final = msgspec.msgpack.Decoder(bytes | list[bytes])
+_json_batch: Final = msgspec.json.Decoder(str | list[str])
+
+
+def _decode_messagepack(body: bytes) -> list[bytes]:
+    try:
+        batch = _messagepack_batch.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise HTTPException(400, f"body: no MessagePack bin or array of bin: {one_line(error)}") from None
+    return batch if isinstance(batch, list) else [batch]
+
+
+def _decode_json(body: bytes) -> list[bytes]:
+    try:
+        batch = _json_batch.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise HTTPException(400, f"body: no JSON text or list of texts: {one_line(error)}") from None
+    transactions: list[bytes] = []
+    for position, text in enumerate(batch if isinstance(batch, list) else [batch]):
+        try:
+            transactions.append(binascii.unhexlify(text))
+        except ValueError:
+            raise HTTPException(400, f"body: transaction {position} is no hex text") from None
+    return transactions
+
+
+_DECIMAL: Final = re.compile(r"[0-9]{1,19}")
+_HASH: Final = re.compile(r"[0-9a-fA-F]{64}")
+_KEY: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_CURSOR: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?")
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
+
+
+def _parse_integer(name: str, text: str, maximum: int) -> int:
+    if not _DECIMAL.fullmatch(text) or int(text) > maximum:
+        raise HTTPException(400, f"{name}: expected an integer from 0 to {maximum}, got {text[:64]!r}")
+    return int(text)
+
+
+def _parse_hash(name: str, text: str) -> bytes:
+    if not _HASH.fullmatch(text):
+        raise HTTPException(400, f"{name}: expected 64 hex digits, got {text[:80]!r}")
+    return bytes.fromhex(text)
+
+
+def _parse_key(text: str) -> bytes:
+    if not _KEY.fullmatch(text) or not 2 <= len(text) <= 2 * KEY_BYTES_LIMIT:
+        raise HTTPException(400, f"key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex, got {text[:80]!r}")
+    return bytes.fromhex(text)
+
+
+def _parse_cursor(name: str, text: str) -> Cursor:
+    if not _CURSOR.fullmatch(text) or (cursor := Cursor.parse(text)).height >= HEIGHT_LIMIT:
+        raise HTTPException(400, f"{name}: expected a height, or a height and a number as in 12.3, got {text[:64]!r}")
+    return cursor
+
+
+def _parse_address(name: str, text: str) -> Address:
+    if not _ADDRESS.fullmatch(text):
+        raise HTTPException(400, f"{name}: expected 0x and 40 hex digits, got {text[:80]!r}")
+    return Address(bytes.fromhex(text[2:]))

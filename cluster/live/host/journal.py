@@ -1,0 +1,88 @@
+"""Writes one validator's journal on a thread of its own, many appends to one sync.
+
+Operations are done strictly in the order in which they were given. While a batch is being written, what comes collects
+into the next one; so under load the number of syncs follows the disk's speed and not the number of appends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+
+from validator.node.events import Append, ReplaceJournal
+from validator.storage.disk import Disk
+from validator.storage.journal import JOURNAL_FILE
+
+Operation = Append | ReplaceJournal
+
+
+class JournalWriter:
+    """The writer. ``on_written`` is called on the loop after each batch, with the highest token that became durable.
+
+    The token is ``None`` where the batch only replaced the journal. After a failure, which goes to ``on_crash``,
+    nothing is known of what was written, and nothing is written any more.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        name: str,
+        on_written: Callable[[int | None], None],
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        self._disk = disk
+        self._on_written = on_written
+        self._on_crash = on_crash
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"journal {name}")
+        self._waiting: list[Operation] = []
+        self._writing: asyncio.Future[int | None] | None = None
+        self._broken = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything given is durable and answered."""
+        return self._writing is None
+
+    def write(self, operation: Operation) -> None:
+        """Give an operation; returns at once."""
+        self._waiting.append(operation)
+        if self._writing is None and not self._broken:
+            self._write_next()
+
+    async def close(self) -> None:
+        """End once everything given is written. Nothing may be given afterwards."""
+        while self._writing is not None:
+            await asyncio.wait({self._writing})
+        self._thread.shutdown()
+
+    def _write_next(self) -> None:
+        batch, self._waiting = self._waiting, []
+        self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
+        self._writing.add_done_callback(self._written)
+
+    def _written(self, done: asyncio.Future[int | None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        self._writing = None
+        if error is not None:
+            self._broken = True
+            self._on_crash(error)
+            return
+        if self._waiting:
+            self._write_next()
+        self._on_written(done.result())
+
+    def _write(self, batch: list[Operation]) -> int | None:
+        """On the thread: perform a batch; returns the highest token that became durable."""
+        token = None
+        for is_append, group in groupby(batch, key=lambda operation: isinstance(operation, Append)):
+            operations = list(group)
+            data = b"".join(operation.data for operation in operations)
+            if is_append:
+                self._disk.append(JOURNAL_FILE, data)
+                self._disk.sync(JOURNAL_FILE)
+                token = max(operation.token for operation in operations if isinstance(operation, Append))
+            else:
+                self._disk.replace(JOURNAL_FILE, operations[-1].data)
+        return token

@@ -1,0 +1,1 @@
+"""Messages between live validators: connections, handshakes, links with loss and delay."""

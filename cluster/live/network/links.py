@@ -1,0 +1,167 @@
+"""The links from one live validator to the others: the simulator's link model, in front of real streams.
+
+The sender decides what becomes of a message, before it reaches the stream: it is dropped, or every copy of it waits
+until the moment at which the model lets it arrive, on top of what the real network takes. Each directed link draws from
+a source of its own, which follows from the run's seed and the pair, so that what one peer sends does not shift what
+happens to another. A link on which nothing happens costs nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol
+
+from cluster.faults.link_faults import LinkCounts, LinkFaultInForce
+from cluster.faults.link_model import MICROSECONDS_A_MILLISECOND, Links
+from cluster.scenario.network import Network
+from cluster.scenario.sections.faults import LinkFault
+
+MAX_WAITING_MESSAGES: Final = 65_536
+"""Messages that are under way from one validator to all others; what comes then is lost."""
+MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
+MICROSECONDS_A_SECOND: Final = 1_000_000
+
+Deliver = Callable[[int, bytes], None]
+"""``deliver(receiver, frame)``."""
+
+
+class Clock(Protocol):
+    """Time as an event loop has it: :class:`asyncio.AbstractEventLoop` is one."""
+
+    def time(self) -> float:
+        """Seconds since some moment."""
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Any:
+        """Call at a time; what it returns has a method ``cancel``."""
+
+
+@dataclass(slots=True)
+class LinkTotals:
+    """What became of a validator's messages on its links, all faults and the scenario's own settings together."""
+
+    delayed: int = 0
+    dropped: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    overflowed: int = 0
+    """Found too many under way."""
+
+
+class _Waiting(NamedTuple):
+    at_us: int
+    number: int
+    """Of those that arrive at the same time the older one goes first."""
+    receiver: int
+    frame: bytes
+
+
+class OutgoingLinks:
+    """One validator's links to the others, which lie in ``network``; ``index`` is its own."""
+
+    def __init__(self, network: Network, index: int, seed: int) -> None:
+        self._index = index
+        self._names = network.names
+        self._randoms = [Random(f"{seed}/link/{index}/{receiver}") for receiver in range(len(network.names))]
+        self._links = Links(network, Random(f"{seed}/link/{index}"))
+        self._faults: dict[int, LinkFaultInForce] = {}
+        """All that ever were in force, by key."""
+        self._leader_delays: list[LinkFaultInForce] = []
+        self._clear: list[bool] = []
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._number = 0
+        self._alarm: Any = None
+        self._alarm_us = 0
+        self._delayed = 0
+        self._overflowed = 0
+        self.set_faults({})
+
+    def set_faults(self, faults: Mapping[int, LinkFault]) -> None:
+        """From now on exactly these faults are in force, by their keys. What is under way arrives as it was to."""
+        for key, plan in faults.items():
+            if key not in self._faults:
+                self._faults[key] = LinkFaultInForce(plan, self._names)
+        in_force = [self._faults[key] for key in faults]
+        self._leader_delays = [each for each in in_force if not each.changes_links]
+        self._links.change([each.change for each in in_force if each.changes_links])
+        everybody = range(len(self._names))
+        self._clear = [self._links.between(self._index, receiver).is_clear for receiver in everybody]
+
+    @property
+    def delays_leaders(self) -> bool:
+        """Whether it matters who leads."""
+        return bool(self._leader_delays)
+
+    def leader_delay_us(self) -> int:
+        """How much later something arrives that is sent while leading."""
+        return sum(each.delay_of_leader_ms() for each in self._leader_delays) * MICROSECONDS_A_MILLISECOND
+
+    def send(self, receiver: int, frame: bytes, later_us: int, clock: Clock, deliver: Deliver) -> None:
+        """Let ``deliver`` have every copy of a frame that arrives, when it does: at once on a clear link."""
+        if self._clear[receiver] and not later_us:
+            self._links.between(self._index, receiver).sent += 1
+            deliver(receiver, frame)
+            return
+        now_us = round(clock.time() * MICROSECONDS_A_SECOND)
+        random = self._randoms[receiver]
+        for _, at_us in self._links.arrivals(self._index, (receiver,), len(frame), now_us, random):
+            if at_us + later_us <= now_us:
+                deliver(receiver, frame)
+            else:
+                self._let_wait(at_us + later_us, receiver, frame)
+        self._arm(clock, deliver)
+
+    def close(self) -> None:
+        """Nothing arrives any more."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def counts(self) -> dict[int, LinkCounts]:
+        """By fault, what became of the messages that it was there for."""
+        return {key: fault.counts() for key, fault in self._faults.items()}
+
+    def totals(self) -> LinkTotals:
+        kinds = self._links.kinds
+        return LinkTotals(
+            delayed=self._delayed,
+            dropped=self._links.dropped,
+            duplicated=sum(kind.duplicated for kind in kinds),
+            reordered=sum(kind.reordered for kind in kinds),
+            overflowed=self._overflowed,
+        )
+
+    def _let_wait(self, at_us: int, receiver: int, frame: bytes) -> None:
+        if len(self._waiting) >= MAX_WAITING_MESSAGES or self._waiting_bytes + len(frame) > MAX_WAITING_BYTES:
+            self._overflowed += 1
+            return
+        self._number += 1
+        self._delayed += 1
+        self._waiting_bytes += len(frame)
+        heapq.heappush(self._waiting, _Waiting(at_us, self._number, receiver, frame))
+
+    def _arm(self, clock: Clock, deliver: Deliver) -> None:
+        """Be called when the next one arrives."""
+        if not self._waiting:
+            return
+        first_us = self._waiting[0].at_us
+        if self._alarm is not None:
+            if self._alarm_us <= first_us:
+                return
+            self._alarm.cancel()
+        self._alarm_us = first_us
+        self._alarm = clock.call_at(first_us / MICROSECONDS_A_SECOND, lambda: self._arrive(clock, deliver))
+
+    def _arrive(self, clock: Clock, deliver: Deliver) -> None:
+        self._alarm = None
+        now_us = round(clock.time() * MICROSECONDS_A_SECOND)
+        while self._waiting and self._waiting[0].at_us <= now_us:
+            each = heapq.heappop(self._waiting)
+            self._waiting_bytes -= len(each.frame)
+            deliver(each.receiver, each.frame)
+        self._arm(clock, deliver)

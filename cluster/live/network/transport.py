@@ -1,0 +1,518 @@
+"""Streams between validators: framed TCP, one connection an ordered pair.
+
+A validator dials every other one and sends to it on the connection that it dialed; what it receives comes on those
+that others dialed. So nobody has to agree on who keeps which connection, and a restarted validator is complete again
+once it has dialed everybody and everybody has dialed it. A newer connection of a peer that proved its key replaces
+the older one.
+
+- Peers prove their key first (:mod:`cluster.live.network.handshake`); what is refused is counted by its reason.
+- A frame is four bytes of length, big-endian, and that many bytes of message, at most :data:`MAX_FRAME_BYTES`.
+  A longer message is never sent, but counted.
+- Each peer has an outgoing queue, bounded in messages and bytes. It fills while the peer is away or slow; then the
+  oldest messages go first, counted: consensus copes with loss, and newer messages say more. A queue keeps its order in
+  every case.
+- Between a validator and its queues stand its links (:mod:`cluster.live.network.links`), which lose messages and hold
+  them up as the scenario says. What nothing happens to keeps its order.
+- A connection that fails is dialed again, with a backoff up to :data:`MAX_BACKOFF_S`. Addresses may change at any
+  time: a host that was started again has new ports.
+
+Everything runs on one event loop and never blocks it. Messages are handed over synchronously, so what the receiver
+cannot keep up with stays in the sockets and slows the sender down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from cluster.live.network.handshake import (
+    MAX_HANDSHAKE_FRAME_BYTES,
+    Accepted,
+    DialerHandshake,
+    HandshakeMessage,
+    Identity,
+    ListenerHandshake,
+    Refusal,
+    Refused,
+    decode_handshake,
+    encode_handshake,
+)
+from cluster.live.network.links import OutgoingLinks
+from validator.chain.messages import MAX_MESSAGE_BYTES
+
+LENGTH_BYTES: Final = 4
+MAX_FRAME_BYTES: Final = MAX_MESSAGE_BYTES
+MAX_QUEUED_MESSAGES: Final = 4_096
+"""Messages that wait for one peer."""
+MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
+WRITE_BATCH_BYTES: Final = 256 * 1024
+"""Messages are joined up to so many bytes for one write."""
+MAX_HANDSHAKES: Final = 64
+"""Incoming connections that have not proved anything yet."""
+MAX_HANDSHAKE_FRAMES: Final = 4
+"""Frames that a peer may send ahead during the handshake."""
+HANDSHAKE_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 3.0
+FIRST_BACKOFF_S: Final = 0.05
+MAX_BACKOFF_S: Final = 2.0
+ACCEPTED_LASTS_S: Final = 1.0
+"""A connection that lasted so long was a good one: the backoff begins anew."""
+USER_TIMEOUT_MS: Final = 10_000
+"""A connection whose bytes are not acknowledged for so long is given up by the kernel."""
+LISTEN_BACKLOG: Final = 256
+
+
+class PeerAddress(NamedTuple):
+    """Where a validator listens for its peers."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class TransportCounters:
+    """What a transport did so far. Messages and their bytes, without frames' lengths and handshakes."""
+
+    messages_sent: int = 0
+    bytes_sent: int = 0
+    messages_received: int = 0
+    bytes_received: int = 0
+    messages_dropped: int = 0
+    """From full queues."""
+    messages_oversized: int = 0
+    """Not sent, since no peer takes a frame of their size."""
+    connections: int = 0
+    """Streams opened or taken, after the handshake."""
+
+
+class Transport:
+    """One validator's streams. :meth:`listen` first, :meth:`start` when messages may come, :meth:`close` at the end."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        on_message: Callable[[int, bytes], None],
+        on_refused: Callable[[str], None] = lambda reason: None,
+        on_crash: Callable[[BaseException], None] | None = None,
+        max_queued_messages: int = MAX_QUEUED_MESSAGES,
+        links: OutgoingLinks | None = None,
+    ) -> None:
+        """``on_message(sender, payload)`` and ``on_refused(reason)`` are called on the loop and must not block.
+
+        Without ``links`` nothing happens to messages on their way.
+
+        ``on_crash`` gets what ended one of the transport's tasks unexpectedly: a bug.
+        """
+        self.counters = TransportCounters()
+        self.refusals: Counter[str] = Counter()
+        self.links = links
+        self._identity = identity
+        self._on_message = on_message
+        self._on_refused = on_refused
+        self._on_crash = on_crash
+        self._server: asyncio.Server | None = None
+        self._incoming: dict[int, FrameStream] = {}
+        self._handshakes: set[asyncio.Task[None]] = set()
+        others = [index for index in range(len(identity.validators)) if index != identity.index]
+        self._peers = {index: _Peer(self, index, max_queued_messages) for index in others}
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int = 0) -> PeerAddress:
+        """Take an address; port 0 stands for a free one. Connections are taken from :meth:`start` on.
+
+        Raises :class:`OSError` where the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._incoming_stream, host, port, backlog=LISTEN_BACKLOG, start_serving=False
+        )
+        taken = self._server.sockets[0].getsockname()
+        return PeerAddress(taken[0], taken[1])
+
+    async def start(self) -> None:
+        """Take connections, and dial the peers whose addresses are known or get known."""
+        assert self._server is not None, "listen() comes first"
+        await self._server.start_serving()
+        for peer in self._peers.values():
+            peer.start()
+
+    async def close(self) -> None:
+        """End all streams; nothing is sent or handed over afterwards. What waits in queues is dropped."""
+        if self.links is not None:
+            self.links.close()
+        if self._server is not None:
+            self._server.close()
+        tasks = [*self._handshakes, *(peer.task for peer in self._peers.values() if peer.task is not None)]
+        for task in tasks:
+            task.cancel()
+        for stream in [*self._incoming.values()]:
+            stream.close()
+        for peer in self._peers.values():
+            peer.disconnect()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- use ----------------------------------------------------------------------------------------------------------
+
+    def set_addresses(self, addresses: Mapping[int, PeerAddress]) -> None:
+        """Where peers listen, by index; those not named keep theirs. A changed one is dialed at once."""
+        for index, address in addresses.items():
+            if index in self._peers:
+                self._peers[index].set_address(address)
+
+    def send(self, recipient: int | None, payload: bytes, later_us: int = 0) -> None:
+        """Send a message to one peer, or to all where ``recipient`` is ``None``. Never blocks.
+
+        On links it arrives ``later_us`` later than it would otherwise.
+
+        One of more than :data:`MAX_FRAME_BYTES` is dropped and counted: its size may be a peer's or client's doing.
+        """
+        if len(payload) > MAX_FRAME_BYTES:
+            self.counters.messages_oversized += 1
+            return
+        frame = len(payload).to_bytes(LENGTH_BYTES, "big") + payload
+        recipients = self._peers if recipient is None else (recipient,)
+        if self.links is None:
+            for index in recipients:
+                self._queue(index, frame)
+            return
+        loop = asyncio.get_running_loop()
+        for index in recipients:
+            self.links.send(index, frame, later_us, loop, self._queue)
+
+    def _queue(self, recipient: int, frame: bytes) -> None:
+        self._peers[recipient].send(frame)
+
+    @property
+    def index(self) -> int:
+        """Our own."""
+        return self._identity.index
+
+    @property
+    def connected(self) -> list[int]:
+        """The peers that messages flow to and from, by index."""
+        return [index for index, peer in self._peers.items() if peer.connected and index in self._incoming]
+
+    def refused(self, reason: str) -> None:
+        """Count a stream that was not taken, or was ended for what came on it."""
+        self.refusals[reason] += 1
+        self._on_refused(reason)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task whose failure is a crash."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._on_crash is not None:
+            self._on_crash(error)
+        elif error is not None:
+            raise error
+
+    # --- incoming -----------------------------------------------------------------------------------------------------
+
+    def _incoming_stream(self) -> FrameStream:
+        stream = FrameStream(self.refused)
+        stream.on_open = lambda: self._take(stream)
+        return stream
+
+    def _take(self, stream: FrameStream) -> None:
+        if len(self._handshakes) >= MAX_HANDSHAKES:
+            self.refused("too_many_handshakes")
+            stream.close()
+            return
+        task = self.spawn(self._welcome(stream))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _welcome(self, stream: FrameStream) -> None:
+        """The handshake with somebody who dialed us; then their messages are ours."""
+        handshake = ListenerHandshake(self._identity)
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                stream.write_message(handshake.welcome(await stream.next_message()))
+                sender = handshake.accept(await stream.next_message())
+        except (Refused, TimeoutError) as error:
+            self._refuse(stream, error)
+            return
+        except asyncio.CancelledError:
+            stream.close()
+            raise
+        stream.write_message(Accepted())
+        replaced = self._incoming.get(sender)
+        self._incoming[sender] = stream
+        if replaced is not None:
+            replaced.close()
+        self.counters.connections += 1
+        stream.on_closed = lambda: self._lost(sender, stream)
+        stream.deliver(lambda payload: self._received(sender, payload), MAX_FRAME_BYTES)
+
+    def _refuse(self, stream: FrameStream, error: Exception) -> None:
+        reason = error.reason if isinstance(error, Refused) else "handshake_timeout"
+        self.refused(reason)
+        stream.write_message(Refusal(reason))
+        stream.close()
+
+    def _lost(self, sender: int, stream: FrameStream) -> None:
+        if self._incoming.get(sender) is stream:
+            del self._incoming[sender]
+
+    def _received(self, sender: int, payload: bytes) -> None:
+        self.counters.messages_received += 1
+        self.counters.bytes_received += len(payload)
+        self._on_message(sender, payload)
+
+    # --- outgoing -----------------------------------------------------------------------------------------------------
+
+    async def dial(self, index: int, address: PeerAddress) -> FrameStream:
+        """Open a stream to a peer and prove our key. Raises :class:`Refused` and :class:`OSError`."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _, stream = await loop.create_connection(lambda: FrameStream(self.refused), address.host, address.port)
+        handshake = DialerHandshake(self._identity, index)
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                stream.write_message(handshake.hello())
+                stream.write_message(handshake.prove(await stream.next_message()))
+                if not isinstance(await stream.next_message(), Accepted):
+                    raise Refused("bad_handshake")
+        except BaseException:
+            stream.close()
+            raise
+        self.counters.connections += 1
+        return stream
+
+
+class _Peer:
+    """The way to one peer: its queue, its address, and the task that keeps a stream open."""
+
+    def __init__(self, transport: Transport, index: int, max_queued_messages: int) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._transport = transport
+        self._index = index
+        self._max_queued = max_queued_messages
+        self._address: PeerAddress | None = None
+        self._address_changed = asyncio.Event()
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._stream: FrameStream | None = None
+        self._flush_due = False
+
+    @property
+    def connected(self) -> bool:
+        return self._stream is not None
+
+    def start(self) -> None:
+        self.task = self._transport.spawn(self._keep_connected())
+
+    def disconnect(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def set_address(self, address: PeerAddress) -> None:
+        if address != self._address:
+            self._address = address
+            self._address_changed.set()
+            self.disconnect()
+
+    def send(self, frame: bytes) -> None:
+        self._queue.append(frame)
+        self._queued_bytes += len(frame)
+        while len(self._queue) > self._max_queued or self._queued_bytes > MAX_QUEUED_BYTES:
+            self._queued_bytes -= len(self._queue.popleft())
+            self._transport.counters.messages_dropped += 1
+        if self._stream is not None and not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write what waits, in batches, for as long as the socket takes it."""
+        self._flush_due = False
+        counters = self._transport.counters
+        while self._stream is not None and self._queue and self._stream.writable:
+            batch: list[bytes] = []
+            size = 0
+            while self._queue and size < WRITE_BATCH_BYTES:
+                batch.append(self._queue.popleft())
+                size += len(batch[-1])
+            self._queued_bytes -= size
+            counters.messages_sent += len(batch)
+            counters.bytes_sent += size - LENGTH_BYTES * len(batch)
+            self._stream.write(b"".join(batch))
+
+    async def _keep_connected(self) -> None:
+        """Dial, hold, and dial again."""
+        loop = asyncio.get_running_loop()
+        backoff = FIRST_BACKOFF_S
+        while True:
+            while self._address is None:
+                await self._address_changed.wait()
+            self._address_changed.clear()
+            began = loop.time()
+            try:
+                await self._hold(self._address)
+            except Refused as refusal:
+                self._transport.refused(refusal.reason)
+            except OSError:
+                pass  # nobody there, or no answer in time: dialed again below
+            if loop.time() - began > ACCEPTED_LASTS_S or self._address_changed.is_set():
+                backoff = FIRST_BACKOFF_S
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._address_changed.wait(), backoff * random.uniform(0.5, 1.0))
+            backoff = min(2 * backoff, MAX_BACKOFF_S)
+
+    async def _hold(self, address: PeerAddress) -> None:
+        """Open the stream and return when it is lost."""
+        stream = await self._transport.dial(self._index, address)
+        try:
+            lost = asyncio.Event()
+            stream.on_closed = lost.set
+            stream.on_writable = self._flush
+            stream.deliver(lambda payload: stream.fail("not_expected"), MAX_HANDSHAKE_FRAME_BYTES)
+            if address == self._address and not stream.closed:
+                self._stream = stream
+                self._flush()
+                await lost.wait()
+        finally:
+            self._stream = None
+            stream.close()
+
+
+class FrameStream(asyncio.Protocol):
+    """One connection, as frames. In the handshake frames are asked for one by one; afterwards they are delivered."""
+
+    def __init__(self, on_failure: Callable[[str], None]) -> None:
+        self.on_open: Callable[[], object] = lambda: None
+        self.on_closed: Callable[[], object] = lambda: None
+        self.on_writable: Callable[[], object] = lambda: None
+        self.writable = True
+        self.closed = False
+        self._on_failure = on_failure
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._max_bytes = MAX_HANDSHAKE_FRAME_BYTES
+        self._deliver: Callable[[bytes], None] | None = None
+        self._early: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    # --- what users call ----------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self.closed:
+            self._transport.write(data)
+
+    def write_message(self, message: HandshakeMessage) -> None:
+        frame = encode_handshake(message)
+        self.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+
+    async def next_message(self) -> HandshakeMessage:
+        """The next message of the handshake. Raises :class:`Refused`."""
+        while not self._early:
+            if self.closed:
+                raise Refused("handshake_broken")
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return decode_handshake(self._early.popleft())
+
+    def deliver(self, receiver: Callable[[bytes], None], max_bytes: int) -> None:
+        """The handshake is over: hand every further frame, of at most ``max_bytes``, to ``receiver``."""
+        self._max_bytes = max_bytes
+        self._deliver = receiver
+        while self._early:
+            receiver(self._early.popleft())
+        self._parse()
+        if self.closed:
+            self.on_closed()
+
+    def close(self) -> None:
+        """End the connection after what was written; nothing is delivered any more."""
+        self._deliver = _ignore
+        if self._transport is not None:
+            self._transport.close()
+
+    def fail(self, reason: str) -> None:
+        """End the connection at once for what the peer did."""
+        if not self.closed:
+            self._on_failure(reason)
+            self.closed = True
+            self._deliver = _ignore
+            self._wake()
+            if self._transport is not None:
+                self._transport.abort()
+
+    # --- what asyncio calls -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        _tune(transport.get_extra_info("socket"))
+        transport.set_write_buffer_limits(high=2 * WRITE_BATCH_BYTES)
+        self.on_open()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._parse()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        self._wake()
+        self.on_closed()
+
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self.on_writable()
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _parse(self) -> None:
+        position, buffer = 0, self._buffer
+        while len(buffer) - position >= LENGTH_BYTES and not self.closed:
+            begin = position + LENGTH_BYTES
+            end = begin + int.from_bytes(buffer[position:begin], "big")
+            if end - begin > self._max_bytes:
+                self.fail("oversized_frame")
+                return
+            if end > len(buffer):
+                break
+            if not self._take(bytes(buffer[begin:end])):
+                return
+            position = end
+        if position:
+            del buffer[:position]
+
+    def _take(self, frame: bytes) -> bool:
+        if self._deliver is not None:
+            self._deliver(frame)
+        elif len(self._early) < MAX_HANDSHAKE_FRAMES:
+            self._early.append(frame)
+            self._wake()
+        else:
+            self.fail("bad_handshake")
+        return not self.closed
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _ignore(payload: bytes) -> None:
+    """What comes after the end."""
+
+
+def _tune(connection: socket.socket) -> None:
+    """Small messages at once; a peer that vanished without a word is noticed."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)

@@ -1,0 +1,1 @@
+"""HTTP servers of a testnet: connections, streams of events, metrics for Prometheus."""

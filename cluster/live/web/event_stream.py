@@ -1,0 +1,241 @@
+"""Streams of a validator's events (server-sent events): what watchtowers subscribe to.
+
+A subscription that begins in the past first reads pages of events, like anybody; once it has come to the newest block,
+it is fed. A block's events are read once for all subscriptions, and only while there are some.
+
+A subscriber never slows the validator down, nor takes more memory than :data:`MAX_WAITING_BYTES`: one that lets more
+wait is told ``end`` with the place to go on from, and its stream ends. At most :data:`MAX_STREAMS` stand at a time. A
+stream without news gets a comment every :data:`HEARTBEAT_SECONDS`, by which a connection shows that it is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from cluster.live.web.server import NotReady, Page
+from validator.node.queries import Cursor, EventFilter, PlacedEvent
+
+log = logging.getLogger(__name__)
+
+MAX_STREAMS: Final = 32
+MAX_WAITING_BYTES: Final = 1024 * 1024
+"""Of the events of a block and a subscription; a single event may be longer where no other waits."""
+HEARTBEAT_SECONDS: Final = 10.0
+TOO_SLOW: Final = "too slow"
+AT_REST: Final = "the validator is at rest"
+BROKEN: Final = "internal error"
+NOT_THERE: Final = "this validator has no blocks as far down"
+
+
+class Subscription:
+    """One subscriber's part of the events. Made by :meth:`EventHub.subscribe`; :meth:`messages` is what it is sent."""
+
+    def __init__(self, hub: EventHub, start: Cursor | None, wanted: EventFilter) -> None:
+        self._hub = hub
+        self._wanted = wanted
+        self._next = start
+        """The place that the subscriber has come to; ``None`` until it is fed, for one that begins with what comes."""
+        self._waiting: deque[tuple[Cursor, bytes]] = deque()
+        self._waiting_bytes = 0
+        self._news = asyncio.Event()
+        self._end: str | None = None
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        """What the stream sends, up to its end."""
+        yield b": events\n\n"
+        async for message in self._past():
+            yield message
+        self._hub.feed(self)
+        while True:
+            while self._waiting:
+                place, data = self._waiting.popleft()
+                self._waiting_bytes -= len(data)
+                yield self._message(place, data)
+            if self._end is not None:
+                yield _last_message(self._end, self._next)
+                return
+            if not await self._has_news():
+                yield b": nothing new\n\n"
+
+    async def _past(self) -> AsyncIterator[bytes]:
+        """The events up to those that others are fed with."""
+        while self._end is None and not self._hub.is_at(self._next):
+            assert self._next is not None
+            page = await self._read(self._next)
+            if page is None:
+                return
+            for item in page["events"]:
+                yield self._message(Cursor(item["height"], item["index"]), _encoded(item))
+            self._next = Cursor.parse(page["next"])
+
+    def _message(self, place: Cursor, data: bytes) -> bytes:
+        """An event, and the place behind it as its id, from which the client goes on."""
+        self._next = Cursor(place.height, place.number + 1)
+        return f"id: {self._next}\ndata: ".encode() + data + b"\n\n"
+
+    async def _read(self, start: Cursor) -> Page | None:
+        """A page of the past; ``None``, and the end, if there is none."""
+        try:
+            page = await self._hub.read_page(start, self._wanted)
+        except NotReady as error:
+            self.end(str(error))
+            return None
+        if page is None:
+            self.end(NOT_THERE)
+        return page
+
+    async def _has_news(self) -> bool:
+        """Whether there is news before the next heartbeat."""
+        try:
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+    def wants(self, placed: PlacedEvent) -> bool:
+        """Whether an event is to be sent."""
+        return self._wanted.takes(placed.event) and (self._next is None or placed.cursor >= self._next)
+
+    def take(self, events: Sequence[tuple[PlacedEvent, bytes]]) -> None:
+        """A block's events. Those that are wanted wait to be sent; too many of them end the stream."""
+        for placed, data in events:
+            if self._end is not None:
+                return
+            if not self.wants(placed):
+                continue
+            if self._waiting and self._waiting_bytes + len(data) > MAX_WAITING_BYTES:
+                self.end(TOO_SLOW)
+                return
+            self._waiting.append((placed.cursor, data))
+            self._waiting_bytes += len(data)
+            self._news.set()
+
+    def end(self, reason: str) -> None:
+        """End the stream behind what waits."""
+        self._end = self._end or reason
+        self._news.set()
+
+    def leave(self) -> None:
+        """Take no more part."""
+        self._hub.leave(self)
+
+
+class EventHub:
+    """All subscriptions to one validator's events."""
+
+    def __init__(
+        self,
+        read_block: Callable[[int], Awaitable[Sequence[PlacedEvent]]],
+        read_page: Callable[[Cursor, EventFilter], Awaitable[Page | None]],
+    ) -> None:
+        """``read_block`` gives the events of a final block, ``read_page`` a page of the past."""
+        self.read_page = read_page
+        self._read_block = read_block
+        self._subscriptions: dict[Subscription, bool] = {}
+        """Each, and whether it is fed."""
+        self._height = 0
+        """Of the newest final block."""
+        self._fed_through = 0
+        """The newest block whose events were given to those that are fed."""
+        self._feeding: asyncio.Task[None] | None = None
+        self._end: str | None = None
+
+    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
+        """A subscription, unless there are too many."""
+        if len(self._subscriptions) >= MAX_STREAMS:
+            return None
+        subscription = Subscription(self, start, wanted)
+        self._subscriptions[subscription] = False
+        return subscription
+
+    def is_at(self, place: Cursor | None) -> bool:
+        """Whether somebody who has come to this place lacks nothing that was fed to others."""
+        return place is None or place.height > self._fed_through
+
+    def feed(self, subscription: Subscription) -> None:
+        """From now on give it what comes."""
+        self._subscriptions[subscription] = True
+        if self._end is not None:
+            subscription.end(self._end)
+
+    def leave(self, subscription: Subscription) -> None:
+        """Forget a subscription."""
+        self._subscriptions.pop(subscription, None)
+
+    def note_final(self, height: int) -> None:
+        """A block is final, and can be read."""
+        self._height = max(self._height, height)
+        if self._feeding is None or self._feeding.done():
+            if self._fed:
+                self._feeding = asyncio.get_running_loop().create_task(self._feed(), name="events")
+            else:
+                self._fed_through = self._height
+
+    async def _feed(self) -> None:
+        """Give those that are fed all blocks up to the newest one."""
+        while self._fed_through < self._height:
+            try:
+                placed = await self._read_block(self._fed_through + 1)
+            except Exception:
+                log.exception("the events of block %d cannot be read", self._fed_through + 1)
+                self._end_all(BROKEN)
+                return
+            self._fed_through += 1
+            fed = self._fed
+            events = [(each, _encoded(each.page)) for each in placed if any(each_fed.wants(each) for each_fed in fed)]
+            for subscription in fed:
+                subscription.take(events)
+
+    @property
+    def _fed(self) -> list[Subscription]:
+        return [subscription for subscription, is_fed in self._subscriptions.items() if is_fed]
+
+    async def close(self) -> None:
+        """Feed what there is, then end every stream; one that comes later ends with the newest block."""
+        if self._feeding is not None:
+            await self._feeding
+        self._end_all(AT_REST)
+
+    def _end_all(self, reason: str) -> None:
+        self._end = self._end or reason
+        for subscription in self._fed:
+            subscription.end(reason)
+
+    @property
+    def streams(self) -> int:
+        """How many there are."""
+        return len(self._subscriptions)
+
+
+class EventStream(StreamingResponse):
+    """The answer that is a stream."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        headers = {"cache-control": "no-store"}
+        super().__init__(subscription.messages(), media_type="text/event-stream", headers=headers)
+        self._subscription = subscription
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._subscription.leave()
+
+
+def _encoded(page: Page) -> bytes:
+    return json.dumps(page, separators=(",", ":")).encode()
+
+
+def _last_message(reason: str, place: Cursor | None) -> bytes:
+    told = {"reason": reason, "next": None if place is None else str(place)}
+    return b"event: end\ndata: " + _encoded(told) + b"\n\n"

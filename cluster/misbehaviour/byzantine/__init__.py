@@ -1,0 +1,1 @@
+"""Byzantine behaviours, up to ``f`` of which a chain must withstand."""

@@ -1,0 +1,235 @@
+"""What a byzantine behaviour is.
+
+A behaviour sees what one honest validator sends and hears, has its signing key, and may change, withhold, add, redirect
+or repeat what is sent. The validator inside is the production one and knows of nothing. Behaviours are pure: they get
+effects and events, return effects, and draw only from the random source that they are given.
+
+They are written against the messages that all consensus engines share. A message that carries its sender's vote in a
+field ``vote`` (a proposal, say) is taken for what it is worth without knowing its type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar, Final, cast
+
+import msgspec
+
+from consensus.keys import Signer, ValidatorSet
+from consensus.messages import (
+    SIGNATURE_BYTES,
+    Message,
+    Vote,
+    VoteKind,
+    encode,
+    vote_signing_bytes,
+)
+from consensus.types import DIGEST_BYTES, Digest, Signature, ValidatorIndex, View
+from validator.chain.messages import ConsensusMessage, PeerMessage, decode_message, encode_message, read_message
+from validator.node import events
+from validator.node.events import Effect, Event, Send
+from validator.primitives.codec import CodecError
+
+VIEWS_REMEMBERED: Final = 32
+"""Views of which a behaviour keeps anything."""
+SISTER_CHAIN: Final = b"stampede-sister"
+"""Name of another chain, which no scenario's chain has."""
+
+
+@dataclass(slots=True)
+class Score:
+    """What the harness counts of one byzantine validator."""
+
+    bites: Counter[str] = field(default_factory=Counter)
+    """How often each behaviour did what it is named for."""
+    evidence_owed: int = 0
+    """Views in which it gave others all that proves its guilt
+    (:mod:`cluster.misbehaviour.byzantine.accountability`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SisterChain:
+    """Another chain of the same validators, with the same keys: what they sign there, anybody may bring here."""
+
+    signer: Callable[[int], Signer]
+    """Of a validator, by its index; signs for that chain alone."""
+
+    def signature(self, signer: int, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Signature:
+        """What a validator signed on that chain."""
+        return self.signer(signer).sign(vote_signing_bytes(SISTER_CHAIN, kind, view, parent_view, digest))
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a behaviour sits: one validator's place in its network."""
+
+    index: int
+    signer: Signer
+    validators: ValidatorSet
+    chain_id: str
+    random: Random
+    score: Score
+    gives_up_by: VoteKind = VoteKind.NULLIFY
+    """The kind of vote by which the chain's protocol gives up a view."""
+    sister: SisterChain | None = None
+    """Another chain of these validators, where they have one."""
+
+    @property
+    def namespace(self) -> bytes:
+        """What the chain's votes are signed for."""
+        return self.chain_id.encode()
+
+    @property
+    def peers(self) -> list[int]:
+        """Everybody else."""
+        return [index for index in range(len(self.validators)) if index != self.index]
+
+    def vote(self, kind: VoteKind, view: int, parent_view: int, digest: bytes, namespace: bytes | None = None) -> Vote:
+        """A vote signed with the validator's key, for another chain where ``namespace`` is given."""
+        subject = (View(view), View(parent_view), Digest(digest))
+        message = vote_signing_bytes(self.namespace if namespace is None else namespace, kind, *subject)
+        return Vote(kind, *subject, ValidatorIndex(self.index), self.signer.sign(message))
+
+    def forged_signatures(self, view: View) -> tuple[tuple[ValidatorIndex, Signature], ...]:
+        """As many signatures as a quorum of a view's committee gives, none of which anybody made."""
+        committee = self.validators.committee(view)
+        return tuple((signer, self.random_signature()) for signer in committee.members[: committee.quorum])
+
+    def random_digest(self) -> Digest:
+        return Digest(self.random.randbytes(DIGEST_BYTES))
+
+    def random_signature(self) -> Signature:
+        return Signature(self.random.randbytes(SIGNATURE_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A consensus message that came from a peer."""
+
+    sender: int
+    message: Message
+    payload: bytes
+    """The whole message as it came."""
+
+
+class Behaviour:
+    """One way to misbehave. The default is to do nothing wrong."""
+
+    name: ClassVar[str]
+    """By which scenarios ask for it."""
+    description: ClassVar[str]
+    simulator_only: ClassVar[str] = ""
+    """Why it cannot be had on the live testnet."""
+    protocol: ClassVar[str] = ""
+    """The only protocol in whose messages it can be said; none where all have such."""
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+
+    # --- what a behaviour may override ----------------------------------------------------------------------------
+
+    def swallows(self, event: Event) -> bool:
+        """Whether an event answers the behaviour's own effect, and is not for the validator."""
+        return False
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        """What to do besides, after the validator took an event; ``heard`` is the consensus message in it."""
+        return []
+
+    def alter(self, effect: Effect) -> list[Effect]:
+        """What becomes of an effect of the validator, or of the behaviour before this one."""
+        said = consensus_message(effect)
+        return [effect] if said is None else list(self.say(effect, said))
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        """What becomes of a consensus message on its way out; ``send`` is the :class:`Send` that carries it."""
+        yield send
+
+    # --- helpers --------------------------------------------------------------------------------------------------
+
+    def bit(self) -> None:
+        self.position.score.bites[self.name] += 1
+
+    def is_ours(self, vote: Vote | None) -> bool:
+        return vote is not None and vote.signer == self.position.index
+
+
+def consensus_message(effect: Effect) -> Message | None:
+    """The consensus message that an effect sends, or ``None``."""
+    return consensus_content(effect.payload) if isinstance(effect, Send) else None
+
+
+def peer_message(effect: Effect) -> PeerMessage | None:
+    """The message that an effect sends, in its envelope, or ``None``."""
+    if not isinstance(effect, Send):
+        return None
+    try:
+        return decode_message(effect.payload)
+    except CodecError:
+        return None
+
+
+def heard_in(event: Event) -> Heard | None:
+    """The consensus message in an event, or ``None``."""
+    if not isinstance(event, events.Message):
+        return None
+    message = consensus_content(event.payload)
+    return None if message is None else Heard(event.sender, message, event.payload)
+
+
+def consensus_content(payload: bytes) -> Message | None:
+    """The consensus message in a payload, or ``None``."""
+    try:
+        message = read_message(payload)
+    except CodecError:
+        return None
+    return message if isinstance(message, Message) else None
+
+
+def tell(recipient: int | None, message: Message) -> Send:
+    """Send a consensus message to one peer, or to all."""
+    return hand(recipient, ConsensusMessage(encode(message)))
+
+
+def hand(recipient: int | None, message: PeerMessage) -> Send:
+    """Send any message to one peer, or to all."""
+    return Send(recipient, encode_message(message))
+
+
+def tell_unchecked(recipient: int | None, message: Message) -> Send:
+    """Send a consensus message whose fields do not fit together, as they are."""
+    return hand(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
+
+
+def recipient_of(send: Effect) -> int | None:
+    assert isinstance(send, Send)
+    return send.recipient
+
+
+def vote_of(message: Message) -> Vote | None:
+    """The vote that a message is, or that it carries."""
+    if isinstance(message, Vote):
+        return message
+    carried = getattr(message, "vote", None)
+    return carried if isinstance(carried, Vote) else None
+
+
+def with_vote(message: Message, vote: Vote) -> Message:
+    """The same message with another vote in the place of its own."""
+    return vote if isinstance(message, Vote) else cast(Message, msgspec.structs.replace(cast(Any, message), vote=vote))
+
+
+def forget_old(by_view: dict[int, Any]) -> None:
+    """Keep the newest views only."""
+    while len(by_view) > VIEWS_REMEMBERED:
+        del by_view[min(by_view)]
+
+
+def first_half(peers: Sequence[int], view: int) -> list[int]:
+    """One half of the peers, the larger one; each view another."""
+    turn = view % len(peers) if peers else 0
+    ring = [*peers[turn:], *peers[:turn]]
+    return sorted(ring[: (len(ring) + 1) // 2])

@@ -1,0 +1,1 @@
+"""Behaviours of leaders: silent, forgetful, contradictory, with invalid blocks."""

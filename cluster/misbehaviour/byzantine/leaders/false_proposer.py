@@ -1,0 +1,23 @@
+"""``false-proposer``: as leader, a block that names another validator as its proposer, to whom its tips go.
+
+The block is executed for that validator, so nothing in it is wrong but that the other does not lead the view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cluster.misbehaviour.byzantine.base import Behaviour
+from validator.node.events import Effect, Run
+from validator.node.executor import Build
+
+
+class FalseProposer(Behaviour):
+    name = "false-proposer"
+    description = "as leader, proposes blocks that name another validator as their proposer"
+
+    def alter(self, effect: Effect) -> list[Effect]:
+        if not isinstance(effect, Run) or not isinstance(effect.job, Build):
+            return super().alter(effect)
+        self.bit()
+        return [Run(replace(effect.job, proposer=self.position.random.choice(self.position.peers)))]

@@ -1,0 +1,78 @@
+"""``forgetful-leader``: builds on the newest final block, as if it had never heard of the notarized ones above it.
+
+It breaks no rule that anybody could prove: that block is final, and where every view since has a nullification, Simplex
+lets a leader skip all of them. So a whole branch of notarized blocks is given up for one block, and everybody has to go
+back. In HotStuff a timeout certificate names the block that must not be skipped, and the proposal is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Position, forget_old, recipient_of, tell
+from consensus.messages import Message, Proposal, Vote, VoteKind
+from consensus.types import Digest, View
+from validator.node.events import BlockFinal, Completed, Effect, Event, Run, Started
+from validator.node.executor import Build, Built, Finalize
+from validator.primitives.types import Hash
+
+
+class ForgetfulLeader(Behaviour):
+    name = "forgetful-leader"
+    description = "as leader, builds on the newest final block and skips all notarized ones above it"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._final: Hash | None = None
+        """The newest block that the executor makes final before whatever it is given next."""
+        self._view: tuple[Hash, View] | None = None
+        """The newest final block, and its view."""
+        self._building: dict[int, Hash] = {}
+        """The parent of the block that is built for us, by view."""
+        self._own: dict[int, tuple[View, Built]] = {}
+        """What was built for us in a view, and its parent's view."""
+
+    def swallows(self, event: Event) -> bool:
+        if isinstance(event, Started):
+            self._final = None
+            self._building.clear()
+        if not isinstance(event, Completed) or not isinstance(event.result, Built):
+            return False
+        built = event.result
+        if self._building.get(built.view) != built.parent:
+            return False
+        del self._building[built.view]
+        if self._view is not None and self._view[0] == built.parent:
+            self._own[built.view] = self._view[1], built
+            forget_old(self._own)
+        return True
+
+    def alter(self, effect: Effect) -> list[Effect]:
+        match effect:
+            case BlockFinal(digest=digest, view=view):
+                self._view = digest, View(view)
+            case Run(job=Finalize(digest=digest)):
+                self._final = digest
+            case Run(job=Build() as job) if self._final not in (None, job.parent):
+                assert self._final is not None
+                self._building[job.view] = self._final
+                return [Run(replace(job, parent=self._final, candidates=())), effect]
+            case _:
+                pass
+        return super().alter(effect)
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        match message:
+            case Proposal() if self.is_ours(message.vote) and message.view in self._own:
+                yield tell(recipient_of(send), self._forgetful(message))
+                self.bit()
+            case Vote(kind=VoteKind.NOTARIZE) if self.is_ours(message) and message.view in self._own:
+                pass  # for the block that it did not propose
+            case _:
+                yield send
+
+    def _forgetful(self, proposal: Proposal) -> Proposal:
+        parent_view, built = self._own[proposal.view]
+        vote = self.position.vote(VoteKind.NOTARIZE, proposal.view, parent_view, built.digest)
+        return Proposal(proposal.view, parent_view, Digest(built.parent), Digest(built.digest), built.body, vote)

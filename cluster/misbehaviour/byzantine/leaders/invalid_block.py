@@ -1,0 +1,144 @@
+"""``invalid-block-…``: as leader, a proposal that is signed as it should be, of a block that no validator may accept.
+
+- ``bad-root``: the header promises another state root than execution gives;
+- ``bad-transaction``: the last transaction is none, the header commits to it all the same;
+- ``bad-header``: by turns another height, another view, another proposer, another parent;
+- ``any-field``: each field of the header in its turn, in an order that is drawn;
+- ``oversized``: the body is larger than any block may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from typing import Any, ClassVar
+
+import msgspec
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Position, recipient_of, tell
+from consensus.messages import Message, Proposal, Vote, VoteKind
+from consensus.types import Digest
+from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
+from validator.chain.transactions import transaction_hash
+from validator.node.events import Effect
+from validator.node.executor import decode_block
+from validator.primitives.codec import encode, pack_uint, unpack_uint
+from validator.primitives.types import PRICE_LIMIT
+
+NO_TRANSACTION = b"no transaction"
+
+
+class InvalidBlock(Behaviour):
+    """What the variants share."""
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._spoilt: tuple[Proposal, Proposal] | None = None
+        """The newest proposal, as it was and as it was sent."""
+
+    def spoil(self, block: Block) -> Block:
+        """The invalid block in a good one's place."""
+        raise NotImplementedError
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        spoilt = self._spoil(message) if isinstance(message, Proposal) and self.is_ours(message.vote) else None
+        if spoilt is not None:
+            yield tell(recipient_of(send), spoilt)
+            self.bit()
+        elif isinstance(message, Vote) and self._contradicts(message):
+            pass  # the good block was never proposed to anybody
+        else:
+            yield send
+
+    def _spoil(self, proposal: Proposal) -> Proposal | None:
+        """The proposal of an invalid block in the place of a good one's; ``None`` where it is none already."""
+        if self._spoilt is None or self._spoilt[0] != proposal:
+            good = decode_block(proposal.body)
+            if good is None:
+                return None
+            block = self.spoil(good)
+            digest = Digest(header_hash(block.header))
+            vote = self.position.vote(VoteKind.NOTARIZE, proposal.view, proposal.parent_view, digest)
+            spoilt = msgspec.structs.replace(proposal, digest=digest, body=encode(block), vote=vote)
+            self._spoilt = (proposal, spoilt)
+        return self._spoilt[1]
+
+    def _contradicts(self, vote: Vote) -> bool:
+        return self._spoilt is not None and vote == self._spoilt[0].vote
+
+
+class FalseHeader(InvalidBlock):
+    """A header that is false in one field, by turns each of these."""
+
+    fields: ClassVar[tuple[str, ...]]
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._turns: Iterator[str] = cycle(self._order())
+
+    def _order(self) -> Sequence[str]:
+        return self.fields
+
+    def spoil(self, block: Block) -> Block:
+        header, field = block.header, next(self._turns)
+        return Block(msgspec.structs.replace(header, **{field: false_value(header, field)}), block.transactions)
+
+
+def false_value(header: Header, field: str) -> Any:
+    """What a header does not say in a field, and might."""
+    match field:
+        case "height":
+            return header.height + 2
+        case "proposer":
+            return header.proposer - 1 if header.proposer else 1
+        case "parent_hash":
+            return header_hash(header)
+        case "basefee_cycle" | "basefee_cell" | "basefee_lane_timer":
+            return pack_uint(unpack_uint(getattr(header, field), PRICE_LIMIT) + 1)
+        case "chain_id":
+            return f"{header.chain_id}-2"
+    value = getattr(header, field)
+    return value + 1 if isinstance(value, int) else bytes([value[0] ^ 1]) + value[1:]
+
+
+class BadRoot(FalseHeader):
+    name = "invalid-block-bad-root"
+    description = "as leader, proposes blocks whose header has a wrong state root"
+    fields = ("state_root",)
+
+
+class BadTransaction(InvalidBlock):
+    name = "invalid-block-bad-transaction"
+    description = "as leader, proposes blocks with bytes in them that are no transaction"
+
+    def spoil(self, block: Block) -> Block:
+        return _with_transaction(block, NO_TRANSACTION)
+
+
+class BadHeader(FalseHeader):
+    name = "invalid-block-bad-header"
+    description = "as leader, proposes blocks whose header has another height, view, proposer or parent"
+    fields = ("height", "view", "proposer", "parent_hash")
+
+
+class AnyField(FalseHeader):
+    name = "invalid-block-any-field"
+    description = "as leader, proposes blocks whose header is false in one field, each field in its turn"
+    fields = Header.__struct_fields__
+
+    def _order(self) -> Sequence[str]:
+        return self.position.random.sample(self.fields, len(self.fields))
+
+
+class Oversized(InvalidBlock):
+    name = "invalid-block-oversized"
+    description = "as leader, proposes blocks that are larger than blocks may be"
+
+    def spoil(self, block: Block) -> Block:
+        return _with_transaction(block, bytes(MAX_BLOCK_BYTES))
+
+
+def _with_transaction(block: Block, wire: bytes) -> Block:
+    wires = (*block.transactions, wire)
+    root = transactions_root([transaction_hash(each) for each in wires])
+    return Block(msgspec.structs.replace(block.header, transactions_root=root), wires)

@@ -1,0 +1,1 @@
+"""Behaviours that send wrong, stale or unproved messages to peers."""

@@ -1,0 +1,118 @@
+"""What a liar gives to a validator that joins is not what the state root stands for.
+
+- ``false-snapshots``: chunks in which one bit is wrong; the manifest is the true one.
+- ``false-manifest``: another state, in which an account holds another amount. The manifest and the chunk that holds the
+  account fit each other, and the manifest does not lead to the state root of the block that is offered with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, peer_message, recipient_of
+from validator.chain.messages import ChunkRequest, ChunkResponse, SnapshotOffer
+from validator.chain.records import ACCOUNT
+from validator.node.events import Completed, Effect, Event, Run, Send, Started
+from validator.node.executor import ReadSnapshot, SnapshotRead, decode_block
+from validator.primitives.types import Hash, Height
+from validator.state.hashing import BITMAP_BYTES, TWIG_ENTRIES, TWIG_LEVELS, decode_entry, twig_hash
+from validator.state.snapshot import Manifest, SnapshotError, known_nodes, tree_of
+
+FIRST_CHUNK: Final = 0
+
+
+class FalseSnapshots(Behaviour):
+    name = "false-snapshots"
+    description = "gives chunks of snapshots in which one bit is wrong"
+
+    def alter(self, effect: Effect) -> list[Effect]:
+        chunk = peer_message(effect)
+        if not isinstance(chunk, ChunkResponse) or not chunk.data:
+            return [effect]
+        data, random = bytearray(chunk.data), self.position.random
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        self.bit()
+        return [hand(recipient_of(effect), msgspec.structs.replace(chunk, data=bytes(data)))]
+
+
+class FalseManifest(Behaviour):
+    """Reads the first chunk of what it is about to offer, by a job of its own, and offers something else then."""
+
+    name = "false-manifest"
+    description = "offers snapshots of another state than the block's, and gives their chunks"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._offers: dict[int, tuple[SnapshotOffer, Height, Hash]] = {}
+        """What is held back until its chunk is read, by peer, with the block's height and state root."""
+        self._chunk: tuple[int, bytes] = (0, b"")
+        """The height of the snapshot that was offered last, and its false first chunk."""
+
+    def alter(self, effect: Effect) -> list[Effect]:
+        message, peer = peer_message(effect), recipient_of(effect) if isinstance(effect, Send) else None
+        if isinstance(message, SnapshotOffer) and peer is not None:
+            block = decode_block(message.body)
+            if block is None:
+                return [effect]  # another behaviour has made something else of it
+            height = Height(block.header.height)
+            self._offers[peer] = (message, height, Hash(block.header.state_root))
+            return [Run(ReadSnapshot(self.position.index, ChunkRequest(height, FIRST_CHUNK)))]
+        if isinstance(message, ChunkResponse) and (message.height, message.chunk) == (self._chunk[0], FIRST_CHUNK):
+            piece = self._chunk[1][message.offset : message.offset + len(message.data)]
+            return [hand(peer, msgspec.structs.replace(message, data=piece))]
+        return [effect]
+
+    def swallows(self, event: Event) -> bool:
+        if isinstance(event, Started):
+            self._offers.clear()
+        return _is_read_for(event, self.position.index)
+
+    def react(self, event: Event, heard: object) -> list[Effect]:
+        if not isinstance(event, Completed) or not _is_read_for(event, self.position.index):
+            return []
+        assert isinstance(event.result, SnapshotRead)
+        offers, self._offers = self._offers, {}
+        chunk = event.result.response
+        return [hand(peer, self._false(*offer, chunk)) for peer, offer in sorted(offers.items())]
+
+    def _false(self, offer: SnapshotOffer, height: Height, root: Hash, chunk: object) -> SnapshotOffer:
+        """The offer of another state; the given one if its first chunk is gone, if that does not come in one piece,
+        or if another behaviour has made something else of the manifest."""
+        if not isinstance(chunk, ChunkResponse) or chunk.height != height or len(chunk.data) != chunk.total:
+            return offer
+        try:
+            manifest = Manifest.decode(offer.manifest, height, root)
+        except SnapshotError:
+            return offer
+        false = _with_another_amount(manifest, chunk.data)
+        if false is None:
+            return offer
+        self._chunk = (height, false)
+        manifest = replace(manifest, twig_roots=(_root_of_first_twig(manifest, false), *manifest.twig_roots[1:]))
+        self.bit()
+        return msgspec.structs.replace(offer, manifest=manifest.encode())
+
+
+def _is_read_for(event: Event, index: int) -> bool:
+    """Whether an event answers a job that the behaviour asked for: no validator reads for itself."""
+    return isinstance(event, Completed) and isinstance(event.result, SnapshotRead) and event.result.peer == index
+
+
+def _root_of_first_twig(manifest: Manifest, chunk: bytes) -> bytes:
+    """What its bytes in the first chunk lead to."""
+    nodes, _ = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
+    entries = min(manifest.next_position - manifest.first_twig * TWIG_ENTRIES, TWIG_ENTRIES)
+    return twig_hash(tree_of(nodes, entries)[TWIG_LEVELS][0], chunk[:BITMAP_BYTES])
+
+
+def _with_another_amount(manifest: Manifest, chunk: bytes) -> bytes | None:
+    """The chunk with another amount in an account of its first twig; ``None`` where that has none."""
+    _, entries = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
+    for _, encoded in sorted(entries.items()):
+        if decode_entry(encoded).key[:1] == ACCOUNT:
+            at = chunk.index(encoded) + len(encoded) - 1
+            return chunk[:at] + bytes([chunk[at] ^ 1]) + chunk[at + 1 :]
+    return None

@@ -1,0 +1,133 @@
+"""``garbage``: besides what it should say, everything that it should not.
+
+Bytes that are no message, messages of every type with random fields, more and larger than allowed, and well-signed
+votes for views far ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, tell
+from consensus.messages import MAX_VIEW, NO_PARENT, CertificateRequest, Message, VoteKind
+from consensus.types import View
+from validator.chain.messages import (
+    MAX_GOSSIPED_TRANSACTIONS,
+    BlockRequest,
+    BlockResponse,
+    ChunkRequest,
+    ChunkResponse,
+    ConsensusMessage,
+    FinalBlocksRequest,
+    FinalBlocksResponse,
+    SnapshotOffer,
+    SnapshotRequest,
+    TransactionsMessage,
+    ViewReport,
+    ViewRequest,
+)
+from validator.node.events import Effect, Send
+
+PIECES_AT_A_TIME = 3
+MAX_NOISE_BYTES = 200
+LARGE_NOISE_BYTES = 512 * 1024
+FLOODED_VIEWS = 64
+"""Votes for views ahead are for the nearest so many, or for any."""
+EDGES = (-(2**63), -1, 0, 1, 7, 64, 2**31, 2**63 - 1, 2**64 - 1)
+
+
+class Garbage(Behaviour):
+    name = "garbage"
+    description = "sends undecodable, oversized and random messages besides the right ones"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._view = 1
+        self._kinds: tuple[Callable[[Random, Send], Send], ...] = (
+            self._noise,
+            self._large_noise,
+            self._damaged,
+            self._no_consensus,
+            self._too_many_transactions,
+            self._no_transactions,
+            self._request,
+            self._answer,
+            self._far_vote,
+            self._certificate_request,
+        )
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        yield send
+        assert isinstance(send, Send)
+        self._view = max(self._view, getattr(message, "view", 1))
+        random = self.position.random
+        for _ in range(PIECES_AT_A_TIME):
+            yield random.choice(self._kinds)(random, send)
+            self.bit()
+
+    def _noise(self, random: Random, sent: Send) -> Send:
+        return Send(None, _bytes(random))
+
+    def _large_noise(self, random: Random, sent: Send) -> Send:
+        return Send(None, random.randbytes(16) * (LARGE_NOISE_BYTES // 16))
+
+    def _damaged(self, random: Random, sent: Send) -> Send:
+        """What was just sent, one byte of it changed, or cut short."""
+        position = random.randrange(len(sent.payload))
+        changed = bytes([sent.payload[position] ^ random.randint(1, 255)])
+        rest = sent.payload[position + 1 :] if random.random() < 0.5 else b""
+        return Send(None, sent.payload[:position] + changed + rest)
+
+    def _no_consensus(self, random: Random, sent: Send) -> Send:
+        return hand(None, ConsensusMessage(_bytes(random)))
+
+    def _too_many_transactions(self, random: Random, sent: Send) -> Send:
+        return hand(None, TransactionsMessage((b"",) * (MAX_GOSSIPED_TRANSACTIONS + 1)))
+
+    def _no_transactions(self, random: Random, sent: Send) -> Send:
+        return hand(None, TransactionsMessage((_bytes(random), _bytes(random))))
+
+    def _request(self, random: Random, sent: Send) -> Send:
+        first, second = random.choice(EDGES), random.choice(EDGES)
+        return hand(
+            None,
+            random.choice(
+                (
+                    BlockRequest(_bytes(random)),
+                    FinalBlocksRequest(first, second),
+                    SnapshotRequest(),
+                    ChunkRequest(first, second, first),
+                    ViewRequest(_bytes(random)),
+                )
+            ),
+        )
+
+    def _answer(self, random: Random, sent: Send) -> Send:
+        first, second = random.choice(EDGES), random.choice(EDGES)
+        return hand(
+            None,
+            random.choice(
+                (
+                    BlockResponse(_bytes(random)),
+                    FinalBlocksResponse((_bytes(random),), (), _bytes(random)),
+                    SnapshotOffer(_bytes(random), _bytes(random), (), _bytes(random), _bytes(random)),
+                    ChunkResponse(first, second, _bytes(random), first, second),
+                    ViewReport(_bytes(random), _bytes(random)),
+                )
+            ),
+        )
+
+    def _far_vote(self, random: Random, sent: Send) -> Send:
+        ahead = random.choice((random.randint(1, FLOODED_VIEWS), MAX_VIEW))
+        view = min(self._view + ahead, MAX_VIEW)
+        at = self.position
+        return tell(None, at.vote(VoteKind.NOTARIZE, view, NO_PARENT, at.random_digest()))
+
+    def _certificate_request(self, random: Random, sent: Send) -> Send:
+        first = random.randint(0, MAX_VIEW - FLOODED_VIEWS)
+        return tell(None, CertificateRequest(tuple(View(first + step) for step in range(FLOODED_VIEWS))))
+
+
+def _bytes(random: Random) -> bytes:
+    return random.randbytes(random.randrange(MAX_NOISE_BYTES))

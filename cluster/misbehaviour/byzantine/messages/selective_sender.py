@@ -1,0 +1,25 @@
+"""``selective-sender``: speaks to one half of its peers only, and never to the others, whatever it is about."""
+
+from __future__ import annotations
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Position
+from validator.node.events import Effect, Send
+
+
+class SelectiveSender(Behaviour):
+    name = "selective-sender"
+    description = "sends to some peers only, the same ones for the whole run"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        peers = position.peers
+        self._favoured = sorted(position.random.sample(peers, (len(peers) + 1) // 2))
+
+    def alter(self, effect: Effect) -> list[Effect]:
+        if not isinstance(effect, Send):
+            return [effect]
+        addressed = self.position.peers if effect.recipient is None else [effect.recipient]
+        reached = [peer for peer in addressed if peer in self._favoured]
+        if len(reached) < len(addressed):
+            self.bit()
+        return [Send(peer, effect.payload) for peer in reached]

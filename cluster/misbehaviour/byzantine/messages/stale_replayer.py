@@ -1,0 +1,42 @@
+"""``stale-replayer``: says again what it or others said before, to everybody."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position
+from consensus.messages import Message
+from validator.node.events import Effect, Event, Send
+
+REMEMBERED = 256
+"""Messages to choose from."""
+REMEMBERED_BYTES = 64 * 1024
+"""Larger messages are not remembered."""
+REPLAYED_AT_A_TIME = 2
+
+
+class StaleReplayer(Behaviour):
+    name = "stale-replayer"
+    description = "repeats old messages of its own and of others"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._old: deque[bytes] = deque(maxlen=REMEMBERED)
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        if heard is not None:
+            self._remember(heard.payload)
+        return []
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        yield send
+        assert isinstance(send, Send)
+        for _ in range(min(REPLAYED_AT_A_TIME, len(self._old))):
+            yield Send(None, self._old[self.position.random.randrange(len(self._old))])
+            self.bit()
+        self._remember(send.payload)
+
+    def _remember(self, payload: bytes) -> None:
+        if len(payload) <= REMEMBERED_BYTES:
+            self._old.append(payload)

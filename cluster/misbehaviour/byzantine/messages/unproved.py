@@ -1,0 +1,81 @@
+"""``unproved-…``: a block that no quorum finalized, with a finalization that nobody signed.
+
+The block is the true one of its height but for its view, on which execution does not depend: whoever does not look at
+the signatures executes it, and finds nothing wrong.
+
+- ``unproved-snapshot``: the block of a snapshot, offered to a validator that joins, with its true receipts and state.
+- ``unproved-blocks``: the last block of a range that a validator which catches up asked for.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, peer_message, recipient_of
+from consensus.messages import MAX_VIEW, Certificate, VoteKind
+from consensus.messages import encode as encode_consensus
+from consensus.types import Digest, View
+from validator.chain.block import header_hash
+from validator.chain.messages import FinalBlocksResponse, PeerMessage, SnapshotOffer
+from validator.node.events import Effect
+from validator.node.executor import decode_block
+from validator.primitives.codec import encode
+
+
+class Unproved(Behaviour):
+    """What both have in common."""
+
+    def alter(self, effect: Effect) -> list[Effect]:
+        message = peer_message(effect)
+        lie = None if message is None else self._lie(message)
+        if lie is None:
+            return [effect]
+        self.bit()
+        return [hand(recipient_of(effect), lie)]
+
+    def _lie(self, message: PeerMessage) -> PeerMessage | None:
+        """What is sent in a message's place, if it is one to lie in."""
+        raise NotImplementedError
+
+
+class UnprovedSnapshot(Unproved):
+    name = "unproved-snapshot"
+    description = "offers snapshots of a block that is not final, with a forged finalization"
+
+    def _lie(self, message: PeerMessage) -> PeerMessage | None:
+        if not isinstance(message, SnapshotOffer):
+            return None
+        forged = forged_final(self.position, message.body)
+        if forged is None:
+            return None
+        body, certificate = forged
+        return msgspec.structs.replace(message, body=body, links=(), certificate=certificate)
+
+
+class UnprovedBlocks(Unproved):
+    name = "unproved-blocks"
+    description = "gives ranges of final blocks whose last is not final, with a forged finalization"
+
+    def _lie(self, message: PeerMessage) -> PeerMessage | None:
+        if not isinstance(message, FinalBlocksResponse) or not message.bodies:
+            return None
+        forged = forged_final(self.position, message.bodies[-1])
+        if forged is None:
+            return None
+        body, certificate = forged
+        return FinalBlocksResponse((*message.bodies[:-1], body), (), certificate)
+
+
+def forged_final(position: Position, body: bytes) -> tuple[bytes, bytes] | None:
+    """A block that differs from a final one in its view alone, and a finalization of it, both encoded.
+
+    ``None`` if another behaviour has made something else of the body.
+    """
+    block = decode_block(body)
+    if block is None or block.header.view >= MAX_VIEW:
+        return None
+    block = msgspec.structs.replace(block, header=msgspec.structs.replace(block.header, view=block.header.view + 1))
+    view, digest = View(block.header.view), Digest(header_hash(block.header))
+    signatures = position.forged_signatures(view)
+    certificate = Certificate(VoteKind.FINALIZE, view, View(view - 1), digest, signatures)
+    return encode(block), encode_consensus(certificate)

@@ -1,0 +1,94 @@
+"""What others truly signed, as one validator heard it: the material of lies that are almost true.
+
+Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All of it was checked, so that
+what a behaviour makes of it is wrong in one respect and in no other. Of more than :data:`VIEWS_REMEMBERED` views, those
+that were heard of first are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, Position, vote_of
+from consensus.certificates import verify_certificate
+from consensus.messages import NO_DIGEST, Certificate, Message, TimeoutCertificate, Vote, VoteKind, verify_vote
+from consensus.types import Digest, Signature, ValidatorIndex, View
+
+Subject = tuple[VoteKind, View, Digest]
+"""What votes of one view can differ in: kind, parent view and digest."""
+TimeoutSignature = tuple[ValidatorIndex, View, Signature]
+"""Signer, the high view that it names, and its signature, as in a timeout certificate."""
+
+
+class Overheard:
+    """One validator's. Its own votes are not among them: it can sign whatever it likes."""
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self._votes: dict[View, dict[Subject, dict[ValidatorIndex, Signature]]] = {}
+        self._certified: dict[View, Certificate] = {}
+
+    def learn(self, message: Message) -> Vote | None:
+        """Keep what a message holds that is good; return the peer's vote in it, if that is good and new."""
+        for certificate in _block_certificates(message):
+            self._keep_certificate(certificate)
+        vote, at = vote_of(message), self._position
+        if vote is None or vote.signer == at.index or vote.signer not in at.validators.committee(vote.view):
+            return None
+        if vote.signer in self.signatures(vote) or not verify_vote(vote, at.validators, at.namespace):
+            return None
+        subject = (vote.kind, vote.parent_view, vote.digest)
+        self._votes.setdefault(vote.view, {}).setdefault(subject, {})[vote.signer] = vote.signature
+        _forget_first(self._votes)
+        return vote
+
+    def signatures(self, vote: Vote) -> dict[ValidatorIndex, Signature]:
+        """Peers of the view's committee that said the same as ``vote``, and their signatures; ascending."""
+        found = self._votes.get(vote.view, {}).get((vote.kind, vote.parent_view, vote.digest), {})
+        return dict(sorted(found.items()))
+
+    def timeouts(self, view: View) -> list[TimeoutSignature]:
+        """Peers that timed out of a view, each once, ascending."""
+        found: dict[ValidatorIndex, TimeoutSignature] = {}
+        for (kind, high_view, _), signatures in self._votes.get(view, {}).items():
+            if kind == VoteKind.TIMEOUT:
+                for signer, signature in signatures.items():
+                    found.setdefault(signer, (signer, high_view, signature))
+        return [found[signer] for signer in sorted(found)]
+
+    def certificate(self, view: View) -> Certificate | None:
+        """What certifies the block of a view."""
+        return self._certified.get(view)
+
+    def certificate_below(self, view: View) -> Certificate | None:
+        """What certifies the block of the highest view below."""
+        below = max((known for known in self._certified if known < view), default=None)
+        return None if below is None else self._certified[below]
+
+    def _keep_certificate(self, certificate: Certificate) -> None:
+        at = self._position
+        is_new = certificate.view not in self._certified and certificate.digest != NO_DIGEST
+        if is_new and verify_certificate(certificate, at.validators, at.namespace):
+            self._certified[certificate.view] = certificate
+            _forget_first(self._certified)
+
+
+def _block_certificates(message: Message) -> Iterator[Certificate]:
+    """The certificates of blocks that a message is, or that it carries."""
+    if isinstance(message, Certificate):
+        yield message
+    carried = getattr(message, "high", None)
+    if isinstance(carried, Certificate):
+        yield carried
+
+
+def _forget_first(by_view: dict[View, Any]) -> None:
+    """Not the lowest: views far ahead that somebody made up would stay for ever."""
+    while len(by_view) > VIEWS_REMEMBERED:
+        del by_view[next(iter(by_view))]
+
+
+def timeout_certificate(view: View, high: Certificate | None, signatures: list[TimeoutSignature]) -> TimeoutCertificate:
+    """The certificate of these timeouts, in the order of their signers."""
+    return TimeoutCertificate(view, high, tuple(sorted(signatures)))

@@ -1,0 +1,1 @@
+"""Behaviours that contradict, forge, replay or withhold votes and certificates."""

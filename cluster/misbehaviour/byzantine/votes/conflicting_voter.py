@@ -1,0 +1,67 @@
+"""``conflicting-voter``: votes for whatever its listener votes for, and for another block once that is past.
+
+Its own opinion stays with it. Each peer that votes to notarize or to finalize a block gets its vote for the very same
+block, so that peers who disagree both think to have it on their side. Two views later everybody gets its vote for a
+block that does not exist. One such validator changes nothing; more than ``f`` together with an equivocating leader
+finalize two blocks of one height.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, tell, vote_of
+from consensus.messages import Message, Vote, VoteKind
+from validator.node.events import Effect, Event
+
+TWO_FACED_KINDS = (VoteKind.NOTARIZE, VoteKind.FINALIZE)
+VIEWS_UNTIL_CONTRADICTION = 2
+
+
+@dataclass(slots=True)
+class _Said:
+    """What was said in a view: whom a vote of a kind was told, and the parent's view in it."""
+
+    told: dict[tuple[VoteKind, int], int] = field(default_factory=dict)
+    is_contradicted: bool = False
+
+
+class ConflictingVoter(Behaviour):
+    name = "conflicting-voter"
+    description = "votes for two blocks of a view: for the one that its listener votes for, later for another"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._said: dict[int, _Said] = {}
+        self._view = 0
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        if isinstance(message, Vote) and self.is_ours(message) and message.kind in TWO_FACED_KINDS:
+            self._view = max(self._view, message.view)
+            return
+        yield send
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        vote = None if heard is None else vote_of(heard.message)
+        if heard is None or vote is None or vote.signer != heard.sender or vote.kind not in TWO_FACED_KINDS:
+            return []
+        return [*self._agree(heard.sender, vote), *self._contradict()]
+
+    def _agree(self, peer: int, vote: Vote) -> Iterator[Effect]:
+        said = self._said.setdefault(vote.view, _Said())
+        forget_old(self._said)
+        self._view = max(self._view, *self._said)
+        if (vote.kind, peer) not in said.told and not said.is_contradicted:
+            said.told[vote.kind, peer] = vote.parent_view
+            yield tell(peer, self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
+
+    def _contradict(self) -> Iterator[Effect]:
+        for view, said in self._said.items():
+            if said.is_contradicted or view > self._view - VIEWS_UNTIL_CONTRADICTION:
+                continue
+            said.is_contradicted = True
+            for (kind, peer), parent_view in said.told.items():
+                yield tell(peer, self.position.vote(kind, view, parent_view, self.position.random_digest()))
+            if said.told:
+                self.bit()

@@ -1,0 +1,130 @@
+"""Certificates that honest votes make almost true, and what makes them false.
+
+Each is said once a view and kind, as soon as enough peers were heard, and so before an honest validator can have the
+true one: a liar need not execute the block, nor wait for its disk.
+
+- ``short-certificate``: one signature short of a quorum.
+- ``double-signer``: as many signatures as a quorum has, one of them the liar's own for the second time. Its fields do
+  not fit together, so it goes out unchecked.
+- ``outsider``: the liar votes in views whose committee it is not in, and puts its signature in a member's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, tell, tell_unchecked
+from cluster.misbehaviour.byzantine.overheard import Overheard, timeout_certificate
+from consensus.messages import AnyCertificate, Certificate, Message, Vote, VoteKind
+from consensus.types import Signature, ValidatorIndex
+from validator.node.events import Effect, Event, Send
+
+Signatures = list[tuple[ValidatorIndex, Signature]]
+
+
+class FalseCertificate(Behaviour):
+    """What these have in common: when to lie, and the certificate that is made of signatures."""
+
+    kinds: ClassVar[tuple[VoteKind, ...]] = (VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
+    """Of votes that it lies about. After one bad certificate of a peer, others look at no more of it in their view."""
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._overheard = Overheard(position)
+        self._lied: dict[int, set[VoteKind]] = {}
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        self._overheard.learn(message)
+        yield send
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        vote = None if heard is None else self._overheard.learn(heard.message)
+        return [] if vote is None else list(self._answer(vote))
+
+    def _answer(self, vote: Vote) -> Iterator[Effect]:
+        """What to say on a peer's vote that is good and new."""
+        if vote.kind not in self.kinds or vote.kind in self._lied.get(vote.view, ()):
+            return
+        peers = list(self._overheard.signatures(vote).items())
+        if vote.kind == VoteKind.TIMEOUT:
+            peers = [(signer, signature) for signer, _, signature in self._overheard.timeouts(vote.view)]
+        signatures = self._signatures(vote, peers)
+        if signatures:
+            self._lied.setdefault(vote.view, set()).add(vote.kind)
+            forget_old(self._lied)
+            self.bit()
+            yield self._tell(self._certificate(vote, signatures))
+
+    def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
+        """The signatures of the lie, made of those of peers; none if these are too few, or nothing can be made."""
+        raise NotImplementedError
+
+    def _tell(self, certificate: AnyCertificate) -> Send:
+        return tell(None, certificate)
+
+    def _own(self, vote: Vote) -> tuple[ValidatorIndex, Signature]:
+        """Our signature of the same vote."""
+        ours = self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest)
+        return ours.signer, ours.signature
+
+    def _is_member(self, vote: Vote) -> bool:
+        return self.position.index in self.position.validators.committee(vote.view)
+
+    def _quorum(self, vote: Vote) -> int:
+        return self.position.validators.committee(vote.view).quorum
+
+    def _certificate(self, vote: Vote, signatures: Signatures) -> AnyCertificate:
+        if vote.kind != VoteKind.TIMEOUT:
+            return Certificate(vote.kind, vote.view, vote.parent_view, vote.digest, tuple(sorted(signatures)))
+        named = {signer: high_view for signer, high_view, _ in self._overheard.timeouts(vote.view)}
+        timeouts = [(signer, named.get(signer, vote.parent_view), signature) for signer, signature in signatures]
+        highest = max(high_view for _, high_view, _ in timeouts)
+        return timeout_certificate(vote.view, self._overheard.certificate(highest), timeouts)
+
+
+class ShortCertificate(FalseCertificate):
+    name = "short-certificate"
+    description = "certificates that are one signature short of a quorum"
+
+    def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
+        others = self._quorum(vote) - 2
+        if not self._is_member(vote) or len(peers) < others or others < 0:
+            return []
+        return [*peers[:others], self._own(vote)]
+
+
+class DoubleSigner(ShortCertificate):
+    name = "double-signer"
+    description = "certificates that name it twice, and so seem to have a quorum"
+
+    def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
+        short = super()._signatures(vote, peers)
+        return [*short, self._own(vote)] if short else []
+
+    def _tell(self, certificate: AnyCertificate) -> Send:
+        return tell_unchecked(None, certificate)
+
+
+class Outsider(FalseCertificate):
+    name = "outsider"
+    description = "votes where it is not in the committee, and signs certificates there in a member's place"
+    kinds = (VoteKind.NOTARIZE, VoteKind.FINALIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._voted: dict[int, set[VoteKind]] = {}
+
+    def _answer(self, vote: Vote) -> Iterator[Effect]:
+        if self._is_member(vote):
+            return
+        if vote.kind in (VoteKind.NOTARIZE, VoteKind.FINALIZE) and vote.kind not in self._voted.get(vote.view, ()):
+            self._voted.setdefault(vote.view, set()).add(vote.kind)
+            forget_old(self._voted)
+            self.bit()
+            yield tell(None, self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
+        yield from super()._answer(vote)
+
+    def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
+        others = self._quorum(vote) - 1
+        return [*peers[:others], self._own(vote)] if len(peers) >= others else []

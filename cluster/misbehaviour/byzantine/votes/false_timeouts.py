@@ -1,0 +1,195 @@
+"""False certificates that a view was given up: forged, with a false certificate inside, or with a false high view.
+
+- ``timeout-forger``: signed by the liar alone, the other signatures being random: a nullification with Simplex, a
+  timeout certificate with HotStuff.
+- ``false-high-certificate``: HotStuff timeouts that are truly signed, but the certificate inside is forged.
+- ``understated-timeouts``: HotStuff timeout certificates that hide the highest certified block that their votes name,
+  so that a block on a lower one would be justified: by turns the votes are said to name a lower view, or a lower
+  certificate is inside, or none.
+
+The last two need the timeouts of all but one of a quorum before an honest validator has a whole one. So the liar, as
+leader, shows its block to ``f`` of its peers only, and does not say that it timed out itself: the others give up when
+no proposal came, those ``f`` later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.misbehaviour.byzantine.base import (
+    Behaviour,
+    Heard,
+    Position,
+    forget_old,
+    recipient_of,
+    tell,
+    tell_unchecked,
+)
+from cluster.misbehaviour.byzantine.each_view import EachView
+from cluster.misbehaviour.byzantine.overheard import Overheard, TimeoutSignature, timeout_certificate
+from consensus.messages import (
+    MAX_VIEW,
+    NO_DIGEST,
+    NO_PARENT,
+    AnyCertificate,
+    Certificate,
+    Message,
+    Proposal,
+    Timeout,
+    TimeoutCertificate,
+    VoteKind,
+)
+from consensus.types import GENESIS_VIEW, Signature, ValidatorIndex, View
+from validator.node.events import Effect, Event, Send
+
+VIEWS_AHEAD = 4
+"""Timeouts with a forged certificate are of a view so far ahead: nobody can have the block that they name."""
+
+
+def _forged(at: Position, kind: VoteKind, view: View) -> tuple[tuple[ValidatorIndex, Signature], ...]:
+    """Signatures of a quorum that the liar belongs to: its own to give up a view, the others random."""
+    committee = at.validators.committee(view)
+    ours = ValidatorIndex(at.index)
+    signers = sorted([ours, *[member for member in committee.members if member != ours][: committee.quorum - 1]])
+    own = at.vote(kind, view, NO_PARENT, NO_DIGEST).signature
+    return tuple((signer, own if signer == ours else at.random_signature()) for signer in signers)
+
+
+class TimeoutForger(EachView):
+    name = "timeout-forger"
+    description = "forges certificates that views were given up"
+
+    def lie(self, view: View) -> Iterator[Effect]:
+        self.bit()
+        yield tell(None, self._certificate(view))
+
+    def _certificate(self, view: View) -> AnyCertificate:
+        kind = self.position.gives_up_by
+        signatures = _forged(self.position, kind, view)
+        if kind == VoteKind.TIMEOUT:
+            timeouts = tuple((signer, GENESIS_VIEW, signature) for signer, signature in signatures)
+            return TimeoutCertificate(view, None, timeouts)
+        return Certificate(kind, view, NO_PARENT, NO_DIGEST, signatures)
+
+
+class FalseTimeouts(Behaviour):
+    """What those have in common that lie with true timeouts: how they come by them, and when they lie."""
+
+    protocol = "hotstuff"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._overheard = Overheard(position)
+        self._lied: dict[int, None] = {}
+        self._led: dict[int, None] = {}
+
+    def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
+        """What to say of a view, all but one of a quorum having timed out of it; ``None`` if there is nothing."""
+        raise NotImplementedError
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        self._overheard.learn(message)
+        match message:
+            case Proposal() if self.is_ours(message.vote):
+                self._led[message.view] = None
+                forget_old(self._led)
+                for peer in self._shown(message.view):
+                    if recipient_of(send) in (None, peer):
+                        yield tell(peer, message)
+            case Timeout() if message.vote.view in self._led:
+                pass  # it would complete the quorum of those who saw no block
+            case _:
+                yield send
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        vote = None if heard is None else self._overheard.learn(heard.message)
+        if vote is None or vote.kind != VoteKind.TIMEOUT or vote.view in self._lied:
+            return []
+        committee, timeouts = self.position.validators.committee(vote.view), self._overheard.timeouts(vote.view)
+        if self.position.index not in committee or len(timeouts) < committee.quorum - 1:
+            return []
+        send = self.lie(vote.view, timeouts[: committee.quorum - 1])
+        if send is None:
+            return []
+        self._lied[vote.view] = None
+        forget_old(self._lied)
+        self.bit()
+        return [send]
+
+    def _shown(self, view: View) -> list[int]:
+        """Peers that get our block of a view."""
+        committee = self.position.validators.committee(view)
+        members = [member for member in committee.members if member != self.position.index]
+        return list(members[: committee.faults_withstood])
+
+    def _own(self, view: View, high_view: View) -> TimeoutSignature:
+        """Our own timeout, which may name what it likes."""
+        vote = self.position.vote(VoteKind.TIMEOUT, view, high_view, NO_DIGEST)
+        return vote.signer, high_view, vote.signature
+
+
+class FalseHighCertificate(FalseTimeouts):
+    name = "false-high-certificate"
+    description = "HotStuff: timeouts and timeout certificates with a forged certificate inside"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._has_led = True
+        """Since the last lie about a view ahead: such a lie makes others deaf to its certificates for their view."""
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        self._has_led = self._has_led or isinstance(message, Proposal)
+        yield from super().say(send, message)
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        effects = super().react(event, heard)
+        if self._has_led and heard is not None and isinstance(heard.message, Proposal):
+            self._has_led = False
+            effects += self._ahead(heard.message.view)
+        return effects
+
+    def _ahead(self, view: View) -> list[Effect]:
+        """A timeout of a view ahead that names a block which nobody knows."""
+        if view > MAX_VIEW - VIEWS_AHEAD:
+            return []
+        vote = self.position.vote(VoteKind.TIMEOUT, view + VIEWS_AHEAD, view + VIEWS_AHEAD - 1, NO_DIGEST)
+        self.bit()
+        return [tell(None, Timeout(vote, self._forged(vote.parent_view)))]
+
+    def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
+        high_view = View(max(view - 1, *(named for _, named, _ in timeouts)))
+        if high_view == GENESIS_VIEW:
+            return None
+        return tell(None, timeout_certificate(view, self._forged(high_view), [*timeouts, self._own(view, high_view)]))
+
+    def _forged(self, view: View) -> Certificate:
+        """A notarization of a block that does not exist."""
+        at = self.position
+        committee = at.validators.committee(view)
+        signatures = tuple((signer, at.random_signature()) for signer in committee.members[: committee.quorum])
+        return Certificate(VoteKind.NOTARIZE, view, View(view - 1), at.random_digest(), signatures)
+
+
+class UnderstatedTimeouts(FalseTimeouts):
+    name = "understated-timeouts"
+    description = "HotStuff: timeout certificates that hide the highest certified block that their votes name"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._told = 0
+
+    def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
+        highest = max(named for _, named, _ in timeouts)
+        if highest == GENESIS_VIEW:
+            return None
+        lower = self._overheard.certificate_below(highest)
+        low_view = GENESIS_VIEW if lower is None else lower.view
+        understated = [(signer, low_view, signature) for signer, _, signature in timeouts]
+        votes = [*timeouts, self._own(view, highest)]
+        lies = (
+            tell(None, timeout_certificate(view, lower, [*understated, self._own(view, low_view)])),
+            tell_unchecked(None, timeout_certificate(view, lower, votes)),
+            tell(None, timeout_certificate(view, None, votes)),
+        )
+        self._told += 1
+        return lies[(self._told - 1) % len(lies)]

@@ -1,0 +1,53 @@
+"""``nullify-and-finalize``: votes in one view both to give it up and to make its block final.
+
+A vote to give up a view is one that names no block: Simplex's nullify, or another protocol's timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, recipient_of, tell, vote_of
+from consensus.messages import NO_DIGEST, NO_PARENT, Message, Timeout, Vote, VoteKind
+from validator.node.events import Effect, Event
+
+
+class NullifyAndFinalize(Behaviour):
+    name = "nullify-and-finalize"
+    description = "votes both to give up a view and to finalize its block"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._blocks: dict[int, Vote] = {}
+        """A notarize vote of each view, by whomever."""
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        self._learn(None if heard is None else vote_of(heard.message))
+        return []
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        yield send
+        vote = vote_of(message)
+        self._learn(vote)
+        if vote is None or not self.is_ours(vote):
+            return
+        recipient = recipient_of(send)
+        if vote.kind == VoteKind.FINALIZE:
+            yield tell(recipient, self._giving_up(vote.view))
+        elif vote.digest == NO_DIGEST and vote.view in self._blocks:
+            block = self._blocks[vote.view]
+            yield tell(recipient, self.position.vote(VoteKind.FINALIZE, block.view, block.parent_view, block.digest))
+        else:
+            return
+        self.bit()
+
+    def _giving_up(self, view: int) -> Message:
+        """A vote to give up a view, as the protocol sends it; a timeout names the genesis, which needs no proof."""
+        kind = self.position.gives_up_by
+        vote = self.position.vote(kind, view, NO_PARENT, NO_DIGEST)
+        return Timeout(vote, None) if kind == VoteKind.TIMEOUT else vote
+
+    def _learn(self, vote: Vote | None) -> None:
+        if vote is not None and vote.kind == VoteKind.NOTARIZE:
+            self._blocks.setdefault(vote.view, vote)
+            forget_old(self._blocks)

@@ -1,0 +1,84 @@
+"""Certificates of good signatures that were made for something else.
+
+- ``kind-replayer``: the votes that notarized a block, said again as votes that finalize it.
+- ``sister-chain``: certificates of another chain that the same validators run with the same keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, tell
+from cluster.misbehaviour.byzantine.each_view import EachView
+from consensus.certificates import verify_certificate
+from consensus.messages import (
+    NO_DIGEST,
+    NO_PARENT,
+    AnyCertificate,
+    Certificate,
+    Message,
+    TimeoutCertificate,
+    VoteKind,
+)
+from consensus.types import GENESIS_VIEW, View
+from validator.node.events import Effect, Event
+
+
+class KindReplayer(Behaviour):
+    name = "kind-replayer"
+    description = "says the votes that notarized a block again, as votes that finalize it"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._replayed: dict[int, None] = {}
+
+    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
+        return [] if heard is None else list(self._replay(heard.message))
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        yield from self._replay(message)
+        yield send
+
+    def _replay(self, message: Message) -> Iterator[Effect]:
+        if not isinstance(message, Certificate) or message.kind != VoteKind.NOTARIZE or message.view in self._replayed:
+            return
+        if verify_certificate(message, self.position.validators, self.position.namespace):
+            self._replayed[message.view] = None
+            forget_old(self._replayed)
+            self.bit()
+            yield tell(None, msgspec.structs.replace(message, kind=VoteKind.FINALIZE))
+
+
+class SisterCertificates(EachView):
+    name = "sister-chain"
+    description = "certificates of another chain that the same validators run with the same keys"
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self._kinds = (VoteKind.NOTARIZE, position.gives_up_by, VoteKind.FINALIZE)
+
+    def lie(self, view: View) -> Iterator[Effect]:
+        certificate = self._certificate(self._kinds[view % len(self._kinds)], view)
+        if certificate is not None:
+            self.bit()
+            yield tell(None, certificate)
+
+    def _certificate(self, kind: VoteKind, view: View) -> AnyCertificate | None:
+        """What the validators of the other chain certified in this view; each kind comes in its turn."""
+        sister = self.position.sister
+        if sister is None:
+            return None
+        is_of_block = kind in (VoteKind.NOTARIZE, VoteKind.FINALIZE)
+        parent_view = View(view - 1) if is_of_block else NO_PARENT
+        digest = self.position.random_digest() if is_of_block else NO_DIGEST
+        committee = self.position.validators.committee(view)
+        signed = [
+            (signer, sister.signature(signer, kind, view, parent_view, digest))
+            for signer in committee.members[: committee.quorum]
+        ]
+        if kind == VoteKind.TIMEOUT:
+            timeouts = tuple((signer, GENESIS_VIEW, signature) for signer, signature in signed)
+            return TimeoutCertificate(view, None, timeouts)
+        return Certificate(kind, view, parent_view, digest, tuple(signed))

@@ -1,0 +1,42 @@
+"""``signature-forger``: votes in others' names, votes with bad signatures, and certificates that nobody signed.
+
+What it forges comes before what the honest validator inside says, so that it is the first of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cluster.misbehaviour.byzantine.base import Behaviour, recipient_of, tell, vote_of, with_vote
+from consensus.messages import MAX_VIEW, Certificate, Message, Vote, VoteKind
+from consensus.types import ValidatorIndex, View
+from validator.node.events import Effect
+
+VIEWS_AHEAD = 3
+"""Forged certificates are of the view of the vote, and of up to so many views ahead."""
+
+
+class SignatureForger(Behaviour):
+    name = "signature-forger"
+    description = "votes in others' names and with bad signatures, and forges certificates"
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        vote = vote_of(message)
+        if vote is not None and self.is_ours(vote):
+            at, random = self.position, self.position.random
+            peer = ValidatorIndex(random.choice(at.peers))
+            in_anothers_name = msgspec.structs.replace(vote, signer=peer, signature=at.random_signature())
+            badly_signed = msgspec.structs.replace(vote, signature=at.random_signature())
+            for forged in (with_vote(message, badly_signed), in_anothers_name, self._certificate(vote)):
+                yield tell(recipient_of(send), forged)
+                self.bit()
+        yield send
+
+    def _certificate(self, vote: Vote) -> Certificate:
+        at, random = self.position, self.position.random
+        view = View(min(vote.view + random.randrange(VIEWS_AHEAD + 1), MAX_VIEW))
+        kind = random.choice((VoteKind.NOTARIZE, VoteKind.FINALIZE))
+        signatures = at.forged_signatures(view)
+        return Certificate(kind, view, View(view - 1), at.random_digest(), signatures)

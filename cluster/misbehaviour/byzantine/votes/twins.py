@@ -1,0 +1,46 @@
+"""``twins``: one key, two validators.
+
+A second instance of the validator runs with the same key, on a disk of its own and with a state of its own. What is
+sent to the key reaches both, what either sends comes from the key; neither hears the other. Both are honest: what is
+byzantine is that there are two. It bites where they contradict each other, which the driver lets :class:`TwinWatch`
+tell: a driver, and not the wrapper, starts the second one.
+
+A live validator proves its key on each stream, and a newer stream of a key replaces the older one. Two processes with
+one key would fight over every stream, so there are no live twins.
+"""
+
+from __future__ import annotations
+
+from cluster.misbehaviour.byzantine.base import Behaviour, Score, consensus_message, forget_old, vote_of
+from consensus.messages import Vote, conflict
+from validator.node.events import Send
+
+
+class Twins(Behaviour):
+    name = "twins"
+    description = "a second instance with the same key, on a disk and with a state of its own"
+    simulator_only = "peers keep one stream a key, which two live validators would take from each other"
+
+
+class TwinWatch:
+    """Sees what two validators with one key say, and where they contradict each other."""
+
+    def __init__(self, score: Score) -> None:
+        self._score = score
+        self._votes: tuple[dict[int, list[Vote]], dict[int, list[Vote]]] = ({}, {})
+        self._bitten: dict[int, None] = {}
+
+    def note(self, twin: int, payload: bytes) -> None:
+        """One of the two, 0 or 1, sends a message."""
+        message = consensus_message(Send(None, payload))
+        vote = None if message is None else vote_of(message)
+        if vote is None:
+            return
+        mine, others = self._votes[twin].setdefault(vote.view, []), self._votes[1 - twin].get(vote.view, [])
+        if vote not in mine:
+            mine.append(vote)
+        forget_old(self._votes[twin])
+        if vote.view not in self._bitten and any(conflict(vote, other) is not None for other in others):
+            self._bitten[vote.view] = None
+            forget_old(self._bitten)
+            self._score.bites[Twins.name] += 1

@@ -1,0 +1,20 @@
+"""``vote-withholder``: takes part in everything, but never votes for another's block, nor to give up a view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.misbehaviour.byzantine.base import Behaviour, vote_of
+from consensus.messages import Message, Proposal
+from validator.node.events import Effect
+
+
+class VoteWithholder(Behaviour):
+    name = "vote-withholder"
+    description = "sends no votes besides those in its own proposals"
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        if vote_of(message) is None or isinstance(message, Proposal):
+            yield send
+        else:
+            self.bit()

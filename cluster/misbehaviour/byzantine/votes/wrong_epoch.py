@@ -1,0 +1,26 @@
+"""``wrong-epoch``: signs its votes for another namespace, as one would that lives in another epoch of the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.misbehaviour.byzantine.base import Behaviour, recipient_of, tell, vote_of, with_vote
+from consensus.messages import Message
+from validator.node.events import Effect
+
+EPOCH_SUFFIX = b"/epoch-1"
+
+
+class WrongEpoch(Behaviour):
+    name = "wrong-epoch"
+    description = "signs everything for another epoch's namespace"
+
+    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+        vote = vote_of(message)
+        if vote is None or not self.is_ours(vote):
+            yield send
+            return
+        namespace = self.position.namespace + EPOCH_SUFFIX
+        signed = self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest, namespace)
+        yield tell(recipient_of(send), with_vote(message, signed))
+        self.bit()

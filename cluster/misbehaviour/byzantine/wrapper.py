@@ -1,0 +1,55 @@
+"""A validator with its behaviours around it, as drivers use it in the place of the bare one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from cluster.misbehaviour.byzantine.accountability import Accountability
+from cluster.misbehaviour.byzantine.base import Behaviour, Position, heard_in
+from validator.node.assembly import Validator
+from validator.node.events import Effect, Event, Send
+
+
+class ByzantineValidator:
+    """Hands events to the honest validator inside, and changes what comes out of it.
+
+    Behaviours follow one another: what one makes of an effect is the next one's to change. Each draws from a source of
+    its own, so that one more does not change what the others do.
+    """
+
+    def __init__(
+        self,
+        behaviours: Sequence[type[Behaviour]],
+        position: Position,
+        accountability: Accountability | None = None,
+    ) -> None:
+        """``accountability`` is the key's, where somebody else uses the same."""
+        self.accountability = Accountability(position) if accountability is None else accountability
+        seed = position.random.getrandbits(64)
+        self._behaviours = [
+            behaviour(replace(position, random=Random(f"{seed}/{behaviour.name}"))) for behaviour in behaviours
+        ]
+        for behaviour in behaviours:
+            position.score.bites.setdefault(behaviour.name, 0)
+
+    def reseed(self, seed: str) -> None:
+        """Draw from other sources from now on."""
+        for behaviour in self._behaviours:
+            behaviour.position.random.seed(f"{seed}/{behaviour.name}")
+
+    def handle(self, validator: Validator, event: Event) -> list[Effect]:
+        """What ``validator.node.handle(event)`` comes to."""
+        is_swallowed = any(behaviour.swallows(event) for behaviour in self._behaviours)
+        effects = [] if is_swallowed else validator.node.handle(event)
+        heard = heard_in(event)
+        for behaviour in self._behaviours:
+            effects = [altered for effect in effects for altered in behaviour.alter(effect)]
+            effects += behaviour.react(event, heard)
+        if heard is not None:
+            self.accountability.note_certificate(heard.message)
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.accountability.note_sent(effect, validator.node.view)
+        return effects

@@ -1,0 +1,66 @@
+"""What a mutant is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from consensus.protocols import EngineType
+from validator.node.assembly import Parts
+
+VALIDATORS: Final = 4
+ONE: Final = (1,)
+ALL: Final = tuple(range(VALIDATORS))
+
+
+class Area(StrEnum):
+    """Where a bug is planted."""
+
+    CONSENSUS = "consensus"
+    NODE = "node"
+    SCHEDULER = "scheduler"
+    STATE = "state"
+    STORAGE = "storage"
+    HARNESS = "harness"
+
+
+class RunCounter:
+    """How often a mutated line ran, in one validator."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def ran(self) -> None:
+        self.runs += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """A scene, which validators have the bug, and the seeds to try in order until it is caught."""
+
+    scene: str
+    mutated: tuple[int, ...] = ONE
+    protocol: str = "simplex"
+    seeds: int = 4
+    """Seeds from 1 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A planted bug in a validator: other classes in the place of some of those that it is made of."""
+
+    name: str
+    area: Area
+    description: str
+    caught_by: str
+    """The check that must fail (:mod:`cluster.checks.run`)."""
+    hunt: Hunt
+    """Where it is hunted."""
+    rule: str = ""
+    """Of the check ``safety``, the rule that must be broken (:mod:`cluster.simulation.watches.safety_monitor`)."""
+    parts: Callable[[RunCounter], Parts] | None = None
+    """Makes the mutated parts, which tell the counter whenever the mutated line runs."""
+    engine: Callable[[EngineType, RunCounter], EngineType] | None = None
+    """Makes the mutated consensus engine, likewise."""

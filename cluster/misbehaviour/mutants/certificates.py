@@ -1,0 +1,361 @@
+"""Bugs in how an engine judges what others say: a check of a vote or certificate that it does not make.
+
+Each is provoked by the byzantine behaviour that says exactly what the check is against
+(:mod:`cluster.misbehaviour.byzantine.registry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
+from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from consensus.certificates import verify_signed
+from consensus.keys import Committee, ValidatorSet
+from consensus.messages import (
+    NO_DIGEST,
+    VOTE_DOMAIN,
+    AnyCertificate,
+    Certificate,
+    Proposal,
+    Timeout,
+    TimeoutCertificate,
+    Vote,
+    VoteKind,
+    verify_vote,
+    vote_signing_bytes,
+)
+from consensus.protocols import EngineType
+from consensus.types import GENESIS_VIEW, Digest, Signature, ValidatorIndex, View
+from consensus.voting import FUTURE, NOT_A_MEMBER, STALE, Ancestry
+from validator.chain.messages import ConsensusMessage, Reading, decode_message
+from validator.node.assembly import Parts
+from validator.node.node import Node
+from validator.primitives.codec import CodecError
+
+VIEWS_BACK = 32
+"""High views below a timeout's own view that are tried for its signature."""
+
+CERTIFICATES = "certificates"
+ANCESTRY = "ancestry"
+"""Rules of the monitor (:mod:`cluster.simulation.watches.safety_monitor`)."""
+
+# The bases are the protocol that the chain runs: what is built here cannot be typed more narrowly.
+
+
+# --- who may sign, how many must, and what a signature is for --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """What the bytes that a vote's signature covers say."""
+
+    kind: VoteKind
+    view: View
+    parent_view: View
+    digest: Digest
+
+    @classmethod
+    def read(cls, message: bytes, namespace: bytes) -> _Signed:
+        at = len(VOTE_DOMAIN) + 1 + len(namespace)
+        view, parent_view = (View(int.from_bytes(message[at + i : at + i + 8], "big")) for i in (1, 9))
+        return cls(VoteKind(message[at]), view, parent_view, Digest(message[at + 17 :]))
+
+
+Careless = Callable[[ValidatorSet, bytes], ValidatorSet]
+"""From the validators, and the chain's name: the same, as one sees them who is careless with one thing."""
+Alternatives = Callable[[_Signed, bytes], Iterator[bytes]]
+"""From what was to be signed, and the chain's name: what else a signature is taken for."""
+
+
+class _OneLess(Committee):
+    """One whose quorum is one too small."""
+
+    @property
+    def quorum(self) -> int:
+        return super().quorum - 1
+
+
+class _Open(Committee):
+    """One that everybody belongs to, as large as it is."""
+
+    def __contains__(self, index: int) -> bool:
+        return True
+
+
+def _with_committees(kind: type[Committee]) -> Careless:
+    """The validators, with such committees."""
+
+    class WithCommittees(ValidatorSet):
+        def committee(self, view: View) -> Committee:
+            right = super().committee(view)
+            return kind(right.first_view, right.members)
+
+    return lambda validators, _: WithCommittees(validators.public_keys, validators.scheme, validators.epochs)
+
+
+def _of_other_kinds(signed: _Signed, namespace: bytes) -> Iterator[bytes]:
+    for kind in VoteKind:
+        yield vote_signing_bytes(namespace, kind, signed.view, signed.parent_view, signed.digest)
+
+
+def _of_the_sister_chain(signed: _Signed, namespace: bytes) -> Iterator[bytes]:
+    yield vote_signing_bytes(SISTER_CHAIN, signed.kind, signed.view, signed.parent_view, signed.digest)
+
+
+def _of_other_high_views(signed: _Signed, namespace: bytes) -> Iterator[bytes]:
+    for high_view in range(max(GENESIS_VIEW, signed.view - VIEWS_BACK), signed.view):
+        if signed.kind == VoteKind.TIMEOUT:
+            yield vote_signing_bytes(namespace, signed.kind, signed.view, View(high_view), NO_DIGEST)
+
+
+def _signs_less(alternatives: Alternatives) -> Careless:
+    """The validators, their signatures being taken for more than they signed."""
+
+    def make(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
+        class SignsLess(ValidatorSet):
+            def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
+                others = alternatives(_Signed.read(message, namespace), namespace)
+                return any(super(SignsLess, self).verify(signer, each, signature) for each in (message, *others))
+
+        return SignsLess(validators.public_keys, validators.scheme, validators.epochs)
+
+    return make
+
+
+def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
+    """The validators, their timeouts not being looked at."""
+
+    class Unsigned(ValidatorSet):
+        def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
+            is_timeout = _Signed.read(message, namespace).kind == VoteKind.TIMEOUT
+            return is_timeout or super().verify(signer, message, signature)
+
+    return Unsigned(validators.public_keys, validators.scheme, validators.epochs)
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def _judged_by(careless: Careless) -> Callable[[Any, RunCounter], EngineType]:
+    """An engine that believes certificates that hold among such validators."""
+
+    def make(base: Any, counter: RunCounter) -> EngineType:
+        class JudgesCarelessly(base):
+            def __init__(self, *given: Any, **named: Any) -> None:
+                super().__init__(*given, **named)
+                self._careless = careless(self._validators, self._namespace)
+
+            def _is_certified(self, certificate: Certificate) -> bool:
+                return super()._is_certified(certificate) or self._seems_good(certificate)
+
+            def _is_timed_out(self, certificate: TimeoutCertificate) -> bool:
+                return super()._is_timed_out(certificate) or self._seems_good(certificate)
+
+            def _seems_good(self, certificate: AnyCertificate) -> bool:
+                seems = verify_signed(certificate, self._careless, self._namespace)
+                counter.runs += seems
+                return seems
+
+        return JudgesCarelessly
+
+    return make
+
+
+def _counts_outsiders(base: Any, counter: RunCounter) -> EngineType:
+    class CountsOutsiders(base):
+        def _fault_of_vote(self, sender: ValidatorIndex, vote: Vote) -> str | None:
+            reason: str | None = super()._fault_of_vote(sender, vote)
+            if reason != NOT_A_MEMBER:
+                return reason
+            if vote.view > self._view + self._config.view_window:
+                return FUTURE
+            if vote.view <= self._round_floor():
+                return STALE
+            counter.ran()
+            return None
+
+    return CountsOutsiders
+
+
+def _repeats_in(payload: bytes) -> Certificate | None:
+    """The certificate in a payload that cannot be read, where its signers not being distinct may be why."""
+    try:
+        message = decode_message(payload)
+        if isinstance(message, ConsensusMessage):
+            return msgspec.msgpack.decode(message.payload, type=Certificate)
+    except (CodecError, msgspec.DecodeError):
+        pass
+    return None
+
+
+def _counts_names(counter: RunCounter) -> Parts:
+    """A node that counts the names in a certificate; of a signer that is named twice it keeps one signature."""
+
+    class CountsNames(Node):
+        def _on_message(self, sender: int, payload: bytes, message: Reading | None) -> None:
+            repeats = _repeats_in(payload) if message is None else None
+            if repeats is None:
+                super()._on_message(sender, payload, message)
+                return
+            once = msgspec.structs.replace(repeats, signatures=tuple(dict(repeats.signatures).items()))
+            engine: Any = self._engine
+            engine._is_certified = lambda certificate: self._seems_good(certificate, len(repeats.signatures))
+            super()._on_message(sender, payload, once)
+            del engine._is_certified
+
+        def _seems_good(self, certificate: Certificate, names: int) -> bool:
+            engine: Any = self._engine
+            validators, namespace = engine._validators, engine._namespace
+            are_good = all(verify_vote(vote, validators, namespace) for vote in certificate.votes())
+            counter.runs += are_good
+            return are_good and names >= validators.committee(certificate.view).quorum
+
+    return Parts(node=CountsNames)
+
+
+# --- HotStuff: timeouts and what justifies a parent ------------------------------------------------------------------
+
+
+def _trusts_high_certificates(base: Any, counter: RunCounter) -> EngineType:
+    class TrustsHighCertificates(base):
+        _trusts = False
+
+        def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
+            self._trusts = True
+            super()._on_timeout_vote(sender, timeout)
+            self._trusts = False
+
+        def _is_certified(self, certificate: Certificate) -> bool:
+            right: bool = super()._is_certified(certificate)
+            counter.runs += self._trusts and not right
+            return right or self._trusts
+
+        def _is_timed_out(self, certificate: TimeoutCertificate) -> bool:
+            bare = msgspec.structs.replace(certificate, high=None)
+            right: bool = super()._is_timed_out(certificate)
+            wrong = not right and verify_signed(bare, self._validators, self._namespace)
+            counter.runs += wrong
+            return right or wrong
+
+    return TrustsHighCertificates
+
+
+def _needs_no_certified_block(base: Any, counter: RunCounter) -> EngineType:
+    class NeedsNoCertifiedBlock(base):
+        def _on_timeout_certificate(self, sender: ValidatorIndex, certificate: TimeoutCertificate) -> None:
+            is_bare = certificate.high is None and certificate.high_view > self._final.view
+            if is_bare and certificate.view > self._final.view and self._is_news(certificate):
+                if verify_signed(certificate, self._validators, self._namespace):
+                    counter.ran()
+                    self._accept_timeouts(certificate)
+            else:
+                super()._on_timeout_certificate(sender, certificate)
+
+    return NeedsNoCertifiedBlock
+
+
+def _any_parent_is_justified(base: Any, counter: RunCounter) -> EngineType:
+    class AnyParentIsJustified(base):
+        def _ancestry_of(self, proposal: Proposal) -> Ancestry:
+            right: Ancestry = super()._ancestry_of(proposal)
+            parent = self._block_of(proposal.parent_view)
+            is_known = parent is not None and parent.digest == proposal.parent_digest
+            is_timed_out = View(proposal.view - 1) in self._timeouts
+            if right.parent is None and is_known and is_timed_out and proposal.parent_view >= self._final.view:
+                counter.ran()
+                return Ancestry(parent)
+            return right
+
+    return AnyParentIsJustified
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def _mutant(
+    name: str,
+    description: str,
+    engine: Callable[[Any, RunCounter], EngineType],
+    hunt: Hunt,
+    rule: str = CERTIFICATES,
+) -> Mutant:
+    return Mutant(name, Area.CONSENSUS, description, "safety", hunt, rule, engine=engine)
+
+
+MUTANTS = (
+    _mutant(
+        "one-signature-short",
+        "believes a certificate that is one signature short of a quorum",
+        _judged_by(_with_committees(_OneLess)),
+        Hunt("short-certificate", ALL),
+    ),
+    Mutant(
+        "counts-names",
+        Area.CONSENSUS,
+        "counts a signer as often as a certificate names it",
+        "safety",
+        Hunt("double-signer", ALL),
+        CERTIFICATES,
+        parts=_counts_names,
+    ),
+    _mutant(
+        "counts-outsiders",
+        "counts votes of validators that are not in the committee",
+        _counts_outsiders,
+        Hunt("outsider", ALL),
+    ),
+    _mutant(
+        "outsiders-in-certificates",
+        "believes a certificate in which validators outside the committee signed",
+        _judged_by(_with_committees(_Open)),
+        Hunt("outsider", ALL),
+    ),
+    _mutant(
+        "any-kind-of-vote",
+        "takes a vote's signature for that of a vote of another kind",
+        _judged_by(_signs_less(_of_other_kinds)),
+        Hunt("kind-replayer", ALL),
+    ),
+    _mutant(
+        "any-chain",
+        "takes signatures for another chain of the same validators",
+        _judged_by(_signs_less(_of_the_sister_chain)),
+        Hunt("sister-chain", ALL),
+    ),
+    _mutant(
+        "unsigned-timeouts",
+        "HotStuff: believes a timeout certificate without looking at its signatures",
+        _judged_by(_unsigned_timeouts),
+        Hunt("timeout-forger", ALL, "hotstuff"),
+    ),
+    _mutant(
+        "trusts-high-certificates",
+        "HotStuff: does not look at the certificate inside a timeout or a timeout certificate",
+        _trusts_high_certificates,
+        Hunt("false-high-certificate", ALL, "hotstuff"),
+    ),
+    _mutant(
+        "any-high-view",
+        "HotStuff: takes a timeout's signature for one that names another view",
+        _judged_by(_signs_less(_of_other_high_views)),
+        Hunt("understated-timeouts", ALL, "hotstuff"),
+    ),
+    _mutant(
+        "no-high-certificate",
+        "HotStuff: takes a timeout certificate's word that the block that it names is final",
+        _needs_no_certified_block,
+        Hunt("understated-timeouts", ALL, "hotstuff"),
+    ),
+    _mutant(
+        "any-parent-justified",
+        "HotStuff: with a timeout certificate of the view before it votes for a block on any parent",
+        _any_parent_is_justified,
+        Hunt("lock-breaker", ALL, "hotstuff"),
+        ANCESTRY,
+    ),
+)

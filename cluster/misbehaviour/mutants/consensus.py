@@ -1,0 +1,513 @@
+"""Bugs in the consensus engines: a rule of :mod:`consensus.simplex` or :mod:`consensus.hotstuff` that is not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from consensus.certificates import VoteTally
+from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
+from consensus.keys import Committee
+from consensus.messages import NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
+from consensus.protocols import EngineType
+from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
+from consensus.voting import Ancestry, Round
+
+# The bases are the protocol that the chain runs: what is built here cannot be typed more narrowly.
+
+
+def _votes_before_journal(base: Any, counter: RunCounter) -> EngineType:
+    class VotesBeforeJournal(base):
+        _announced_early: tuple[int, ...] = ()
+
+        def handle(self, event: Event) -> Sequence[Effect]:
+            effects = list(super().handle(event))
+            early = [outgoing for outgoing in self._unsynced if id(outgoing) not in self._announced_early]
+            self._announced_early = tuple(id(outgoing) for outgoing in self._unsynced)
+            for _ in early:
+                counter.ran()
+            return [*(Broadcast(outgoing.message) for outgoing in early), *effects]
+
+    return VotesBeforeJournal
+
+
+class _SmallCommittee(Committee):
+    """One that takes two thirds of the others for a quorum."""
+
+    @property
+    def quorum(self) -> int:
+        return 2 * self.faults_withstood
+
+
+class _SmallTally(VoteTally):
+    """A tally whose certificates need ``2f`` votes."""
+
+    counter: RunCounter
+
+    def _good_quorum(
+        self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
+    ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
+        committee = self._validators.committee(self.view)
+        validators, self._validators = self._validators, _Few(self._validators, committee)  # type: ignore[assignment]
+        try:
+            signers, forgers = super()._good_quorum(kind, group)
+        finally:
+            self._validators = validators
+        if 0 < len(signers) < committee.quorum:
+            self.counter.ran()
+        return signers, forgers
+
+
+class _Few:
+    """A set of validators with such committees."""
+
+    def __init__(self, validators: Any, committee: Committee) -> None:
+        self._committee = _SmallCommittee(committee.first_view, committee.members)
+        self.verify = validators.verify
+
+    def committee(self, view: View) -> Committee:
+        return self._committee
+
+
+def _quorum_of_two_f(base: Any, counter: RunCounter) -> EngineType:
+    class QuorumOfTwoF(base):
+        def _round(self, view: View) -> Round:
+            is_new = view not in self._rounds
+            round_: Round = super()._round(view)
+            if is_new:
+                round_.tally = _SmallTally(self._validators, self._namespace, view)
+                round_.tally.counter = counter
+            return round_
+
+    return QuorumOfTwoF
+
+
+def _finalizes_after_nullify(base: Any, counter: RunCounter) -> EngineType:
+    class FinalizesAfterNullify(base):
+        def _finalize(self, notarization: Certificate) -> None:
+            own = self._own.get(notarization.view, {})
+            nullify = own.pop(VoteKind.NULLIFY, None)
+            super()._finalize(notarization)
+            if nullify is not None:
+                counter.runs += VoteKind.FINALIZE in own
+                own[VoteKind.NULLIFY] = nullify
+
+    return FinalizesAfterNullify
+
+
+def _forgets_nullify(base: Any, counter: RunCounter) -> EngineType:
+    class ForgetsNullify(base):
+        def _restore_vote(self, vote: Vote) -> None:
+            if vote.kind == self._gives_up and vote.view > self._final.view:
+                counter.ran()
+            else:
+                super()._restore_vote(vote)
+
+    return ForgetsNullify
+
+
+def _forgets_votes(base: Any, counter: RunCounter) -> EngineType:
+    class ForgetsVotes(base):
+        def _restore_vote(self, vote: Vote) -> None:
+            counter.ran()
+
+    return ForgetsVotes
+
+
+def _skips_without_nullification(base: Any, counter: RunCounter) -> EngineType:
+    class SkipsWithoutNullification(base):
+        def _best_parent(self, view: View) -> Ancestry:
+            return self._counted(super()._best_parent(view), Ancestry(self._final))
+
+        def _ancestry_of(self, proposal: Proposal) -> Ancestry:
+            parent = self._block_of(proposal.parent_view)
+            return self._counted(super()._ancestry_of(proposal), Ancestry(parent or self._final))
+
+        def _counted(self, right: Ancestry, wrong: Ancestry) -> Ancestry:
+            counter.runs += right != wrong
+            return wrong
+
+    return SkipsWithoutNullification
+
+
+def _wrong_view(base: Any, counter: RunCounter) -> EngineType:
+    class TakesAnyView(base):
+        def _on_certificate(self, sender: ValidatorIndex, certificate: Certificate) -> None:
+            if certificate.kind == VoteKind.NULLIFY and certificate.view == self._view - 1:
+                counter.ran()
+                self._accept(msgspec.structs.replace(certificate, view=self._view))
+            else:
+                super()._on_certificate(sender, certificate)
+
+    return TakesAnyView
+
+
+def _unchecked_certificates(base: Any, counter: RunCounter) -> EngineType:
+    class ChecksNoCertificate(base):
+        def _is_certified(self, certificate: Certificate) -> bool:
+            counter.runs += not super()._is_certified(certificate)
+            return True
+
+    return ChecksNoCertificate
+
+
+def _notarizes_twice(base: Any, counter: RunCounter) -> EngineType:
+    class ProposesTwice(base):
+        def _is_to_propose(self, round_: Round) -> bool:
+            """After a restart a leader no longer knows that it proposed."""
+            leads = self._me == round_.leader and self._may_vote(round_.view)
+            if leads and round_.building_on is None and VoteKind.NOTARIZE in round_.own:
+                counter.ran()
+                round_.own.pop(VoteKind.NOTARIZE)
+            return bool(super()._is_to_propose(round_))
+
+    return ProposesTwice
+
+
+def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
+    class ReleasesAll(base):
+        def _on_durable(self, token: Token) -> None:
+            tokens = [outgoing.token for outgoing in self._unsynced]
+            counter.runs += any(waiting > token for waiting in tokens)
+            super()._on_durable(max([token, *tokens]))
+
+    return ReleasesAll
+
+
+def _keeps_certificates(base: Any, counter: RunCounter) -> EngineType:
+    class KeepsCertificates(base):
+        _certificates: dict[VoteKind, dict[View, Certificate]]
+
+        def _prune(self) -> None:
+            before = {kind: dict(held) for kind, held in self._certificates.items()}
+            super()._prune()
+            counter.runs += any(len(self._certificates[kind]) < len(held) for kind, held in before.items())
+            self._certificates = before
+
+    return KeepsCertificates
+
+
+def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
+    class HelpsNobody(base):
+        def _help(self, peer: ValidatorIndex, view: View) -> None:
+            counter.ran()
+
+    return HelpsNobody
+
+
+def _gives_up_on_unverified(base: Any, counter: RunCounter) -> EngineType:
+    class GivesUpOnUnverified(base):
+        def _on_timer(self, kind: TimerKind, view: View) -> None:
+            """The leader timer asks whether we voted, and not whether the proposal came."""
+            round_ = self._current_round()
+            if kind is TimerKind.LEADER and view == self._view and round_.proposal is not None and not round_.own:
+                counter.ran()
+                self._give_up(round_)
+            super()._on_timer(kind, view)
+
+    return GivesUpOnUnverified
+
+
+def _gives_up_on_notarized(base: Any, counter: RunCounter) -> EngineType:
+    class GivesUpOnNotarized(base):
+        def _on_timer(self, kind: TimerKind, view: View) -> None:
+            """The leader timer asks nothing."""
+            round_ = self._current_round()
+            if kind is TimerKind.LEADER and view == self._view and round_.proposal is not None:
+                counter.ran()
+                self._give_up(round_)
+            super()._on_timer(kind, view)
+
+    return GivesUpOnNotarized
+
+
+def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
+    class KeepsRounds(base):
+        _rounds: dict[View, Round]
+
+        def _prune(self) -> None:
+            before = dict(self._rounds)
+            super()._prune()
+            counter.runs += len(self._rounds) < len(before)
+            self._rounds = before
+
+    return KeepsRounds
+
+
+# --- HotStuff -------------------------------------------------------------------------------------------------------
+
+
+def _times_out_without_lock(base: Any, counter: RunCounter) -> EngineType:
+    class TimesOutWithoutLock(base):
+        def _sign(self, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Vote:
+            if kind == VoteKind.TIMEOUT and parent_view != NO_PARENT:
+                counter.ran()
+                parent_view = NO_PARENT
+            vote: Vote = super()._sign(kind, view, parent_view, digest)
+            return vote
+
+    return TimesOutWithoutLock
+
+
+def _finalizes_after_timeout(base: Any, counter: RunCounter) -> EngineType:
+    class FinalizesAfterTimeout(base):
+        _timed_out: View
+
+        def _finalize(self, notarization: Certificate) -> None:
+            timed_out, self._timed_out = self._timed_out, self._root.view
+            before = len(self._unsynced)
+            super()._finalize(notarization)
+            self._timed_out = timed_out
+            counter.runs += len(self._unsynced) > before and timed_out >= notarization.view
+
+    return FinalizesAfterTimeout
+
+
+def _votes_without_lock(base: Any, counter: RunCounter) -> EngineType:
+    class VotesWithoutLock(base):
+        def _best_parent(self, view: View) -> Ancestry:
+            wrong = Ancestry(self._high if self._high.view == view - 1 else self._final)
+            counter.runs += wrong.parent != self._high
+            return wrong
+
+        def _ancestry_of(self, proposal: Proposal) -> Ancestry:
+            parent = Parent(proposal.parent_view, proposal.parent_digest)
+            return Ancestry(parent) if parent.view >= self._final.view else Ancestry()
+
+    return VotesWithoutLock
+
+
+def _one_phase(base: Any, counter: RunCounter) -> EngineType:
+    class FinalizesOnOneCertificate(base):
+        _final: Parent
+
+        def _learn(self, certificate: Certificate) -> None:
+            super()._learn(certificate)
+            if certificate.kind == VoteKind.NOTARIZE and certificate.view > self._final.view:
+                counter.ran()
+                self._final = Parent(certificate.view, certificate.digest)
+                self._effects.append(Finalized(certificate))
+
+    return FinalizesOnOneCertificate
+
+
+def _forgets_lock(base: Any, counter: RunCounter) -> EngineType:
+    class ForgetsLock(base):
+        def _restore_certificate(self, certificate: AnyCertificate) -> None:
+            if certificate.kind == VoteKind.NOTARIZE:
+                counter.ran()
+            else:
+                super()._restore_certificate(certificate)
+
+    return ForgetsLock
+
+
+def _lock_not_journaled(base: Any, counter: RunCounter) -> EngineType:
+    class JournalsNoNotarization(base):
+        def _learn(self, certificate: Certificate) -> None:
+            place = len(self._records)
+            super()._learn(certificate)
+            if certificate.kind == VoteKind.NOTARIZE:
+                counter.ran()
+                del self._records[place]
+
+    return JournalsNoNotarization
+
+
+def _times_out_too_soon(base: Any, counter: RunCounter) -> EngineType:
+    class TimesOutTooSoon(base):
+        _abstain_through: View
+
+        def _give_up(self, round_: Round) -> None:
+            """Takes its abstention for over where the view is, certified block or not."""
+            through = self._abstain_through
+            if self._high.view < through < round_.view:
+                counter.ran()
+                self._abstain_through = GENESIS_VIEW
+            super()._give_up(round_)
+            self._abstain_through = through
+
+    return TimesOutTooSoon
+
+
+def _mutant(
+    name: str, description: str, engine: Any, hunt: Hunt, caught_by: str = "evidence", rule: str = ""
+) -> Mutant:
+    return Mutant(name, Area.CONSENSUS, description, caught_by, hunt, rule, engine=engine)
+
+
+MUTANTS = (
+    _mutant(
+        "votes-before-journal",
+        "a vote is sent before it is durable",
+        _votes_before_journal,
+        Hunt("leader-restarts", ALL, seeds=8),
+    ),
+    _mutant(
+        "quorum-of-2f",
+        "2f equal votes make a certificate",
+        _quorum_of_two_f,
+        Hunt("calm", ALL),
+        "safety",
+        "certificates",
+    ),
+    _mutant(
+        "finalizes-after-nullify",
+        "votes to finalize a view that it voted to nullify",
+        _finalizes_after_nullify,
+        Hunt("bad-links", ALL),
+    ),
+    _mutant(
+        "forgets-nullify",
+        "a restart does not replay nullify votes from the journal",
+        _forgets_nullify,
+        Hunt("outage", ALL, seeds=12),
+    ),
+    _mutant(
+        "forgets-votes",
+        "a restart replays no votes from the journal",
+        _forgets_votes,
+        Hunt("leader-restarts", ALL, seeds=8),
+    ),
+    _mutant(
+        "proposes-again-after-restart",
+        "a leader that restarts in its view proposes another block",
+        _notarizes_twice,
+        Hunt("leader-restarts", ALL, seeds=8),
+    ),
+    _mutant(
+        "skips-without-nullification",
+        "builds and votes on the final block, whatever lies between",
+        _skips_without_nullification,
+        Hunt("bad-links", ALL, seeds=8),
+        "safety",
+        "ancestry",
+    ),
+    _mutant(
+        "wrong-view-certificate",
+        "a nullification of the view before counts for the current one",
+        _wrong_view,
+        Hunt("bad-links", ALL),
+        "safety",
+        "certificates",
+    ),
+    _mutant(
+        "unchecked-certificates",
+        "believes a certificate without looking at its signatures",
+        _unchecked_certificates,
+        Hunt("forger", ALL),
+        "safety",
+        "certificates",
+    ),
+    _mutant(
+        "helps-nobody",
+        "a vote of a peer that is stuck in a view is not answered",
+        _helps_nobody,
+        Hunt("bad-links", ALL),
+        "safety",
+        "answers",
+    ),
+    _mutant(
+        "gives-up-on-unverified",
+        "the leader timer gives a view up whose proposal came and is not verified yet",
+        _gives_up_on_unverified,
+        Hunt("bad-links"),
+        "safety",
+        "patience",
+    ),
+    _mutant(
+        "gives-up-on-notarized",
+        "HotStuff: the leader timer gives a view up although the proposal came",
+        _gives_up_on_notarized,
+        Hunt("bad-links", protocol="hotstuff"),
+        "safety",
+        "patience",
+    ),
+    _mutant(
+        "keeps-certificates",
+        "certificates of views that are long final are never let go",
+        _keeps_certificates,
+        Hunt("long", ALL),
+        "safety",
+        "bounded",
+    ),
+    _mutant(
+        "keeps-rounds",
+        "votes of views that are long final are never let go",
+        _keeps_rounds,
+        Hunt("calm", ALL),
+        "safety",
+        "bounded",
+    ),
+    _mutant(
+        "timeout-without-lock",
+        "HotStuff: timeouts name the root, not the highest certified block",
+        _times_out_without_lock,
+        Hunt("bad-links", ALL, "hotstuff", seeds=8),
+    ),
+    _mutant(
+        "finalizes-after-timeout",
+        "HotStuff: finalizes a view that it timed out of",
+        _finalizes_after_timeout,
+        Hunt("bad-links", ALL, "hotstuff", seeds=8),
+    ),
+    _mutant(
+        "votes-without-lock",
+        "HotStuff: builds and votes on the final block, whatever the timeouts name",
+        _votes_without_lock,
+        Hunt("bad-links", ALL, "hotstuff", seeds=8),
+        "safety",
+        "ancestry",
+    ),
+    _mutant(
+        "finalizes-in-one-phase",
+        "HotStuff: takes a certified block for a final one",
+        _one_phase,
+        Hunt("bad-links", ALL, "hotstuff"),
+        "safety",
+        "proved_final",
+    ),
+    _mutant(
+        "any-sync-releases-all",
+        "whatever sync ends, every vote that waits for one is sent",
+        _any_sync_releases_all,
+        Hunt("leader-restarts", ALL),
+        "safety",
+        "durable_votes",
+    ),
+    _mutant(
+        "forgets-timeouts",
+        "HotStuff: a restart does not replay timeouts from the journal",
+        _forgets_nullify,
+        Hunt("outage", ALL, "hotstuff", seeds=12),
+        "safety",
+        "own_votes",
+    ),
+    _mutant(
+        "forgets-lock",
+        "HotStuff: a restart does not replay notarizations from the journal",
+        _forgets_lock,
+        Hunt("outage", ALL, "hotstuff", seeds=12),
+        "safety",
+        "lock",
+    ),
+    _mutant(
+        "lock-not-journaled",
+        "HotStuff: notarizations are not journaled",
+        _lock_not_journaled,
+        Hunt("calm", ALL, "hotstuff"),
+        "safety",
+        "lock",
+    ),
+    _mutant(
+        "times-out-too-soon",
+        "HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized",
+        _times_out_too_soon,
+        Hunt("lost-disk", ALL, "hotstuff", seeds=8),
+        "safety",
+        "abstention",
+    ),
+)

@@ -1,0 +1,20 @@
+"""The mutants that there are. Their modules are loaded here alone, and not with the package."""
+
+from __future__ import annotations
+
+from cluster.misbehaviour.mutants import certificates, consensus, mempool, scheduler, state, storage, unchecked
+from cluster.misbehaviour.mutants.base import Mutant
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant
+    for mutant in (
+        *consensus.MUTANTS,
+        *certificates.MUTANTS,
+        *mempool.MUTANTS,
+        *unchecked.MUTANTS,
+        *scheduler.MUTANTS,
+        *state.MUTANTS,
+        *storage.MUTANTS,
+    )
+}
+"""Every mutant of validators, by the name that scenarios use."""

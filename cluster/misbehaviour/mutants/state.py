@@ -1,0 +1,137 @@
+"""Bugs in the state tree and in the views over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from validator.node.assembly import Parts
+from validator.node.executor import Executor
+from validator.state.engines.plain import PlainEngine
+from validator.state.hashing import ABSENT_TWIG, twig_hash
+from validator.state.merkle import Tree, TreeUndo
+from validator.state.proofs.prover import PastState, Prover
+from validator.state.store import LogStateStore, _StateView
+from validator.storage.disk import Disk
+from validator.transition.transition import PreparedTransaction, Transition
+
+
+def _with_store(store: type[LogStateStore]) -> Parts:
+    class Mutated(Executor):
+        store_class = store
+
+    return Parts(executor=Mutated)
+
+
+def _root_without_bits(counter: RunCounter) -> Parts:
+    class TreeWithoutBits(Tree):
+        def _put(self, level: int, indexes: list[int], row: list[bytes], undo: TreeUndo) -> None:
+            if level == 0:
+                counter.ran()
+                row = [twig_hash(self._twigs[index].entries_root, ABSENT_TWIG.active_bits) for index in indexes]
+            super()._put(level, indexes, row, undo)
+
+    class EngineWithoutBits(PlainEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            self._tree = TreeWithoutBits()
+
+    class ProverWithoutBits(Prover):
+        def _bits(self, index: int, past: PastState) -> bytes:
+            return ABSENT_TWIG.active_bits
+
+    class StoreWithoutBits(LogStateStore):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self._prover = ProverWithoutBits(self._engine, self._log, self.origin)
+
+        @classmethod
+        def open(cls, disk: Disk, *_: Any, **given: Any) -> LogStateStore:
+            return super().open(disk, engine=EngineWithoutBits(), **given)
+
+    return _with_store(StoreWithoutBits)
+
+
+def _reads_another_branch(counter: RunCounter) -> Parts:
+    class ReadsAnotherBranch(LogStateStore):
+        def value(self, view: _StateView, key: bytes) -> bytes | None:
+            """Reads what the engine holds, wherever it stands."""
+            right, wrong = super().value(view, key), self._engine.get(key)
+            counter.runs += right != wrong
+            return wrong
+
+    return _with_store(ReadsAnotherBranch)
+
+
+def _deleted_key_stays_linked(counter: RunCounter) -> Parts:
+    class KeepsLinks(PlainEngine):
+        def _relink(self, changed: Any) -> Any:
+            """The key before one that goes, or comes, keeps pointing where it did."""
+            order, gone = super()._relink(changed)
+            kept = [place for place in order if place in changed]
+            counter.runs += len(order) - len(kept)
+            return kept, gone
+
+    class StoreThatKeepsLinks(LogStateStore):
+        @classmethod
+        def open(cls, disk: Disk, *_: Any, **given: Any) -> LogStateStore:
+            return super().open(disk, engine=KeepsLinks(), **given)
+
+    return _with_store(StoreThatKeepsLinks)
+
+
+def _mutant(
+    name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
+) -> Mutant:
+    return Mutant(name, Area.STATE, description, caught_by, hunt, rule, parts=parts)
+
+
+FIRST_HEIGHT = 6
+"""The bug sleeps until this height, so that the height which the checks name is not simply the first."""
+
+
+def _wrong_balance(counter: RunCounter) -> Parts:
+    class WrongBalance(Transition):
+        def execute(self, prepared: PreparedTransaction) -> None:
+            Transition.execute(self, prepared)
+            if self.context.height >= FIRST_HEIGHT:
+                counter.ran()
+                self.world.credit(prepared.transaction.sender, 1)
+
+    return Parts(transition=WrongBalance)
+
+
+WRONG_BALANCE = Mutant(
+    name="wrong-balance",
+    area=Area.STATE,
+    description=f"from height {FIRST_HEIGHT} on, a transaction's sender is refunded one unit too much",
+    caught_by="state_roots",
+    hunt=Hunt("calm", ONE),
+    parts=_wrong_balance,
+)
+
+MUTANTS = (
+    WRONG_BALANCE,
+    _mutant(
+        "root-without-active-bits",
+        "twig roots leave the active bits out",
+        _root_without_bits,
+        Hunt("calm", ALL),
+        "safety",
+        "proofs",
+    ),
+    _mutant(
+        "links-not-kept",
+        "a key's link is not written anew when the key behind it comes or goes",
+        _deleted_key_stays_linked,
+        Hunt("calm", ALL),
+        "safety",
+        "proofs",
+    ),
+    _mutant(
+        "reads-another-branch",
+        "a view reads what the branch has that the engine stands at",
+        _reads_another_branch,
+        Hunt("forks", ONE, seeds=12),
+    ),
+)

@@ -1,0 +1,231 @@
+"""Bugs in what a validator takes from others: a check of blocks or of a snapshot that it does not make.
+
+Each is provoked by the byzantine behaviour that sends exactly what the check is against
+(:mod:`cluster.misbehaviour.byzantine.registry`). With them stands the bug of one that finds itself wrong and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Final
+
+import msgspec
+
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.state import WRONG_BALANCE
+from consensus import interface as engine_border
+from consensus.keys import ValidatorSet
+from consensus.types import Signature, ValidatorIndex
+from validator.chain.block import Block, Header
+from validator.chain.messages import FinalBlocksResponse, SnapshotOffer
+from validator.node.assembly import Parts
+from validator.node.events import Effect, Event, Send
+from validator.node.joining import SnapshotJoin
+from validator.node.node import Node
+from validator.primitives.types import Hash
+from validator.state.intake import SnapshotIntake
+from validator.transition.transition import Outcome, PreparedTransaction, Transition
+
+BASEFEES: Final = ("basefee_cycle", "basefee_cell", "basefee_lane_timer")
+USAGE: Final = ("lane_cycles", "lane_cells", "user_cycles", "user_cells")
+REJOINS: Final = 2
+"""The validator that loses its disk, or is down for long, in the scenes of those that help it."""
+
+
+# --- proofs of finality and of state ----------------------------------------------------------------------------------
+
+
+def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
+    """The validators, whatever is signed in their names being taken for theirs."""
+
+    class Credulous(ValidatorSet):
+        def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
+            counter.runs += not super().verify(signer, message, signature)
+            return True
+
+    return Credulous(validators.public_keys, validators.scheme, validators.epochs)
+
+
+def _unproved_snapshots(counter: RunCounter) -> Parts:
+    class TakesAnyOffer(SnapshotJoin):
+        def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
+            right, self._validators = self._validators, _credulous(self._validators, counter)
+            super()._on_offer(sender, offer)
+            self._validators = right
+
+    return Parts(join=TakesAnyOffer)
+
+
+def _unproved_blocks(counter: RunCounter) -> Parts:
+    class TakesAnyBlocks(Node):
+        def _take_final_blocks(self, response: FinalBlocksResponse) -> bool:
+            right = self._identity
+            self._identity = replace(right, validators=_credulous(right.validators, counter))
+            is_taken = super()._take_final_blocks(response)
+            self._identity = right
+            return is_taken
+
+    return Parts(node=TakesAnyBlocks)
+
+
+class _AnyRoot(bytes):
+    """A state root that every manifest leads to."""
+
+    __slots__ = ()
+    __hash__ = bytes.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+def _manifest_unheld(counter: RunCounter) -> Parts:
+    class TakesAnyManifest(SnapshotIntake):
+        def take_manifest(self, data: bytes) -> None:
+            with self._any_root() as right:
+                super().take_manifest(data)
+            counter.runs += self.manifest is not None and self.manifest.root != right
+
+        @contextmanager
+        def _any_root(self) -> Iterator[Hash]:
+            right, self.root = self.root, Hash(_AnyRoot(self.root))
+            try:
+                yield right
+            finally:
+                self.root = right
+
+    class JoinsAnyState(SnapshotJoin):
+        intake_class = TakesAnyManifest
+
+    return Parts(join=JoinsAnyState)
+
+
+# --- headers ----------------------------------------------------------------------------------------------------------
+
+
+def _not_held(*names: str) -> Callable[[RunCounter], Parts]:
+    """A transition that does not hold these fields of the header against execution."""
+
+    def make(counter: RunCounter) -> Parts:
+        class Lenient(Outcome):
+            def matches(self, header: Header) -> str | None:
+                gave = self.header_fields()
+                differing = [name for name, value in gave.items() if getattr(header, name) != value]
+                counter.runs += any(name in names for name in differing)
+                return next((name for name in differing if name not in names), None)
+
+        class HoldsLess(Transition):
+            def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
+                outcome = super().apply(transactions)
+                return Lenient(**{field.name: getattr(outcome, field.name) for field in fields(outcome)})
+
+        return Parts(transition=HoldsLess)
+
+    return make
+
+
+def _any_proposer(counter: RunCounter) -> Parts:
+    class TakesAnyProposer(Node):
+        def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
+            if block.header.proposer == request.proposer:
+                return super()._is_what_was_proposed(request, block)
+            counter.ran()
+            vote = msgspec.structs.replace(request.vote, signer=ValidatorIndex(block.header.proposer))
+            return super()._is_what_was_proposed(msgspec.structs.replace(request, vote=vote), block)
+
+    return Parts(node=TakesAnyProposer)
+
+
+# --- whoever is wrong -------------------------------------------------------------------------------------------------
+
+
+def _goes_on(counter: RunCounter) -> Parts:
+    class GoesOn(Node):
+        def handle(self, event: Event) -> list[Effect]:
+            """As if it had not diverged; what it says of it is the same."""
+            told, self.diverged = self.diverged, None
+            effects = super().handle(event)
+            if told is not None:
+                counter.runs += any(isinstance(effect, Send) for effect in effects)
+                self.diverged = told
+            return effects
+
+    assert WRONG_BALANCE.parts is not None, "it is a mutant of the transition"
+    wrong = WRONG_BALANCE.parts(RunCounter())
+    return replace(wrong, node=GoesOn)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _mutant(
+    name: str, description: str, parts: Callable[[RunCounter], Parts], hunt: Hunt, caught_by: str, rule: str = ""
+) -> Mutant:
+    return Mutant(name, Area.NODE, description, caught_by, hunt, rule, parts=parts)
+
+
+MUTANTS = (
+    _mutant(
+        "unproved-snapshots",
+        "a joining validator takes a snapshot whose block nobody proves final",
+        _unproved_snapshots,
+        Hunt("unproved-snapshot", (REJOINS,)),
+        "safety",
+        "certificates",
+    ),
+    _mutant(
+        "manifest-unchecked",
+        "a joining validator does not hold a snapshot's manifest against the header's state root",
+        _manifest_unheld,
+        Hunt("false-manifest", (REJOINS,)),
+        "no_problems",
+    ),
+    _mutant(
+        "unproved-final-blocks",
+        "who catches up takes blocks for final that nobody proves so",
+        _unproved_blocks,
+        Hunt("unproved-blocks", (REJOINS,)),
+        "agreement",
+    ),
+    _mutant(
+        "receipts-root-unchecked",
+        "a header's receipts root is not held against execution",
+        _not_held("receipts_root"),
+        Hunt("invalid-block-any-field", ALL, seeds=12),
+        "chain",
+    ),
+    _mutant(
+        "basefees-unchecked",
+        "a header's basefees are not held against execution",
+        _not_held(*BASEFEES),
+        Hunt("invalid-block-any-field", ALL, seeds=12),
+        "conservation",
+    ),
+    _mutant(
+        "usage-unchecked",
+        "what a header says that its block used is not held against execution",
+        _not_held(*USAGE),
+        Hunt("invalid-block-any-field", ALL, seeds=12),
+        "chain",
+    ),
+    _mutant(
+        "proposer-unchecked",
+        "votes for a block of another proposer than the leader of its view",
+        _any_proposer,
+        Hunt("false-proposer", ALL),
+        "safety",
+        "leaders",
+    ),
+    _mutant(
+        "diverges-and-goes-on",
+        "who finds that a final block does not execute to its header says so, and goes on taking part",
+        _goes_on,
+        Hunt("calm", ONE),
+        "safety",
+        "silence",
+    ),
+)

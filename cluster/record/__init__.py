@@ -1,0 +1,1 @@
+"""What a run leaves behind, in memory and on disk."""

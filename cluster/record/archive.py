@@ -1,0 +1,100 @@
+"""What a run keeps for whoever executes it again: final blocks, and how diverged validators executed theirs.
+
+Nothing here needs more than executing a block does, so that a process of another Python can read it
+(:mod:`cluster.shadow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Final
+
+from cluster.common.errors import BadInput
+from validator.primitives.codec import CodecError, decode, encode, tagged_hash
+
+BLOCKS_FILE: Final = "blocks.bin"
+TRACES_FILE: Final = "traces.bin"
+GENESIS_FILE: Final = "genesis.json"
+
+ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"
+TRACES_MAGIC: Final = b"stampede/traces/v1\n"
+CHECKSUM_BYTES: Final = 32
+LENGTH_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """A final block as one validator served it (``GET /blocks``)."""
+
+    block: bytes
+    """Canonical encoding of :class:`validator.chain.block.Block`."""
+    receipts: bytes
+    """Canonical encoding of :class:`validator.chain.block.BlockReceipts`."""
+    computed_root: bytes
+    """The state root that this validator's own execution gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class DivergedExecution:
+    """How a validator that diverged executed the block concerned."""
+
+    validator: str
+    height: int
+    reason: str
+    """What it said of its divergence."""
+    expected_root: str
+    computed_root: str
+    receipts: bytes
+    """What its first execution gave; empty where it was refused."""
+    trace: bytes
+    """An encoded :class:`validator.transition.trace.BlockTrace`; empty where it gave none."""
+
+
+def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
+    """A line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a checksum.
+
+    Lengths are four bytes big-endian; the checksum is over everything before it.
+    """
+    parts = [ARCHIVE_MAGIC]
+    for record in blocks:
+        item = encode((record.block, record.receipts, record.computed_root))
+        parts.append(len(item).to_bytes(LENGTH_BYTES, "big") + item)
+    body = b"".join(parts)
+    return body + tagged_hash(b"blocks archive", body)
+
+
+def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> list[BlockRecord]:
+    """The blocks of an archive, from height 1 on. Raises :class:`BadInput`."""
+    if not data.startswith(ARCHIVE_MAGIC) or len(data) < len(ARCHIVE_MAGIC) + CHECKSUM_BYTES:
+        raise BadInput(f"{source}: no archive of blocks")
+    body = data[:-CHECKSUM_BYTES]
+    if tagged_hash(b"blocks archive", body) != data[-CHECKSUM_BYTES:]:
+        raise BadInput(f"{source}: is damaged: its checksum does not hold")
+    blocks, position = [], len(ARCHIVE_MAGIC)
+    try:
+        while position < len(body):
+            length = int.from_bytes(body[position : position + LENGTH_BYTES], "big")
+            position += LENGTH_BYTES + length
+            blocks.append(BlockRecord(*decode(body[position - length : position], tuple[bytes, bytes, bytes])))
+    except CodecError as error:
+        raise BadInput(f"{source}: the block at height {len(blocks) + 1} cannot be read: {error}") from None
+    return blocks
+
+
+def encode_traces(executions: Sequence[DivergedExecution]) -> bytes:
+    """A line that names the format, the executions, a checksum."""
+    body = TRACES_MAGIC + encode([astuple(each) for each in executions])
+    return body + tagged_hash(b"traces archive", body)
+
+
+def decode_traces(data: bytes, source: str = TRACES_FILE) -> list[DivergedExecution]:
+    """The executions of an archive. Raises :class:`BadInput`."""
+    body = data[:-CHECKSUM_BYTES]
+    if not data.startswith(TRACES_MAGIC) or tagged_hash(b"traces archive", body) != data[-CHECKSUM_BYTES:]:
+        raise BadInput(f"{source}: no archive of traces, or a damaged one")
+    try:
+        items = decode(body[len(TRACES_MAGIC) :], list[tuple[str, int, str, str, str, bytes, bytes]])
+    except CodecError as error:
+        raise BadInput(f"{source}: cannot be read: {error}") from None
+    return [DivergedExecution(*item) for item in items]

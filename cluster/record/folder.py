@@ -1,0 +1,135 @@
+"""The folder of a run: the names of its files, how it is made, and how it is read again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput
+from cluster.common.limits import is_seed
+from cluster.record.archive import (
+    BLOCKS_FILE,
+    GENESIS_FILE,
+    TRACES_FILE,
+    BlockRecord,
+    DivergedExecution,
+    decode_blocks,
+    decode_traces,
+)
+from cluster.record.genesis_file import read_genesis
+from validator.chain.genesis import Genesis
+
+RESULT_FILE: Final = "result.json"
+JUNIT_FILE: Final = "junit.xml"
+SERIES_FILE: Final = "series.json"
+REPORT_FILE: Final = "report.html"
+SCENARIO_FILE: Final = "scenario.yaml"
+RUNS_FOLDER: Final = Path("runs")
+ENDPOINTS_FILE: Final = "endpoints.json"
+"""Where everybody can be reached while a live run goes on."""
+TOKEN_FILE: Final = "token"
+"""What a live run has to be shown before it obeys (:mod:`cluster.live.driver.control_server`)."""
+FAUCET_TOKEN_FILE: Final = "faucet-token"
+"""What its faucet has to be shown before it pays."""
+SWEEP_LOG_FILE: Final = "seeds.jsonl"
+"""Of a sweep's folder: a line a seed (:mod:`cluster.tools.sweeps.log`)."""
+SWEEP_SUMMARY_FILE: Final = "summary.json"
+"""Of a sweep's folder: what came of it."""
+LATEST: Final = "latest"
+
+MAX_FOLDERS_TRIED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRun:
+    """What a run's folder holds for whoever executes it again."""
+
+    genesis: Genesis
+    blocks: list[BlockRecord]
+    result: dict[str, Any]
+    executions: list[DivergedExecution]
+    """Of the validators that diverged."""
+
+
+# --- folders --------------------------------------------------------------------------------------------------------
+
+
+def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) -> Path:
+    """Create ``<root>/<UTC time>-<scenario name>``, with ``-2``, ``-3`` … behind where it exists already.
+
+    ``now`` is in UTC. Raises :class:`BadInput` where no folder can be made.
+    """
+    stem = f"{now:%Y%m%d-%H%M%S}-{scenario_name}"
+    for attempt in range(1, MAX_FOLDERS_TRIED):
+        folder = root / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise BadInput(f"{folder}: cannot be created: {error.strerror}") from None
+        return folder
+    raise BadInput(f"{root / stem}: there are {MAX_FOLDERS_TRIED - 1} runs of this name already")
+
+
+def claim_run_folder(folder: Path) -> Path:
+    """Create the folder that the user named. Raises :class:`BadInput` where it holds something or cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        occupied = any(folder.iterdir())
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be used for the run: {error.strerror}") from None
+    if occupied:
+        raise BadInput(f"{folder}: is not empty, and a run never overwrites another")
+    return folder
+
+
+def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
+    """Make ``<root>/latest`` a symbolic link to a folder inside the root, in one step.
+
+    Of a folder elsewhere nothing is done: ``--out`` says where it is. Something else of the link's name is left alone.
+    """
+    link = root / LATEST
+    if root.resolve() not in folder.resolve().parents or (link.exists() and not link.is_symlink()):
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    target = os.path.relpath(folder.resolve(), root.resolve())
+    temporary = root / f".{LATEST}.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    temporary.replace(link)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def read_run(folder: Path) -> ArchivedRun:
+    """A run's genesis, blocks and result. Raises :class:`BadInput`."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder")
+    try:
+        result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
+        archive = (folder / BLOCKS_FILE).read_bytes()
+        traces = (folder / TRACES_FILE).read_bytes() if (folder / TRACES_FILE).exists() else None
+    except OSError as error:
+        raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInput(f"{folder / RESULT_FILE}: no JSON: {error}") from None
+    if not isinstance(result, dict):
+        raise BadInput(f"{folder / RESULT_FILE}: expected an object")
+    executions = [] if traces is None else decode_traces(traces, str(folder / TRACES_FILE))
+    blocks = decode_blocks(archive, str(folder / BLOCKS_FILE))
+    return ArchivedRun(read_genesis(folder / GENESIS_FILE), blocks, result, executions)
+
+
+def seed_of(result: Mapping[str, Any]) -> int:
+    """The seed in the content of a ``result.json``. Raises :class:`KeyError` and :class:`ValueError`."""
+    seed: int = result["seed"]
+    if not is_seed(seed):
+        raise ValueError(f"{seed!r} is no seed")
+    return seed

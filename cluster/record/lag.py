@@ -1,0 +1,140 @@
+"""How long the machine kept the processes of a run from running, and which delay of the chain that explains.
+
+A machine that is too slow is not a broken chain. Hosts and the driver measure their own lag
+(:mod:`cluster.live.host.lag`); in the simulator there is none. What is said of it here is on the safe side: a lag
+counts for the validators of the host that had it, never while a fault paused them, and a stall is explained only where
+it takes the lag to explain it: a quorum could have run, and of those that could, fewer than a quorum had as much time
+as the chain is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from cluster.record.run import Lag, RunRecord
+from consensus.types import quorum
+
+MAX_LAGS: Final = 4_000
+"""Of each host, and of the driver; then every two neighbours become one."""
+PAUSE: Final = "pause"
+
+
+class LagLog:
+    """Fills a record's lags, bounded however long a run lasts."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._counts: dict[int | None, int] = {}
+
+    def note(self, lag: Lag) -> None:
+        """Keep a lag."""
+        self._record.lags.append(lag)
+        self._counts[lag.host] = self._counts.get(lag.host, 0) + 1
+        if self._counts[lag.host] > MAX_LAGS:
+            self._merge(lag.host)
+
+    def _merge(self, host: int | None) -> None:
+        mine = [lag for lag in self._record.lags if lag.host == host]
+        merged = [
+            replace(one, until_ms=other.until_ms, lag_ms=one.lag_ms + other.lag_ms)
+            for one, other in zip(mine[::2], mine[1::2], strict=False)
+        ]
+        merged += mine[len(mine) // 2 * 2 :]
+        self._record.lags[:] = [lag for lag in self._record.lags if lag.host != host] + merged
+        self._counts[host] = len(merged)
+
+
+def total_ms(lags: Iterable[Lag]) -> float:
+    return sum(lag.lag_ms for lag in lags)
+
+
+def lag_by_host(record: RunRecord) -> dict[int | None, float]:
+    """Milliseconds of lag of each host by its number, and of the driver (``None``), over the whole run."""
+    hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
+    return {host: total_ms(lag for lag in record.lags if lag.host == host) for host in (*hosts, None)}
+
+
+def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float) -> float:
+    """How much of a stretch of time a validator's host could run: all of it but its lag."""
+    section = record.scenario.validators
+    host, name = section.host_of(validator), section.names[validator]
+    pauses = [
+        (fault.begun_ms, record.duration_ms if fault.ended_ms is None else fault.ended_ms)
+        for fault in record.faults
+        if fault.kind == PAUSE and name in fault.targets and fault.begun_ms is not None
+    ]
+    lost_ms = sum(
+        lag.within(begin_ms, end_ms)
+        for lag in record.lags
+        if lag.host == host and not any(lag.at_ms < end and begin < lag.until_ms for begin, end in pauses)
+    )
+    return max(0.0, end_ms - begin_ms - lost_ms)
+
+
+def explains_delay(
+    record: RunRecord, committees: Sequence[set[str]], begin_ms: float, end_ms: float, limit_ms: float
+) -> str:
+    """In words, how the machine's lag explains that something took longer than allowed; empty where it does not.
+
+    ``committees`` are those that ruled meanwhile, by their members' names; it has to explain it of each.
+    """
+    able, names = _able(record, begin_ms, end_ms), record.scenario.validators.names
+    found: list[float] = []
+    for members in committees:
+        had = [running_ms(record, index, begin_ms, end_ms) for index in able if names[index] in members]
+        needed = quorum(len(members))
+        if len(had) < needed or sorted(had, reverse=True)[needed - 1] > limit_ms:
+            return ""
+        found.append(sorted(had, reverse=True)[needed - 1])
+    if not found:
+        return ""
+    most_ms = max(found)
+    return (
+        f"the machine was too slow to tell: of the {end_ms - begin_ms:,.0f} ms a quorum's hosts could run for"
+        f" {most_ms:,.0f} ms only"
+    )
+
+
+def explains_shortfall(record: RunRecord, height: int, target: int, validator: int | None = None) -> str:
+    """In words, how the lag explains that a height below the target was reached, by a quorum or by one validator; empty
+    where at that pace the target had not been reached without lag, either, or where a fault lasts that leaves nobody.
+    """
+    begin_ms = min((seen.at_ms for seen in record.finalizations), default=0.0)
+    end_ms = record.duration_ms
+    if end_ms <= begin_ms:
+        return ""
+    candidates = _able(record, end_ms, end_ms) if validator is None else [validator]
+    names, hit = record.scenario.validators.names, _hit(record, end_ms, end_ms)
+    length_ms, candidates = end_ms - begin_ms, [each for each in candidates if names[each] not in hit]
+    shares = sorted((running_ms(record, each, begin_ms, end_ms) / length_ms for each in candidates), reverse=True)
+    needed = quorum(record.scenario.validators.count) if validator is None else 1
+    if len(shares) < needed:
+        return ""
+    share = shares[needed - 1]
+    if share >= 1 or height < target * share:
+        return ""
+    whose = "a quorum's hosts" if validator is None else "its host"
+    return f"the machine was too slow to tell: {whose} could run for {share:.0%} of the time only"
+
+
+def _able(record: RunRecord, begin_ms: float, end_ms: float) -> list[int]:
+    """The validators that could take part but for the lag: honest ones that no fault hit meanwhile."""
+    hit, section = _hit(record, begin_ms, end_ms), record.scenario.validators
+    return [
+        index
+        for index, name in enumerate(section.names)
+        if name not in hit and not section.node(index).byzantine and section.node(index).mutant is None
+    ]
+
+
+def _hit(record: RunRecord, begin_ms: float, end_ms: float) -> set[str]:
+    """The validators that a fault hit meanwhile; one that was not seen to end lasts."""
+    hit: set[str] = set()
+    for fault in record.faults:
+        ended_ms = math.inf if fault.ended_ms is None else fault.ended_ms
+        if fault.begun_ms is not None and fault.begun_ms < end_ms and begin_ms < ended_ms:
+            hit |= {*fault.targets, *fault.impaired}
+    return hit

@@ -1,0 +1,385 @@
+"""Which messages and views of a run are kept, for the space-time diagram of its report.
+
+A run has far too many messages to keep. Kept are those of a few *windows*: the beginning, the moments around each
+fault's beginning and end, and stalls. Each window is bounded in time and messages, and so is their number; messages are
+those among at most :data:`MAX_WATCHED` validators. What came before a window opens is still there because a driver, or
+a live validator, remembers its last messages in a ring.
+
+Nothing here changes a run: drivers tell what they see. Of a message no more is read than its first bytes, which say its
+kind and its view (:func:`peek`), and only where it is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from cluster.record.run import RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.scenario import Scenario
+from consensus.messages import VoteKind
+
+MAX_WATCHED: Final = 12
+MAX_WINDOWS: Final = 12
+MAX_MESSAGES_A_WINDOW: Final = 1_500
+"""A message to several validators counts once for each."""
+MAX_VIEWS: Final = 200_000
+BEFORE_MS: Final = 600.0
+"""What is kept of the time before a window's cause."""
+AFTER_MS: Final = 1_900.0
+RING_MESSAGES: Final = 2_048
+"""Messages that a driver, or a live validator, remembers while no window is open."""
+HEAD_BYTES: Final = 32
+"""Of a message: enough for :func:`peek`."""
+
+PROPOSAL, NOTARIZE, FINALIZE, NULLIFY, TIMEOUT = "proposal", "notarize", "finalize", "nullify", "timeout"
+CERTIFICATE, REQUEST, BLOCK, SNAPSHOT = "certificate", "request", "block", "snapshot"
+TRANSACTIONS, OTHER = "transactions", "other"
+KINDS: Final = (
+    PROPOSAL,
+    NOTARIZE,
+    FINALIZE,
+    NULLIFY,
+    TIMEOUT,
+    CERTIFICATE,
+    REQUEST,
+    BLOCK,
+    SNAPSHOT,
+    TRANSACTIONS,
+    OTHER,
+)
+
+# --- what a message is ----------------------------------------------------------------------------------------------
+
+_TAGS: Final = {
+    2: TRANSACTIONS,
+    3: REQUEST,
+    4: BLOCK,
+    5: REQUEST,
+    6: BLOCK,
+    7: REQUEST,
+    8: SNAPSHOT,
+    9: REQUEST,
+    10: SNAPSHOT,
+    11: REQUEST,
+    12: SNAPSHOT,
+}
+"""Tags of :mod:`validator.chain.messages`."""
+_CONSENSUS: Final = 1
+_VOTES: Final = {
+    VoteKind.NOTARIZE: NOTARIZE,
+    VoteKind.NULLIFY: NULLIFY,
+    VoteKind.FINALIZE: FINALIZE,
+    VoteKind.TIMEOUT: TIMEOUT,
+}
+_UINT_BYTES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
+_BYTES_LENGTHS: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+
+
+def peek(head: bytes) -> tuple[str, int]:
+    """A message's kind, and the view that it is about (0 for none), from its first :data:`HEAD_BYTES` bytes.
+
+    Reads just so much of the encodings of :mod:`validator.chain.messages` and :mod:`consensus.messages`; what is
+    neither is :data:`OTHER`.
+    """
+    try:
+        tag = head[2]  # behind the envelope, an array of one, and the message's own header
+        if tag != _CONSENSUS:
+            return _TAGS.get(tag, OTHER), 0
+        return _peek_consensus(head, 4 + _BYTES_LENGTHS[head[3]])
+    except (IndexError, KeyError, ValueError):
+        return OTHER, 0
+
+
+def _peek_consensus(head: bytes, start: int) -> tuple[str, int]:
+    """Of a consensus message that begins with its array's header at ``start``."""
+    tag, first = head[start + 1], start + 2
+    match tag:
+        case 1:
+            return _VOTES[VoteKind(head[first])], _uint(head, first + 1)
+        case 2:
+            return PROPOSAL, _uint(head, first)
+        case 3:
+            return CERTIFICATE, _uint(head, first + 1)
+        case 4:
+            return REQUEST, _uint(head, first + 1)
+        case 5:
+            return CERTIFICATE, _uint(head, first)
+        case 6:
+            return TIMEOUT, _uint(head, first + 3)
+    return OTHER, 0
+
+
+def _uint(head: bytes, at: int) -> int:
+    """A MessagePack integer."""
+    if head[at] < 0x80:
+        return head[at]
+    size = _UINT_BYTES[head[at]]
+    if at + size >= len(head):
+        raise IndexError
+    return int.from_bytes(head[at + 1 : at + 1 + size], "big")
+
+
+# --- which of them are kept -----------------------------------------------------------------------------------------
+
+
+class Windows:
+    """Opens the windows of a run as things happen, and keeps what falls into them."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._run, self._record = record, record.trace
+        self._record.watched = choose_watched(record.scenario)
+        self.watched = frozenset(self._record.watched)
+        self._stall_ms = stall_ms(record.scenario)
+        self._seen_faults: set[tuple[int, str]] = set()
+        self._height = 0
+        self._height_ms = 0.0
+        self._stall_seen = False
+        self._has_begun = False
+        self.open_until_ms = -math.inf
+        """Messages up to here are to be kept."""
+
+    def entered(self, at_ms: float, validator: int, view: int) -> None:
+        """A validator is in another view."""
+        if validator in self.watched and len(self._record.views) < MAX_VIEWS:
+            self._record.views.append(ViewEntered(at_ms, validator, view))
+
+    def look(self, now_ms: float, height: int) -> list[TraceWindow]:
+        """See whether something happened since the last look that deserves a window; those that it opened."""
+        opened = [self._open(reason, at_ms) for at_ms, reason in [*sorted(self._news()), *self._stalls(now_ms, height)]]
+        return [window for window in opened if window is not None]
+
+    def begin(self, at_ms: float = 0.0) -> None:
+        """The first validator is in its first view; what is said again later counts no more."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._open("the beginning", at_ms)
+
+    def keep(self, message: TracedMessage) -> None:
+        """Keep a message that falls into a window, unless that one is full."""
+        at_ms = message.sent_ms if message.sent_ms is not None else message.received_ms
+        assert at_ms is not None
+        for window in reversed(self._record.windows):
+            if window.begun_ms <= at_ms <= window.ended_ms:
+                if len(window.messages) < MAX_MESSAGES_A_WINDOW:
+                    window.messages.append(message)
+                else:
+                    window.is_full = True
+                return
+
+    def close(self, now_ms: float) -> None:
+        """The run is over: no window lasts longer than it, and none longer than what is kept of it."""
+        for window in self._record.windows:
+            window.ended_ms = min(window.ended_ms, now_ms)
+            window.messages.sort(key=_moment)
+            if window.is_full and window.messages:
+                window.ended_ms = min(window.ended_ms, _moment(window.messages[-1]))
+
+    def _news(self) -> Iterator[tuple[float, str]]:
+        """What faults began or ended since the last look."""
+        for number, fault in enumerate(self._run.faults):
+            for word, at_ms in (("begins", fault.begun_ms), ("is over", fault.ended_ms)):
+                if at_ms is not None and (number, word) not in self._seen_faults:
+                    self._seen_faults.add((number, word))
+                    yield at_ms, f"{fault.title} {word}"
+
+    def _stalls(self, now_ms: float, height: int) -> Iterator[tuple[float, str]]:
+        if height > self._height:
+            self._height, self._height_ms, self._stall_seen = height, now_ms, False
+        elif self._height and not self._stall_seen and now_ms - self._height_ms > self._stall_ms:
+            self._stall_seen = True
+            yield now_ms, f"no final block after height {height}"
+
+    def _open(self, reason: str, at_ms: float) -> TraceWindow | None:
+        """A window around a moment; where one reaches into it, that one lasts longer instead."""
+        windows = self._record.windows
+        end_ms = at_ms + AFTER_MS
+        if windows and windows[-1].begun_ms <= at_ms <= windows[-1].ended_ms and not windows[-1].is_full:
+            windows[-1].reason += f"; {reason}"
+            windows[-1].ended_ms = max(windows[-1].ended_ms, end_ms)
+        elif len(windows) < MAX_WINDOWS:
+            begun_ms = max(0.0, at_ms - BEFORE_MS)
+            if windows:
+                begun_ms = max(begun_ms, min(windows[-1].ended_ms, at_ms))
+            windows.append(TraceWindow(reason, begun_ms, end_ms))
+        else:
+            return None
+        self.open_until_ms = max(self.open_until_ms, end_ms)
+        return windows[-1]
+
+
+def choose_watched(scenario: Scenario) -> tuple[int, ...]:
+    """At most :data:`MAX_WATCHED` validators: the broken ones and those that faults name first, then the others."""
+    section = scenario.validators
+    named = {name for fault in scenario.faults for _, names in fault.named for name in names}
+    order = sorted(
+        range(section.count),
+        key=lambda index: (
+            not section.node(index).is_faulty,
+            section.names[index] not in named,
+            index not in section.late,
+            index,
+        ),
+    )
+    return tuple(sorted(order[:MAX_WATCHED]))
+
+
+def stall_ms(scenario: Scenario) -> float:
+    """From how long on a time without a final block is a stall: a leader was missed."""
+    return scenario.consensus.leader_timeout_ms + scenario.consensus.block_interval_ms
+
+
+def _moment(message: TracedMessage) -> float:
+    moment = message.sent_ms if message.sent_ms is not None else message.received_ms
+    assert moment is not None
+    return moment
+
+
+# --- the simulator's ------------------------------------------------------------------------------------------------
+
+
+class _Sent(NamedTuple):
+    """A message that somebody sent, with the arrivals that the links gave it."""
+
+    at_us: int
+    sender: int
+    recipients: Sequence[int]
+    head: bytes
+    size: int
+    arrivals: Sequence[tuple[int, int]]
+
+
+US_A_MS: Final = 1_000
+
+
+class SimulatedTrace:
+    """Keeps the messages of a simulated run: there a message's arrival is known when it is sent."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.windows = Windows(record)
+        self._ring: deque[_Sent] = deque(maxlen=RING_MESSAGES)
+        self.sent_by = [0] * record.scenario.validators.count
+        """Messages sent so far, each copy counted, by validator."""
+
+    def sent(
+        self,
+        at_us: int,
+        sender: int,
+        recipients: Sequence[int],
+        payload: bytes,
+        arrivals: Sequence[tuple[int, int]],
+    ) -> None:
+        """A validator sent a message."""
+        self.sent_by[sender] += len(recipients) - (sender in recipients)
+        sent = _Sent(at_us, sender, recipients, payload[:HEAD_BYTES], len(payload), arrivals)
+        if at_us <= self.windows.open_until_ms * US_A_MS:
+            self._keep(sent)
+        else:
+            self._ring.append(sent)
+
+    def look(self, now_ms: float, height: int) -> None:
+        """See whether a window opened, and keep what is remembered of the time before."""
+        if self.windows.look(now_ms, height):
+            for sent in self._ring:
+                self._keep(sent)
+            self._ring.clear()
+
+    def _keep(self, sent: _Sent) -> None:
+        watched = self.windows.watched
+        if sent.sender not in watched:
+            return
+        kind, view = peek(sent.head)
+        sent_ms, missing = sent.at_us / US_A_MS, set(sent.recipients) & watched - {sent.sender}
+        for receiver, at_us in sent.arrivals:
+            if receiver in watched:
+                message = TracedMessage(sent.sender, receiver, sent_ms, at_us / US_A_MS, kind, view, sent.size)
+                self.windows.keep(message)
+                missing.discard(receiver)
+        for receiver in sorted(missing):
+            self.windows.keep(TracedMessage(sent.sender, receiver, sent_ms, None, kind, view, sent.size))
+
+
+# --- the live testnet's ---------------------------------------------------------------------------------------------
+
+
+class Stamp(NamedTuple):
+    """A live validator sent a message, or got one. Times are milliseconds since the epoch."""
+
+    at_ms: float
+    is_sent: bool
+    peer: int | None
+    """Whom it was sent to, ``None`` for all; or who sent it."""
+    head: bytes
+    size: int
+    mark: int
+    """The same for the same bytes, here and there."""
+
+
+class _Half(NamedTuple):
+    """One end of a message on its way from one watched validator to another."""
+
+    at_ms: float
+    kind: str
+    view: int
+
+
+_Ends = tuple[int, int, int, int]
+"""Sender, receiver, size and mark of a message: what both ends say of it."""
+
+MAX_HALVES: Final = 4 * MAX_WINDOWS * MAX_MESSAGES_A_WINDOW
+"""Ends of messages that a live run remembers until its end, when they are matched."""
+CLOCK_SLACK_MS: Final = 5.0
+"""By so much at most a message may seem to arrive before it was sent: hosts' clocks differ."""
+
+
+class LiveTrace:
+    """Puts together what the validators of a live run stamped."""
+
+    def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
+        self.windows = Windows(record)
+        self._began_ms = began_epoch_ms
+        self._sent: dict[_Ends, list[_Half]] = {}
+        self._received: dict[_Ends, list[_Half]] = {}
+        self._count = 0
+
+    def wants(self, now_ms: float) -> bool:
+        """Whether validators are to hand over their stamps."""
+        return now_ms <= self.windows.open_until_ms + BEFORE_MS
+
+    def take(self, validator: int, stamps: Iterable[Stamp]) -> None:
+        """Enter what a validator stamped."""
+        watched = self.windows.watched
+        if validator not in watched:
+            return
+        for stamp in stamps:
+            half = _Half(stamp.at_ms - self._began_ms, *peek(stamp.head))
+            peers = watched - {validator} if stamp.peer is None else watched & {stamp.peer}
+            for peer in sorted(peers):
+                ends = (validator, peer) if stamp.is_sent else (peer, validator)
+                self._enter(self._sent if stamp.is_sent else self._received, (*ends, stamp.size, stamp.mark), half)
+
+    def close(self, now_ms: float) -> None:
+        """Match what was sent with what arrived, equal messages of two validators in their order."""
+        for message in sorted(self._matched(), key=_moment):
+            self.windows.keep(message)
+        self.windows.close(now_ms)
+
+    def _matched(self) -> Iterator[TracedMessage]:
+        for ends in self._sent.keys() | self._received.keys():
+            sender, receiver, size, _ = ends
+            sent = sorted(self._sent.get(ends, ()))
+            received = deque(sorted(self._received.get(ends, ())))
+            for half in sent:
+                while received and received[0].at_ms < half.at_ms - CLOCK_SLACK_MS:
+                    early = received.popleft()  # was sent before anybody kept it
+                    yield TracedMessage(sender, receiver, None, early.at_ms, early.kind, early.view, size)
+                arrived_ms = max(received.popleft().at_ms, half.at_ms) if received else None
+                yield TracedMessage(sender, receiver, half.at_ms, arrived_ms, half.kind, half.view, size)
+            for half in received:
+                yield TracedMessage(sender, receiver, None, half.at_ms, half.kind, half.view, size)
+
+    def _enter(self, halves: dict[_Ends, list[_Half]], ends: _Ends, half: _Half) -> None:
+        if self._count < MAX_HALVES:
+            self._count += 1
+            halves.setdefault(ends, []).append(half)

@@ -1,0 +1,71 @@
+"""What validators use, looked at now and then: bounded however long a run lasts.
+
+When there are more than :data:`MAX_LOOKS` looks at a validator, every second one goes, and from then on they are twice
+as far apart. The one before takes over what it saw where that was more: a peak of memory is never thinned away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from cluster.record.run import Resources, RunRecord
+
+MAX_LOOKS: Final = 400
+FIRST_INTERVAL_MS: Final = 500.0
+
+
+class ResourceLog:
+    """Fills a record's resources."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._interval_ms = FIRST_INTERVAL_MS
+        self._last_ms: dict[int, float] = {}
+        self._looks: dict[int, int] = {}
+
+    def is_due(self, at_ms: float, validator: int) -> bool:
+        """Whether a look at a validator would be kept."""
+        last_ms = self._last_ms.get(validator)
+        return last_ms is None or at_ms - last_ms >= self._interval_ms
+
+    def note(self, look: Resources) -> None:
+        """Keep a look, unless it comes too soon after the last one."""
+        if not self.is_due(look.at_ms, look.validator):
+            return
+        self._last_ms[look.validator] = look.at_ms
+        self._looks[look.validator] = self._looks.get(look.validator, 0) + 1
+        self._record.resources.append(look)
+        if self._looks[look.validator] > MAX_LOOKS:
+            self._thin()
+
+    def _thin(self) -> None:
+        kept: list[Resources] = []
+        self._interval_ms *= 2
+        seen: dict[int, int] = {}
+        places: dict[int, int] = {}
+        for look in self._record.resources:
+            number = seen[look.validator] = seen.get(look.validator, 0) + 1
+            if number % 2:
+                places[look.validator] = len(kept)
+                kept.append(look)
+                self._last_ms[look.validator] = look.at_ms
+            else:
+                place = places[look.validator]
+                kept[place] = _with_peaks_of(kept[place], look)
+        self._record.resources[:] = kept
+        self._looks = {validator: (count + 1) // 2 for validator, count in seen.items()}
+
+
+def _with_peaks_of(look: Resources, other: Resources) -> Resources:
+    """A look with the larger amounts of two; counters stay its own."""
+    return replace(
+        look,
+        disk_bytes=max(look.disk_bytes, other.disk_bytes),
+        memory_bytes=_most(look.memory_bytes, other.memory_bytes),
+        open_files=_most(look.open_files, other.open_files),
+    )
+
+
+def _most(*amounts: int | None) -> int | None:
+    return max((amount for amount in amounts if amount is not None), default=None)

@@ -1,0 +1,437 @@
+"""What a run leaves behind for its checks and its report: one record, whichever driver ran it.
+
+Times are milliseconds since the run began, wall clock or virtual. Nothing here comes from a validator's memory by any
+other way than what it serves to everybody: final blocks, their receipts, its status page, and moments at which the
+driver saw something happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+from cluster.common.wording import first_few
+from cluster.record.archive import BlockRecord
+from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import EVERYBODY, UpgradeFault
+from consensus.keys import Ed25519Scheme, SignatureScheme
+from validator.chain.genesis import Genesis
+
+Backend = Literal["live", "sim"]
+
+NO_PRESET: Final = "none"
+"""What reports say of a chain whose parameters were made from no preset."""
+TARGETS_NAMED: Final = 4
+"""Of those whom a fault hit, so many are named where it is; the report has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What a validator's state says of all money there is."""
+
+    balances: int
+    """Of all accounts."""
+    burned: int
+
+    @classmethod
+    def of(cls, page: Mapping[str, Any]) -> Supply:
+        """From a validator's page."""
+        return cls(page["balances"], page["burned"])
+
+
+@dataclass(slots=True)
+class ValidatorRecord:
+    """All that was collected from one validator."""
+
+    name: str
+    index: int
+    blocks: list[BlockRecord] = field(default_factory=list)
+    """From :attr:`first_height` on, without gaps."""
+    first_height: int = 1
+    """Above 1 where it joined by a snapshot: what lies below it never executed."""
+    status: dict[str, Any] | None = None
+    """Its last status page (``docs/http.md``), ``None`` where it never answered."""
+    balances: dict[str, int] = field(default_factory=dict)
+    """Balances it served at the end, by address text, for the accounts that the checks ask about."""
+    pending_timers: dict[str, bool] = field(default_factory=dict)
+    """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
+    supply: Supply | None = None
+    """What all accounts held at the end, and what was burned until then; ``None`` where it never answered."""
+    trace: bytes = b""
+    """Of one that diverged, how it executed that block: an encoded :class:`validator.transition.trace.BlockTrace`."""
+    mutant: str | None = None
+    mutant_runs: int = 0
+    """How often the planted bug's line ran, by the harness's own count."""
+    byzantine: tuple[str, ...] = ()
+    """Its behaviours. What such a validator serves is trusted in nothing; its status page's ``byzantine`` is the
+    harness's own count."""
+
+    @property
+    def tip(self) -> int:
+        """Height of the last block that it served; 0 where it served none."""
+        return self.first_height + len(self.blocks) - 1 if self.blocks else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finalization:
+    """A validator was seen to finalise a height."""
+
+    at_ms: float
+    validator: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reorg:
+    """A validator gave up executed blocks of one branch for the block of a height."""
+
+    validator: int
+    height: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at the network, for the progress line and the report's curves."""
+
+    at_ms: float
+    heights: tuple[int | None, ...]
+    """By validator index; ``None`` where it did not answer."""
+    fires: int
+    """Fires so far, at the highest validator."""
+    transactions: int
+    pending_timers: int
+    backlog: int
+    basefee_cycle: int
+    basefee_lane_timer: int
+    lane_share: float = 0.0
+    """How much of the timer lane the newest block used, 0 to 1."""
+    views: tuple[int | None, ...] = ()
+    """By validator index; ``None`` where it is in none, or did not answer."""
+    states: tuple[str, ...] = ()
+    """What each validator is, in a word: up, down, starting, joining, paused, diverged, …"""
+    faults: tuple[str, ...] = ()
+    """Those that are under way, in words."""
+
+
+@dataclass(slots=True)
+class FaultRecord:
+    """A fault of the scenario and what was seen of it."""
+
+    kind: str
+    target: str
+    """Whom it was to hit, in the scenario's words."""
+    at_height: int | None
+    begun_ms: float | None = None
+    ended_ms: float | None = None
+    """When it was over: the target was back and answered again, the links were as before."""
+    bit: bool = False
+    """Whether it was seen to bite: the process was gone (another process id afterwards), messages were dropped …"""
+    evidence: str = ""
+    """What was seen, in words."""
+    height_when_begun: int = 0
+    height_when_ended: int | None = None
+    at_ms: int | None = None
+    """When it was to begin, where not at a height."""
+    targets: tuple[str, ...] = ()
+    """The validators that it hit; empty where it hit links."""
+    impaired: tuple[str, ...] = ()
+    """The validators on which no certificate can count while it lasts."""
+    sides: tuple[tuple[str, ...], ...] = ()
+    """Of a partition, the groups that do not hear each other: whom it impairs depends on the committee."""
+    one_at_a_time: tuple[tuple[str, ...], ...] = ()
+    """Groups of validators, on no more than one of which no certificate can count at any moment while it lasts."""
+    is_hard: bool = False
+    """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
+    problem: str = ""
+    """What this kind of fault must not lead to, where it did, such as a validator that started from a damaged disk."""
+    first_back_ms: float | None = None
+    """When the first of those that it took down was started again, where that is known: it may be over later."""
+
+    @property
+    def planned(self) -> str:
+        """When it was to begin, in words."""
+        return f"{self.at_ms:,} ms" if self.at_height is None else f"height {self.at_height}"
+
+    @property
+    def whom(self) -> str:
+        """Whom it hits, in the scenario's words, and by their names where those do not tell them."""
+        is_told = self.target == EVERYBODY or set(self.targets) <= set(self.target.split(", "))
+        if is_told or not self.targets:
+            return self.target
+        return f"{self.target} ({first_few(self.targets, TARGETS_NAMED)})"
+
+    @property
+    def title(self) -> str:
+        """What it is and whom it hits, in words."""
+        return f"{self.kind} {self.whom}".strip()
+
+    @property
+    def name(self) -> str:
+        """Which fault of the scenario it is, in words."""
+        return f"{self.title} at {self.planned}"
+
+
+@dataclass(slots=True)
+class JoinRecord:
+    """A validator that joined by a snapshot, and what was seen of it."""
+
+    target: str
+    at_height: int
+    begun_ms: float | None = None
+    ended_ms: float | None = None
+    """When it had taken the snapshot in, and took part."""
+    height_when_begun: int = 0
+    height_when_ended: int | None = None
+    chunks: dict[int, int] = field(default_factory=dict)
+    """Chunks of the snapshot, by the index of the peer that sent them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorRecord:
+    """What was watched of consensus and state while a simulated run went on
+    (:mod:`cluster.simulation.watches.safety_monitor`), and what was verified at the end of any
+    (:mod:`cluster.audit.served_proofs`)."""
+
+    violations: list[str]
+    """In words, each with its time."""
+    counts: dict[str, int]
+    """How often each rule was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseRecord:
+    """What was watched of transactions that validators took from clients
+    (:mod:`cluster.simulation.watches.promise_watch`)."""
+
+    violations: list[str]
+    """In words, each with its time."""
+    counts: dict[str, int]
+    """How often each rule was looked at."""
+    taken: int
+    """Transactions that honest validators took from clients."""
+    final: int
+    """Of these, how many became final while the validator that took them lived."""
+
+
+class ViewEntered(NamedTuple):
+    """A validator was seen in another view of consensus than before."""
+
+    at_ms: float
+    validator: int
+    view: int
+
+
+class TracedMessage(NamedTuple):
+    """A message from one validator to another, as far as it was seen."""
+
+    sender: int
+    receiver: int
+    sent_ms: float | None
+    """``None`` where only its arrival was seen."""
+    received_ms: float | None
+    """``None`` where it was lost, or its arrival was not seen."""
+    kind: str
+    """One of :data:`cluster.record.message_trace.KINDS`."""
+    view: int
+    """Of consensus, that it is about; 0 where it is about none."""
+    size: int
+    """In bytes."""
+
+
+@dataclass(slots=True)
+class TraceWindow:
+    """A stretch of the run of which messages were kept, and why."""
+
+    reason: str
+    begun_ms: float
+    ended_ms: float
+    messages: list[TracedMessage] = field(default_factory=list)
+    is_full: bool = False
+    """There were more messages than are kept; it ends with the last one that is."""
+
+
+@dataclass(slots=True)
+class TraceRecord:
+    """What was seen of consensus and of the network, for the report's timeline; bounded
+    (:mod:`cluster.record.message_trace`)."""
+
+    watched: tuple[int, ...] = ()
+    """The validators whose views and messages are in it, by index."""
+    views: list[ViewEntered] = field(default_factory=list)
+    windows: list[TraceWindow] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a validator had used when it was looked at. A live host's process is shared by the validators on it;
+    ``None`` is what a backend, or the operating system, does not tell."""
+
+    at_ms: float
+    validator: int
+    disk_bytes: int
+    messages_sent: int
+    """Since its process started; so are the processor seconds."""
+    memory_bytes: int | None = None
+    """Resident, of the process."""
+    cpu_seconds: float | None = None
+    open_files: int | None = None
+    """File descriptors of the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A stretch of time, and for how long of it a process of the run wanted to run and the machine did not let it."""
+
+    at_ms: float
+    until_ms: float
+    lag_ms: float
+    host: int | None = None
+    """The number of the host that had it; ``None`` is the driver."""
+
+    def within(self, begin_ms: float, end_ms: float) -> float:
+        """Its part in a stretch of time, as if it were spread evenly."""
+        shared_ms = min(self.until_ms, end_ms) - max(self.at_ms, begin_ms)
+        length_ms = self.until_ms - self.at_ms
+        return self.lag_ms * min(1.0, shared_ms / length_ms) if shared_ms > 0 and length_ms > 0 else 0.0
+
+
+@dataclass(slots=True)
+class LoadRecord:
+    """What the load generator says of itself."""
+
+    requests: int = 0
+    failures: int = 0
+    transactions_sent: int = 0
+    transactions_rejected: int = 0
+    process_exit: int | None = None
+    """Exit code of the Locust process; ``None`` in the simulator."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillRecord:
+    """Which drill a run was (:mod:`cluster.tools.drills`)."""
+
+    page: Mapping[str, Any]
+    """The drill as ``result.json`` has it."""
+    command: str
+    """That runs it with the same options and changes, without backend and seed."""
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """Everything about one run."""
+
+    scenario: Scenario
+    backend: Backend
+    seed: int
+    commit: str
+    genesis: Genesis
+    scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
+    """Of the validators' keys."""
+    given: Scenario | None = None
+    """The scenario as it was given, where forks make another of it; :attr:`scenario` is what applied in the end."""
+    former: list[Scenario] = field(default_factory=list)
+    """What applied before the forks that were taken, in their order."""
+    validators: list[ValidatorRecord] = field(default_factory=list)
+    lost: list[ValidatorRecord] = field(default_factory=list)
+    """What validators served right before a fault took their disks, by which nobody may have it at the end."""
+    finalizations: list[Finalization] = field(default_factory=list)
+    proposals: dict[int, float] = field(default_factory=dict)
+    """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
+    samples: list[Sample] = field(default_factory=list)
+    trace: TraceRecord = field(default_factory=TraceRecord)
+    resources: list[Resources] = field(default_factory=list)
+    lags: list[Lag] = field(default_factory=list)
+    """Of hosts and driver, bounded (:mod:`cluster.record.lag`); none in the simulator."""
+    faults: list[FaultRecord] = field(default_factory=list)
+    joins: list[JoinRecord] = field(default_factory=list)
+    monitor: MonitorRecord | None = None
+    """``None`` if nobody watched, and nobody was asked at the end."""
+    promises: PromiseRecord | None = None
+    """``None`` where nobody watched: a live run."""
+    load: LoadRecord = field(default_factory=LoadRecord)
+    duration_ms: float = 0.0
+    told_to_end_at: int | None = None
+    """The height that was reached when the run was told to end, or had to without an end of its own."""
+    interrupted: bool = False
+    """Ctrl-C, or a driver failure, ended the run early."""
+    time_up: str = ""
+    """How far everybody was when the run's time was up; empty where it ended by itself."""
+    problems: list[str] = field(default_factory=list)
+    """What went wrong around the run, one line each (a validator that never answered, Locust that died, …)."""
+    digest: str | None = None
+    """Rolling hash over every event, in the simulator."""
+    checkpoints: dict[int, str] = field(default_factory=dict)
+    """In the simulator the beginning of that hash when a height was first final, by height."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Figures that only the driver knows (start-up time, messages, bytes, …)."""
+
+    reorgs: list[Reorg] = field(default_factory=list)
+    drill: DrillRecord | None = None
+    """What was drilled, if it was a drill."""
+
+    def note_mutants(self) -> None:
+        """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
+        section = self.scenario.validators
+        for validator in self.lives:
+            upgrades = [
+                plan.mutant
+                for plan, fault in zip(self.scenario.planned_faults, self.faults, strict=False)
+                if isinstance(plan, UpgradeFault) and validator.name in fault.targets
+            ]
+            validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
+
+    @property
+    def lives(self) -> list[ValidatorRecord]:
+        """What every validator served: at the end, and before it lost a disk."""
+        return [*self.validators, *self.lost]
+
+    @property
+    def target_height(self) -> int:
+        """What every validator has to reach."""
+        return self.scenario.stop.height if self.told_to_end_at is None else self.told_to_end_at
+
+    @property
+    def faults_under_way(self) -> tuple[str, ...]:
+        """In words: what happens to whom."""
+        running = [fault for fault in self.faults if fault.begun_ms is not None and fault.ended_ms is None]
+        return tuple(f"{fault.kind} {', '.join(fault.targets) or fault.target}" for fault in running)
+
+    def note_reorg(self, validator: int, height: int, depth: int) -> None:
+        """A validator made a block final, for which it gave up so many executed blocks of another branch."""
+        self.metrics["deepest_reorg"] = max(depth, self.metrics.get("deepest_reorg", 0))
+        if depth:
+            self.reorgs.append(Reorg(validator, height, depth))
+
+    @property
+    def view_change_ms(self) -> int:
+        """How long it takes to give up a view, by the slowest of the settings that applied."""
+        sections = [scenario.consensus for scenario in (*self.former, self.scenario)]
+        return max(section.view_change_ms for section in sections)
+
+    @property
+    def recovery_ms(self) -> int:
+        """:attr:`~cluster.scenario.Scenario.recovery_ms`, where none is stated by the slowest settings that applied."""
+        if self.scenario.success.recovery_ms is not None:
+            return self.scenario.success.recovery_ms
+        return max(scenario.recovery_ms for scenario in (*self.former, self.scenario))
+
+    @property
+    def height_when_healed(self) -> int:
+        """The highest final height when the last fault that is over ended, 0 if none is; recovery is to finalise a
+        higher one.
+
+        By the validators' own stamps: a driver hears of a height after it was final, so the one it heard of is too low.
+        """
+        ended = [fault.ended_ms for fault in self.faults if fault.ended_ms is not None]
+        if not ended:
+            return 0
+        return max((seen.height for seen in self.finalizations if seen.at_ms <= max(ended)), default=0)
+
+    @property
+    def judged_finalizations(self) -> list[Finalization]:
+        """Those of validators whose word counts: all but the byzantine ones."""
+        node = self.scenario.validators.node
+        return [seen for seen in self.finalizations if not node(seen.validator).byzantine]

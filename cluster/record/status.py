@@ -1,0 +1,179 @@
+"""A validator's status page (``docs/http.md``), the same from both drivers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cluster.misbehaviour.byzantine.base import Score
+from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.scenario.sections.release import FIRST_VERSION
+from validator.chain.receipts import NOTHING_BURNED, Burned
+from validator.node.assembly import Validator
+from validator.node.events import (
+    BlockFinal,
+    Diverged,
+    Dropped,
+    EvidenceFound,
+    PeerFault,
+    TransactionDropped,
+    TransactionRefused,
+)
+
+MAX_EVIDENCE_OF_A_KIND: Final = 4
+"""Proofs of one kind against one validator that a status page shows; later ones are only counted."""
+MAX_EVIDENCE: Final = 1_024
+"""Proofs that it shows in all."""
+
+
+Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | TransactionRefused | TransactionDropped
+"""Effects that are counted."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a driver counts of one validator, from the effects that it performs."""
+
+    starts: int = 1
+    version: str = FIRST_VERSION
+    """Of the code that it runs."""
+    executed_transactions: int = 0
+    fires: int = 0
+    burned: Burned = NOTHING_BURNED
+    """In the blocks that became final here since the start."""
+    pending_timers: int = 0
+    backlog: int = 0
+    newest: BlockFinal | None = None
+    faults: Counter[str] = field(default_factory=Counter)
+    """What was dropped of what peers sent and no honest peer sends, by reason."""
+    faults_by_peer: Counter[int] = field(default_factory=Counter)
+    """The same, as far as it is known who sent it."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """What was dropped of what honest peers send too, by reason."""
+    dropped_by_peer: Counter[int] = field(default_factory=Counter)
+    """The same, by sender: a flood of messages that are harmless one by one shows here."""
+    transactions_refused: Counter[str] = field(default_factory=Counter)
+    """Transactions from clients and peers that the mempool did not take, by reason."""
+    transactions_dropped: Counter[str] = field(default_factory=Counter)
+    """Transactions that the mempool had taken and that left it without becoming final, by reason."""
+    chunks: dict[int, int] = field(default_factory=dict)
+    """Chunks of the snapshot with which it joined, by the peer that sent them."""
+    mutant_runs: RunCounter = field(default_factory=RunCounter)
+    """How often a planted bug's line ran."""
+    byzantine: Score | None = None
+    """What its behaviours did, where it is byzantine."""
+    evidence: list[EvidenceFound] = field(default_factory=list)
+    """Proofs of others' misbehaviour that it found, the first of each kind."""
+    crimes: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How many it found, by kind and culprit."""
+    diverged: Diverged | None = None
+    """The first block that it executed otherwise than the header says; a restart that heals it does not undo that."""
+    keep_divergence: Callable[[Diverged], None] | None = None
+    """Called with that, for a driver that does not outlive the validator."""
+
+    def note(self, effect: Counted) -> None:
+        """Count what a validator said."""
+        match effect:
+            case BlockFinal():
+                self.note_final(effect)
+            case PeerFault():
+                self.note_fault(effect)
+            case Dropped():
+                self.note_drop(effect)
+            case EvidenceFound():
+                self.note_evidence(effect)
+            case Diverged():
+                self.note_divergence(effect)
+            case TransactionRefused():
+                self.transactions_refused[effect.reason] += 1
+            case TransactionDropped():
+                self.transactions_dropped[effect.reason] += 1
+
+    def note_final(self, block: BlockFinal) -> None:
+        self.newest = block
+        self.executed_transactions += block.transactions
+        self.fires += block.fires
+        self.burned = self.burned.plus(block.burned)
+        self.pending_timers, self.backlog = block.pending_timers, block.backlog
+
+    def note_fault(self, fault: PeerFault) -> None:
+        self.note_refusal(fault.reason)
+        self.faults_by_peer[fault.peer] += 1
+
+    def note_drop(self, drop: Dropped) -> None:
+        self.dropped[drop.reason] += 1
+        self.dropped_by_peer[drop.peer] += 1
+
+    def note_refusal(self, reason: str) -> None:
+        self.faults[reason] += 1
+
+    def note_divergence(self, diverged: Diverged) -> None:
+        if self.diverged is None:
+            self.diverged = diverged
+            if self.keep_divergence is not None:
+                self.keep_divergence(diverged)
+
+    def note_evidence(self, evidence: EvidenceFound) -> None:
+        crime = (evidence.kind, evidence.culprit)
+        self.crimes[crime] += 1
+        if self.crimes[crime] <= MAX_EVIDENCE_OF_A_KIND and len(self.evidence) < MAX_EVIDENCE:
+            self.evidence.append(evidence)
+
+
+def status_page(
+    name: str, index: int, validator: Validator, tally: Tally, peers: list[int], process: dict[str, Any]
+) -> dict[str, Any]:
+    """The page. ``process`` holds ``pid`` and ``hash_seed``."""
+    node, executor = validator.node, validator.executor
+    header = executor.final_header
+    return {
+        "name": name,
+        "index": index,
+        "chain_id": executor.genesis.chain_id,
+        "height": header.height,
+        "block_hash": executor.final_digest.hex(),
+        "state_root": header.state_root.hex(),
+        "view": node.view,
+        "final_view": node.final_view,
+        "pending_transactions": len(node.mempool),
+        "pending_timers": tally.pending_timers,
+        "backlog": tally.backlog,
+        "peers": peers,
+        "recovered_height": executor.recovered_height,
+        "snapshot_height": executor.archive.first_height,
+        "replayed_blocks": executor.replayed_blocks,
+        "starts": tally.starts,
+        "version": tally.version,
+        "executed_transactions": tally.executed_transactions,
+        "fires": tally.fires,
+        "burned": tally.burned._asdict(),
+        "burned_since_genesis": executor.pages.burned(),
+        "diverged": None if tally.diverged is None else _divergence_page(tally.diverged),
+        "faults": dict(sorted(tally.faults.items())),
+        "faults_by_peer": {str(peer): count for peer, count in sorted(tally.faults_by_peer.items())},
+        "dropped": dict(sorted(tally.dropped.items())),
+        "dropped_by_peer": {str(peer): count for peer, count in sorted(tally.dropped_by_peer.items())},
+        "transactions_refused": dict(sorted(tally.transactions_refused.items())),
+        "transactions_dropped": dict(sorted(tally.transactions_dropped.items())),
+        "mutant_runs": tally.mutant_runs.runs,
+        "byzantine": None if tally.byzantine is None else _byzantine_page(tally.byzantine),
+        "evidence": [{"kind": found.kind, "data": found.data.hex()} for found in tally.evidence],
+        **process,
+    }
+
+
+def _byzantine_page(score: Score) -> dict[str, Any]:
+    return {"bites": dict(sorted(score.bites.items())), "evidence_owed": score.evidence_owed}
+
+
+def _divergence_page(diverged: Diverged) -> dict[str, Any]:
+    return {
+        "height": diverged.height,
+        "block_hash": diverged.digest.hex(),
+        "reason": diverged.reason,
+        "expected_root": diverged.expected_root.hex(),
+        "computed_root": diverged.computed_root.hex(),
+        "receipts": diverged.receipts.hex(),
+    }

@@ -1,0 +1,100 @@
+"""Verdicts as JUnit XML, which continuous integration reads and shows.
+
+A test case a check (of a run), a seed (of a sweep) or a planted bug (of ``stampede mutants``). A failed one has a
+``failure``. One that is inconclusive has an ``error`` of the type ``inconclusive``, and is not ``skipped``: systems
+show skipped tests as harmless, and a run that proved nothing is never a pass. A check that a run gives no cause for (of
+faults, where the scenario has none) is ``skipped``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from cluster.checks.verdict import Verdict
+from cluster.common.outcome import Outcome
+from cluster.record.run import NO_PRESET, RunRecord
+
+NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot hold, escaped or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test case."""
+
+    name: str
+    outcome: Outcome
+    detail: str
+    """Why, in one line."""
+    more: str = ""
+    """What else helps, such as the command that runs it again."""
+    seconds: float = 0.0
+    applies: bool = True
+    """Whether there was anything to judge."""
+
+
+def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], seconds: float | None = None) -> str:
+    """A suite of test cases as a document. ``seconds`` is how long it all took, by default the sum of the cases."""
+    took = sum(case.seconds for case in cases) if seconds is None else seconds
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.outcome is Outcome.FAIL for case in cases)),
+        "errors": str(sum(case.outcome is Outcome.INCONCLUSIVE for case in cases)),
+        "skipped": str(sum(not case.applies for case in cases)),
+        "time": f"{took:.3f}",
+    }
+    root = Element("testsuites", {"name": "stampede", **counts})
+    group = SubElement(root, "testsuite", {"name": _clean(suite), **counts})
+    listed = SubElement(group, "properties")
+    for name, value in properties.items():
+        SubElement(listed, "property", {"name": _clean(name), "value": _clean(value)})
+    for case in cases:
+        _add(group, f"stampede.{_clean(suite)}", case)
+    indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def run_xml(record: RunRecord, verdict: Verdict, command: str) -> str:
+    """A run's ``junit.xml``: a test case a check."""
+    cases = [
+        Case(
+            check.name,
+            check.verdict,
+            check.detail,
+            "" if check.verdict is Outcome.PASS else f"again: {command}",
+            applies=check.applies,
+        )
+        for check in verdict.checks
+    ]
+    properties = {
+        "backend": record.backend,
+        "seed": str(record.seed),
+        "commit": record.commit,
+        "policy": record.genesis.policy.value,
+        "preset": record.genesis.preset or NO_PRESET,
+        "verdict": verdict.outcome.value,
+        "command": command,
+    }
+    return junit_xml(record.scenario.name, cases, properties, record.duration_ms / 1_000)
+
+
+def _add(group: Element, class_name: str, case: Case) -> None:
+    attributes = {"classname": class_name, "name": _clean(case.name), "time": f"{case.seconds:.3f}"}
+    element = SubElement(group, "testcase", attributes)
+    text = _clean("\n".join(filter(None, (case.detail, case.more))))
+    if not case.applies:
+        SubElement(element, "skipped", {"message": text})
+        return
+    if case.outcome is Outcome.PASS:
+        SubElement(element, "system-out").text = text
+        return
+    tag, kind = ("failure", "check") if case.outcome is Outcome.FAIL else ("error", "inconclusive")
+    SubElement(element, tag, {"message": _clean(case.detail), "type": kind}).text = text
+
+
+def _clean(text: str) -> str:
+    return NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

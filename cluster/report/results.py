@@ -1,0 +1,125 @@
+"""What is written into a run's folder at its end.
+
+====================  ==============================================================================================
+``result.json``       verdict, checks, how often invariants were evaluated, metrics, validators' tips, the machine;
+                      where the simulator ran, ``digest`` and, by height, ``checkpoints``
+``report.html``       the same for people, self-contained
+``junit.xml``         the verdict for continuous integration (:mod:`cluster.report.junit`)
+``series.json``       figures of each height, for ``stampede compare`` (:func:`cluster.checks.metrics.metrics.series`)
+``scenario.yaml``     the scenario as it was given, with all that it inherited
+``genesis.json``      the genesis (:mod:`cluster.record.genesis_file`)
+``blocks.bin``        the longest validator's final blocks and receipts (:mod:`cluster.record.archive`)
+``traces.bin``        where validators diverged, how each executed that block
+====================  ==============================================================================================
+
+Every file appears whole or not at all: it is written beside its place and moved there. :func:`finish_run` is the one
+entry for drivers.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from cluster.audit.books import Books, diverged_executions, keep_books
+from cluster.checks.metrics.actor_classes import class_figures, use_by_actor, use_by_class
+from cluster.checks.metrics.metrics import metrics, series
+from cluster.checks.run import Judge, Verdict, check_run
+from cluster.common.files import write_atomically
+from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_blocks, encode_traces
+from cluster.record.folder import JUNIT_FILE, REPORT_FILE, RESULT_FILE, SCENARIO_FILE, SERIES_FILE
+from cluster.record.genesis_file import to_json
+from cluster.record.host_info import machine
+from cluster.record.lag import lag_by_host
+from cluster.record.run import RunRecord
+from cluster.report.junit import run_xml
+from cluster.report.page import render_report
+from cluster.scenario.files import scenario_text
+
+
+def finish_run(
+    record: RunRecord,
+    folder: Path,
+    scenario_path: Path | None = None,
+    books: Books | None = None,
+    judge: Judge | None = None,
+) -> Verdict:
+    """Check a run and write everything about it into ``folder``, which is created where it does not exist.
+
+    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, where it
+    inherits nothing, and named in the command that reproduces the run. ``books`` are the record's, where they exist
+    already, ``judge`` adds the checks of a drill. Raises :class:`OSError` where the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    books = books if books is not None else keep_books(record)
+    verdict = check_run(record, books, judge)
+    write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
+    write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
+    write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
+    write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
+    if books.divergences:
+        write_atomically(folder / TRACES_FILE, encode_traces(diverged_executions(books)))
+    write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
+    command = reproduce_command(record, folder, scenario_path)
+    write_atomically(folder / JUNIT_FILE, run_xml(record, verdict, command))
+    write_atomically(folder / REPORT_FILE, render_report(books, verdict, command))
+    return verdict
+
+
+def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
+    """The content of ``result.json``."""
+    record = books.record
+    result: dict[str, Any] = {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "policy": record.genesis.policy.value,
+        "preset": record.genesis.preset,
+        "verdict": verdict.outcome.value,
+        "checks": [
+            {"name": check.name, "verdict": check.verdict.value, "detail": check.detail, "applies": check.applies}
+            for check in verdict.checks
+        ],
+        "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
+        "metrics": metrics(books),
+        "classes": class_figures(use_by_class(use_by_actor(books))),
+        "validators": [_tip_of(books, validator.name) for validator in record.validators],
+        "machine": machine(),
+        "lag": {
+            "driver" if host is None else f"host-{host}": {"lag_ms": round(lag_ms, 3)}
+            for host, lag_ms in lag_by_host(record).items()
+        },
+        "divergences": books.bisections,
+    }
+    if record.drill is not None:
+        result["drill"] = record.drill.page
+    if record.backend == "sim":
+        result["digest"] = record.digest
+        result["checkpoints"] = {str(height): digest for height, digest in record.checkpoints.items()}
+    if record.given is not None:
+        result["forks"] = [fork.model_dump(mode="json") for fork in record.given.forks]
+    return result
+
+
+def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> str:
+    """The one command that runs this again: scenario, seed, commit."""
+    path = scenario_path if scenario_path is not None else folder / SCENARIO_FILE
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    backend = " --backend sim" if record.backend == "sim" else ""
+    command = f"stampede run {shlex.quote(str(path))}"
+    if record.drill is not None:
+        command = record.drill.command
+    return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _tip_of(books: Books, name: str) -> dict[str, Any]:
+    chain = books.seals[name]
+    last = chain.at(chain.tip)
+    return {"name": name, "height": chain.tip, "state_root": last.computed_root.hex() if last else None}

@@ -1,0 +1,227 @@
+"""The index of a folder of runs: what each of them came to, newest first, as a page and on the terminal.
+
+Runs and sweeps are told by the files that they leave; everything else is told as what it is, a folder that is foreign
+or broken, and never an error. The page is ``index.html`` in the folder itself; it appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from cluster.common.files import write_atomically
+from cluster.common.outcome import Outcome
+from cluster.record.folder import (
+    JUNIT_FILE,
+    REPORT_FILE,
+    RESULT_FILE,
+    RUNS_FOLDER,
+    SCENARIO_FILE,
+    SWEEP_LOG_FILE,
+    SWEEP_SUMMARY_FILE,
+)
+from cluster.report.page import render_page
+
+INDEX_FILE: Final = "index.html"
+MAX_SHOWN: Final = 1_000
+"""Newest entries on the page and the terminal; the others are counted."""
+MAX_RESULT_BYTES: Final = 16 << 20
+"""A result file that is larger is none of ours."""
+
+State = Literal["pass", "fail", "inconclusive", "unfinished", "broken", "foreign"]
+LINKED: Final = ((REPORT_FILE, "report"), (RESULT_FILE, "result"), (SCENARIO_FILE, "scenario"), (JUNIT_FILE, "JUnit"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One folder of the index."""
+
+    name: str
+    at: datetime
+    """When its result was written, or the folder changed last; UTC."""
+    state: State
+    kind: Literal["run", "sweep", ""] = ""
+    scenario: str = ""
+    backend: str = ""
+    seed: str = ""
+    commit: str = ""
+    duration_s: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+    """What a sweep came to, why a run did not pass, or what is wrong with the folder."""
+    links: tuple[tuple[str, str], ...] = ()
+    """File and word of each file of it that there is."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return Outcome(self.state) if self.state in set(Outcome) else None
+
+    def page(self) -> dict[str, Any]:
+        """For other programs."""
+        return {
+            "name": self.name,
+            "at": self.at.isoformat(timespec="seconds"),
+            "state": self.state,
+            "kind": self.kind,
+            "scenario": self.scenario,
+            "backend": self.backend,
+            "seed": self.seed,
+            "commit": self.commit,
+            "duration_s": self.duration_s,
+            "figures": dict(self.figures),
+            "note": self.note,
+        }
+
+
+def read_index(root: Path) -> list[Entry]:
+    """Every folder in a folder, newest first; links and hidden ones are left out. Raises :class:`OSError`."""
+    folders = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] != "."]
+    return sorted((read_entry(folder) for folder in folders), key=lambda entry: (entry.at, entry.name), reverse=True)
+
+
+def read_entry(folder: Path) -> Entry:
+    """What a folder is."""
+    if (folder / RESULT_FILE).exists():
+        return _run(folder)
+    if (folder / SWEEP_LOG_FILE).exists():
+        return _sweep(folder)
+    if any((folder / name).exists() for name in (SCENARIO_FILE, "logs", "data")):
+        return Entry(folder.name, _changed(folder), "unfinished", "run", note="no result: it goes on, or was cut off")
+    return Entry(folder.name, _changed(folder), "foreign", note="no run")
+
+
+def write_index(root: Path) -> list[Entry]:
+    """Read a folder of runs and write its page. Raises :class:`OSError`."""
+    entries = read_index(root)
+    shown = entries[:MAX_SHOWN]
+    counts = {state: sum(entry.state == state for entry in entries) for state in Outcome}
+    write_atomically(
+        root / INDEX_FILE,
+        render_page(
+            "runs.html.j2", entries=shown, left_out=len(entries) - len(shown), counts=counts, total=len(entries)
+        ),
+    )
+    return entries
+
+
+def refresh_index(folder: Path, root: Path = RUNS_FOLDER) -> None:
+    """Write the index anew after a run whose folder may be one of it. Raises :class:`OSError`."""
+    if folder.resolve().parent == root.resolve():
+        write_index(root)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _run(folder: Path) -> Entry:
+    path = folder / RESULT_FILE
+    try:
+        if path.stat().st_size > MAX_RESULT_BYTES:
+            raise ValueError("is too large")
+        result = json.loads(path.read_text(encoding="utf-8"))
+        outcome = Outcome(_text(result, "verdict"))
+        figures = {name: float(value) for name, value in _mapping(result, "metrics").items() if _is_number(value)}
+        checks = result.get("checks")
+        note = "" if outcome is Outcome.PASS else _why(checks, outcome)
+        return Entry(
+            name=folder.name,
+            at=_changed(path),
+            state=outcome.value,
+            kind="run",
+            scenario=_text(result, "scenario"),
+            backend=_text(result, "backend"),
+            seed=str(result.get("seed", "")),
+            commit=_text(result, "commit"),
+            duration_s=figures.get("duration_s"),
+            figures=figures,
+            note=note,
+            links=_links(folder),
+        )
+    except OSError as error:
+        return _broken(folder, f"{RESULT_FILE}: {error.strerror}")
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        return _broken(folder, f"{RESULT_FILE} is none of ours: {_one_line(str(error))}")
+
+
+def _sweep(folder: Path) -> Entry:
+    path = folder / SWEEP_SUMMARY_FILE
+    title = _sweep_title(folder)
+    if not path.exists():
+        at = _changed(folder / SWEEP_LOG_FILE)
+        return Entry(folder.name, at, "unfinished", "sweep", title, "sim", note="no summary yet")
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        seeds, passed = int(summary["seeds"]), int(summary["passed"])
+        failed, undecided = len(summary["failed"]), len(summary["undecided"])
+    except OSError as error:
+        return _broken(folder, f"{SWEEP_SUMMARY_FILE}: {error.strerror}")
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        return _broken(folder, f"{SWEEP_SUMMARY_FILE} is none of ours: {_one_line(str(error))}")
+    state: State = "fail" if failed else "inconclusive" if undecided or passed < seeds or not seeds else "pass"
+    return Entry(
+        name=folder.name,
+        at=_changed(path),
+        state=state,
+        kind="sweep",
+        scenario=title,
+        backend="sim",
+        seed=f"{seeds:,} seeds",
+        note=f"{passed:,} passed, {failed:,} failed, {undecided:,} undecided",
+        links=((SWEEP_SUMMARY_FILE, "summary"), (SWEEP_LOG_FILE, "seeds")),
+    )
+
+
+def _sweep_title(folder: Path) -> str:
+    """What a sweep runs, from the first line of its log."""
+    try:
+        with (folder / SWEEP_LOG_FILE).open(encoding="utf-8") as file:
+            begun = json.loads(file.readline(MAX_RESULT_BYTES))
+        return str(begun["task"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return "sweep"
+
+
+def _broken(folder: Path, note: str) -> Entry:
+    return Entry(folder.name, _changed(folder), "broken", note=note, links=_links(folder))
+
+
+def _links(folder: Path) -> tuple[tuple[str, str], ...]:
+    return tuple((name, word) for name, word in LINKED if (folder / name).exists())
+
+
+def _changed(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _text(result: Any, name: str) -> str:
+    value = result[name] if isinstance(result, dict) and name in result else None
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is missing or no text")
+    return value
+
+
+def _mapping(result: Any, name: str) -> Mapping[str, Any]:
+    value = result.get(name, {})
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is no object")
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _why(checks: Any, state: str) -> str:
+    """The first check that made the verdict what it is."""
+    for check in checks if isinstance(checks, list) else ():
+        if isinstance(check, dict) and check.get("verdict") == state:
+            return f"{check.get('name')}: {check.get('detail')}"
+    return ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]

@@ -1,0 +1,90 @@
+"""From a scenario to the nodes that run it: settings, planted bugs, behaviours. The same for both drivers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from cluster.misbehaviour.byzantine.base import SisterChain
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.misbehaviour.mutants.base import Mutant, RunCounter
+from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.scenario import Scenario
+from cluster.scenario.genesis import chain_id, validator_signer
+from consensus.keys import ValidatorSet
+from consensus.messages import VoteKind
+from consensus.protocols import PROTOCOLS
+from consensus.simplex import SimplexConfig
+from validator.chain.block import MAX_BLOCK_BYTES
+from validator.node.assembly import PRODUCTION, Parts
+from validator.node.executor import StorageConfig
+from validator.node.node import NodeConfig
+
+SKIP_SILENT_LEADER_VIEWS: Final = 16
+"""After so many views without a sign of a leader its views are nullified at once."""
+
+
+def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:
+    """A node's settings; its engine is the protocol's, or its mutant's: the named one, or the scenario's."""
+    section = scenario.consensus
+    voting = SimplexConfig(
+        leader_timeout_ms=section.leader_timeout_ms,
+        advance_timeout_ms=section.advance_timeout_ms,
+        rebroadcast_ms=section.rebroadcast_ms,
+        skip_views=SKIP_SILENT_LEADER_VIEWS,
+        max_body_bytes=MAX_BLOCK_BYTES,
+    )
+    engine, mutant = PROTOCOLS[section.protocol], _mutant_of(scenario, index, mutant_name)
+    if mutant is not None and mutant.engine is not None:
+        engine = mutant.engine(engine, counter)
+    return NodeConfig(
+        voting=voting,
+        engine=engine,
+        election=section.leader_election,
+        block_interval_ms=section.block_interval_ms,
+    )
+
+
+def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> Parts:
+    """What a validator is made of: the production's parts, or its mutant's: the named one, or the scenario's."""
+    mutant = _mutant_of(scenario, index, mutant_name)
+    parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
+    section = scenario.storage
+    return replace(parts, storage=StorageConfig(section.segment_kib * 1_024, section.retained_heights))
+
+
+def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | None:
+    name = named or scenario.validators.node(index).mutant
+    return None if name is None else MUTANTS[name]
+
+
+def score_of(scenario: Scenario, index: int) -> Score | None:
+    """Where a validator's behaviours are counted; ``None`` for an honest one."""
+    return Score() if scenario.validators.node(index).byzantine else None
+
+
+def byzantine_of(
+    scenario: Scenario,
+    seed: int,
+    index: int,
+    validators: ValidatorSet,
+    score: Score | None,
+    twin_of: ByzantineValidator | None = None,
+) -> ByzantineValidator | None:
+    """What is put around a byzantine validator, or around the twin of one; ``None`` for an honest one."""
+    names = scenario.validators.node(index).byzantine
+    if score is None or not names:
+        return None
+    position = Position(
+        index=index,
+        signer=validator_signer(validators.scheme, seed, index),
+        validators=validators,
+        chain_id=chain_id(scenario, seed),
+        random=Random(f"{seed}/{index}/{'twin' if twin_of else ''}"),
+        score=score,
+        gives_up_by=VoteKind.NULLIFY if scenario.consensus.protocol == "simplex" else VoteKind.TIMEOUT,
+        sister=SisterChain(lambda signer: validator_signer(validators.scheme, seed, signer)),
+    )
+    accountability = None if twin_of is None else twin_of.accountability
+    return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)

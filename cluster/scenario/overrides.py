@@ -1,0 +1,203 @@
+"""Changes of a scenario from outside its file: ``links.loss=0.1``, ``faults[1].for_ms=500``, ``faults[+]={…}``.
+
+A path is a scenario's fields with dots between them, ``[i]`` for an item of a list and ``[+]`` for one more at its
+end; the value is YAML, so JSON too. Pure functions of plain data: whether the result is a scenario, the scenario says.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import yaml
+
+from cluster.common.strict_yaml import NoYaml, parse
+from cluster.common.wording import counted
+
+_STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")
+_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+|\[(\d{1,5}|\+)\])*")
+APPEND: Final = "+"
+SHOWN_CHARACTERS: Final = 200
+"""Of a text that a message quotes."""
+
+Step = str | int
+"""A field, the position of an item, or :data:`APPEND` in brackets."""
+
+
+class SettingError(ValueError):
+    """A path or a value is wrong; says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field's new value."""
+
+    path: str
+    value: Any = None
+    removes: bool = False
+    """The field falls back to its default, the item leaves its list."""
+
+
+def parse_setting(text: str) -> Change:
+    """``path=value``. Raises :class:`SettingError`."""
+    path, equals, value = text.partition("=")
+    if not equals:
+        raise SettingError(f"{_quoted(text)} is no setting: expected path=value, such as links.loss=0.1")
+    _check_path(path)
+    try:
+        return Change(path, parse(value))
+    except NoYaml as error:
+        raise SettingError(f"{path}: the value {_quoted(value)} is no YAML: {error.problem}") from None
+
+
+def setting_text(change: Change) -> str:
+    """``path=value``, of which :func:`parse_setting` makes the same change; fit for one line."""
+    text = yaml.safe_dump(change.value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
+    text = text.removesuffix("...\n").strip()
+    if "'" in text or "\n" in text:  # JSON's quotes are easier on a shell, and it has no lines
+        other = json.dumps(change.value, ensure_ascii=False, default=str)
+        text = other if yaml.safe_load(other) == change.value else text
+    return f"{change.path}={text}"
+
+
+def change_words(changes: Iterable[Change]) -> list[str]:
+    """``--set PATH=VALUE`` and ``--unset PATH``, as one types them into a shell."""
+    return [
+        f"--unset {shlex.quote(change.path)}" if change.removes else f"--set {shlex.quote(setting_text(change))}"
+        for change in changes
+    ]
+
+
+def parse_removal(path: str) -> Change:
+    """The path of what is to go. Raises :class:`SettingError`."""
+    _check_path(path)
+    return Change(path, removes=True)
+
+
+def options_of(changes: Sequence[Change]) -> str:
+    """The options of the command line that some changes were given with."""
+    given = dict.fromkeys("--unset" if change.removes else "--set" for change in changes)
+    return " and ".join(given)
+
+
+def apply_changes(data: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
+    """A copy of the data with the changes made, one after the other. Raises :class:`SettingError`."""
+    changed = copy.deepcopy(data)
+    for change in changes:
+        _check_path(change.path)
+        _apply(changed, change)
+    return changed
+
+
+def differences(before: Any, after: Any, path: str = "", whole: Collection[str] = ()) -> Iterator[Change]:
+    """The changes that make one plain mapping of another; lists, and what is at the ``whole`` paths, at once."""
+    if path in whole or not (isinstance(before, dict) and isinstance(after, dict)):
+        if before != after:
+            yield Change(path, after)
+        return
+    for name in [*before, *(name for name in after if name not in before)]:
+        inner = f"{path}.{name}" if path else str(name)
+        if name not in after:
+            yield Change(inner, removes=True)
+        elif name not in before:
+            yield Change(inner, after[name])
+        else:
+            yield from differences(before[name], after[name], inner, whole)
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _check_path(path: str) -> None:
+    if not _PATH.fullmatch(path):
+        what = "expected fields with dots and [i] or [+], such as faults[0].for_ms"
+        raise SettingError(f"{_quoted(path)} is no path: {what}")
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]!r}…"
+
+
+def _steps(path: str) -> list[tuple[str, Step | None]]:
+    """Each step with the path up to it; ``None`` is one more at the end of a list."""
+    found: list[tuple[str, Step | None]] = []
+    for match in _STEP.finditer(path):
+        name, position = match.groups()
+        step = name if name is not None else None if position == APPEND else int(position)
+        found.append((path[: match.end()], step))
+    return found
+
+
+def _apply(data: dict[str, Any], change: Change) -> None:
+    steps = _steps(change.path)
+    place: Any = data
+    for (so_far, step), (_, following) in pairwise(steps):
+        place = _enter(place, so_far, step, {} if isinstance(following, str) else [])
+    so_far, step = steps[-1]
+    if change.removes:
+        _remove(place, so_far, step)
+    elif step is None:
+        _as_list(place, so_far).append(change.value)
+    elif isinstance(step, int):
+        _as_list(place, so_far, step)[step] = change.value
+    else:
+        _as_mapping(place, so_far)[step] = change.value
+
+
+def _enter(place: Any, so_far: str, step: Step | None, empty: Any) -> Any:
+    """What stands at a step, made where nothing does."""
+    if step is None:
+        _as_list(place, so_far).append(empty)
+        return place[-1]
+    if isinstance(step, int):
+        return _as_list(place, so_far, step)[step]
+    mapping = _as_mapping(place, so_far)
+    if mapping.get(step) is None:
+        mapping[step] = empty
+    return mapping[step]
+
+
+def _remove(place: Any, so_far: str, step: Step | None) -> None:
+    if step is None:
+        raise SettingError(
+            f"{so_far}: there is nothing to remove: [+] adds an item; expected its position, such as [0]"
+        )
+    if isinstance(step, int):
+        del _as_list(place, so_far, step, removes=True)[step]
+    elif step not in _as_mapping(place, so_far):
+        raise SettingError(f"{so_far}: is not set, so that it cannot be removed")
+    else:
+        del place[step]
+
+
+def _as_list(place: Any, so_far: str, position: int | None = None, *, removes: bool = False) -> list[Any]:
+    above = so_far.rpartition("[")[0]
+    if not isinstance(place, list):
+        raise SettingError(f"{so_far}: {above} is no list")
+    if position is not None and position >= len(place):
+        last = len(place) - 1
+        positions = f"expected a position from 0 to {last}" if last > 0 else "expected [0]"
+        right = [positions] if place else []
+        right += [] if removes else ["[+] adds one"]
+        has = f"has {counted(len(place), 'item')}" if place else "is empty"
+        raise SettingError("; ".join([f"{so_far}: {above} {has}", *right]))
+    return place
+
+
+def _as_mapping(place: Any, so_far: str) -> dict[str, Any]:
+    if not isinstance(place, dict):
+        above, _, name = so_far.rpartition(".")
+        if isinstance(place, list):
+            if name.isdecimal():
+                _as_list(place, f"{above}[{name}]", int(name))
+                raise SettingError(f"{so_far}: {above} is a list; did you mean {above}[{name}]?")
+            raise SettingError(f"{so_far}: {above} is a list; did you mean {above}[{0 if place else '+'}].{name}?")
+        raise SettingError(f"{so_far}: {above} has no fields")
+    return place

@@ -1,0 +1,231 @@
+"""The ``chain`` section: the chain's parameters, and what its genesis holds besides the load's accounts and actors.
+
+Who holds an account is given as an address (``0x`` and 40 hex digits), as a public key (64 hex digits) or as
+``seed:NAME``, which stands for a key that follows from the run's seed and the name (:func:`account_key`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from blake3 import blake3
+from nacl.signing import SigningKey
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from cluster.common.suggestions import meant_or_known
+from cluster.scenario.sections.base import NAME_PATTERN, Name, Section
+from loadgen.workloads.actor_program import ActorProgram
+from validator.chain.genesis import GenesisActor, GenesisAgent
+from validator.chain.transactions import address_of
+from validator.primitives.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter, parse_value
+from validator.primitives.types import (
+    ADDRESS_BYTES,
+    AMOUNT_LIMIT,
+    PRICE_LIMIT,
+    Address,
+    address_text,
+    is_reserved,
+    parse_address,
+)
+from validator.pvm.deployment import refusal
+from validator.transition.genesis_block import GenesisError
+
+SEED_PREFIX: Final = "seed:"
+"""Begins the name of a key that follows from the run's seed."""
+ADDRESS_PATTERN: Final = r"^0[xX][0-9a-fA-F]{40}$"
+OWNER_PATTERN: Final = rf"^({ADDRESS_PATTERN[1:-1]}|[0-9a-fA-F]{{64}}|{SEED_PREFIX}{NAME_PATTERN[1:-1]})$"
+OWNER_WORDS: Final = f"an address (0x and 40 hex digits), a public key (64 hex digits) or {SEED_PREFIX}NAME"
+DECIMAL_PATTERN: Final = r"^[0-9]{1,40}$"
+FAUCET_OWNER: Final = f"{SEED_PREFIX}faucet"
+"""Whose account the faucet pays from."""
+DEPLOYER_OWNER: Final = f"{SEED_PREFIX}deployer"
+"""Who deployed the genesis's actors, unless they name somebody."""
+DERIVED_ACTOR_PREFIX: Final = b"\xac"
+"""First byte of an actor's address that follows from its name, so that none is a reserved one."""
+
+
+def account_key(seed: int, name: str) -> SigningKey:
+    """The key that ``seed:NAME`` stands for. Whoever knows seed and name has it: it is for tests alone."""
+    return SigningKey(blake3(b"stampede/account/" + seed.to_bytes(8, "big") + name.encode()).digest())
+
+
+def actor_address(name: str) -> Address:
+    """The address of an actor of the genesis that states none: the same in every run."""
+    return Address(DERIVED_ACTOR_PREFIX + blake3(b"stampede/actor/" + name.encode()).digest()[: ADDRESS_BYTES - 1])
+
+
+def owner_address(owner: str, seed: int) -> Address:
+    """The account that an owner, as a scenario gives it, has in a run."""
+    if owner.startswith(SEED_PREFIX):
+        return address_of(bytes(account_key(seed, owner.removeprefix(SEED_PREFIX)).verify_key))
+    return parse_address(owner) if owner[:2] in ("0x", "0X") else address_of(bytes.fromhex(owner))
+
+
+def _text_in_quotes(given: Any) -> Any:
+    if isinstance(given, int) and not isinstance(given, bool):
+        raise ValueError("expected a text, got a number; put an address into quotes")
+    return given
+
+
+def _is_owner(text: str) -> str:
+    if re.fullmatch(OWNER_PATTERN, text) is None:
+        meant = f"; did you mean {SEED_PREFIX}{text}?" if re.fullmatch(NAME_PATTERN, text) else ""
+        raise ValueError(f"expected {OWNER_WORDS}, got {text[:80]!r}{meant}")
+    return text
+
+
+def _is_address(text: str) -> str:
+    address = parse_address(text)
+    if is_reserved(address):
+        raise ValueError(f"{text} is reserved for the system")
+    return text
+
+
+def _decimal(given: Any) -> Any:
+    return int(given) if isinstance(given, str) and re.fullmatch(DECIMAL_PATTERN, given) else given
+
+
+Owner = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_owner)]
+AddressText = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_address)]
+Balance = Annotated[int, Field(ge=0, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
+"""In the smallest CBY unit; decimal text stands for it, too."""
+Payment = Annotated[int, Field(ge=1, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
+Fee = Annotated[int, Field(ge=0, lt=PRICE_LIMIT), BeforeValidator(_decimal)]
+
+
+class BiddingAgentSection(Section):
+    """A gas bidding agent that always answers the same."""
+
+    code: Literal["builtin:fixed"] = "builtin:fixed"
+    """What answers."""
+    max_fee_per_cycle: Fee
+    """The most that a fire of the actor's timers pays a cycle, for the lane and its tip."""
+    max_priority_fee_per_cycle: Fee
+    """The greatest tip a cycle."""
+
+
+class ActorSection(Section):
+    """An actor that the genesis holds."""
+
+    program: ActorProgram
+    """Its program: one that ships, ``builtin:script``, or the path of a file of your own."""
+    address: AddressText | None = None
+    """Where it is; by default an address that follows from its name alone."""
+    balance: Balance = 0
+    """What it holds, in the smallest CBY unit."""
+    deployer: Owner = DEPLOYER_OWNER
+    """Who counts as having deployed it."""
+    gba: BiddingAgentSection | None = None
+    """Its gas bidding agent; by default its program's own ``bid`` handler, if it has one."""
+
+    def at_genesis(self, seed: int) -> GenesisActor:
+        """The actor as the genesis of a run has it."""
+        agent = None if self.gba is None else GenesisAgent(**self.gba.model_dump())
+        return GenesisActor(self.program.code, owner_address(self.deployer, seed), self.balance, agent)
+
+
+class FaucetSection(Section):
+    """Pays from an account of the genesis, ``seed:faucet``, to whoever shows the faucet's token (``POST /faucet``)."""
+
+    balance: Payment = 10**24
+    """What its account holds at genesis, in the smallest CBY unit."""
+    max_amount: Payment = 10**21
+    """The most that it pays at a time."""
+    requests_per_minute: Annotated[int, Field(ge=1, le=6_000)] = 60
+    """How often it pays, whoever asks."""
+
+
+class ChainSection(Section):
+    """The chain's parameters and what its genesis holds besides the load's accounts."""
+
+    policy: Literal["cip1", "fifo"] = "cip1"
+    """The scheduling policy."""
+    preset: Literal["hardened"] | None = None
+    """A named set of parameters."""
+    params: dict[str, Any] = {}
+    """Single parameters by name; they override the preset."""
+    accounts: dict[Owner, Balance] = {}
+    """Accounts and what they hold, in the smallest CBY unit; by address, public key or ``seed:NAME``."""
+    actors: dict[Name, ActorSection] = {}
+    """Actors that are there from the start, by names of your choice."""
+    system_deployers: list[Owner] = []
+    """Who may give system instructions, besides the users of the load that govern."""
+    faucet: FaucetSection | None = None
+    """Pays to whoever asks the testnet's own endpoint; by default nobody is paid."""
+
+    @field_validator("params")
+    @classmethod
+    def _each_parameter_is_right(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name, value in given.items():
+            try:
+                parse_value(name, value)
+            except UnknownParameter as error:
+                raise ValueError(f"{error}; {meant_or_known(name, PARAMETER_NAMES)}") from None
+            except ParameterError as error:
+                raise ValueError(str(error)) from None
+        return given
+
+    @model_validator(mode="after")
+    def _parameters_are_right(self) -> ChainSection:
+        try:
+            self.parameters()
+        except ParameterError as error:
+            raise ValueError(f"params.{error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _programs_are_right(self) -> ChainSection:
+        for name, actor in self.actors.items():
+            if problem := refusal(actor.program.code):
+                raise ValueError(f"actors.{name}.program: {actor.program.name}: {problem}")
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_is_given_twice(self) -> ChainSection:
+        if self.faucet is not None and FAUCET_OWNER in self.accounts:
+            raise ValueError(f"accounts.{FAUCET_OWNER}: is the faucet's account; faucet.balance says what it holds")
+        try:
+            self.genesis_accounts(0)  # who is given in two ways that no seed ties is the same whatever the seed
+            self.genesis_actors(0)
+        except GenesisError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def parameters(self) -> Parameters:
+        return Parameters.from_names(self.params, self.preset)
+
+    def genesis_accounts(self, seed: int) -> dict[Address, int]:
+        """The accounts and what they hold. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
+        faucet = {} if self.faucet is None else {FAUCET_OWNER: self.faucet.balance}
+        given: dict[Address, str] = {}
+        accounts = {}
+        for owner, balance in {**self.accounts, **faucet}.items():
+            address = owner_address(owner, seed)
+            if address in given:
+                raise GenesisError(f"accounts.{owner}: is the same account as {given[address]}")
+            if is_reserved(address):
+                raise GenesisError(f"accounts.{owner}: is reserved for the system")
+            given[address], accounts[address] = owner, balance
+        return accounts
+
+    def actor_addresses(self) -> dict[str, Address]:
+        """Where the actors are, by name."""
+        return {
+            name: actor_address(name) if actor.address is None else parse_address(actor.address)
+            for name, actor in self.actors.items()
+        }
+
+    def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
+        """The actors by address. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
+        given: dict[Address, str] = {}
+        actors = {}
+        for name, address in self.actor_addresses().items():
+            if address in given:
+                raise GenesisError(f"actors.{name}.address: {address_text(address)} is that of {given[address]}")
+            given[address], actors[address] = name, self.actors[name].at_genesis(seed)
+        return actors
+
+    def genesis_deployers(self, seed: int) -> list[Address]:
+        """Who may give system instructions, each once."""
+        return list(dict.fromkeys(owner_address(owner, seed) for owner in self.system_deployers))

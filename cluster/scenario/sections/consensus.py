@@ -1,0 +1,45 @@
+"""``consensus``: the protocol and its timeouts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cluster.scenario.sections.base import Milliseconds, Section
+
+
+class ConsensusSection(Section):
+    """The protocol and its timeouts."""
+
+    protocol: Literal["simplex", "hotstuff"] = "simplex"
+    """The consensus protocol."""
+    leader_election: Literal["round-robin", "random"] = "round-robin"
+    """Who leads a view: the members of the committee in turn, or as a hash of chain and view says."""
+    signatures: Literal["ed25519", "keyed-hash"] = "ed25519"
+    """What votes are signed with; ``keyed-hash`` is fast and no signature, for simulations alone."""
+    block_interval_ms: Milliseconds = 250
+    """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
+    leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000
+    """How long a validator waits for the leader's proposal before it votes to nullify the view."""
+    advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 3_000
+    """How long it waits for the view to end before it votes to nullify it."""
+    rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
+    """How often it repeats what it last said while the view does not end."""
+
+    @property
+    def view_change_ms(self) -> int:
+        """How long it takes at most to give up a view that fails."""
+        return self.advance_timeout_ms + self.block_interval_ms
+
+    @model_validator(mode="after")
+    def _interval_below_timeout(self) -> ConsensusSection:
+        if self.block_interval_ms >= self.leader_timeout_ms:
+            raise ValueError(
+                f"block_interval_ms: {self.block_interval_ms} is not below leader_timeout_ms ({self.leader_timeout_ms})"
+            )
+        if self.leader_timeout_ms > self.advance_timeout_ms:
+            raise ValueError(
+                f"leader_timeout_ms: {self.leader_timeout_ms} is above advance_timeout_ms ({self.advance_timeout_ms})"
+            )
+        return self

@@ -1,0 +1,185 @@
+"""``validators``: how many there are, what is particular to each, and who votes from which view on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from cluster.common.suggestions import instead, unknown
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
+from cluster.scenario.sections.base import Height, Name, Section
+from cluster.scenario.sections.faults import KEYWORDS, ClockFactor, Duration, MutantName
+from consensus.types import fault_bound
+
+
+class NodeSection(Section):
+    """What is particular to one validator."""
+
+    name: Name | None = None
+    """Names it in faults, reports and logs; by default ``validator-`` and its number, from 0."""
+    mutant: MutantName | None = None
+    """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
+    byzantine: list[str] = []
+    """How it breaks the protocol on purpose, by names in ``cluster.misbehaviour.byzantine``; a name stands for a list
+    of it."""
+    joins_at_height: Height | None = None
+    """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
+    region: Name | None = None
+    """Where it is: as in ``links.regions``."""
+    sync_ms: Duration | None = None
+    """A slow disk: each of its syncs takes so long."""
+    job_ms: Duration | None = None
+    """A slow machine: each job of its executor takes so long."""
+    clock_factor: ClockFactor | None = None
+    """Its clock runs at another speed: at 2, its timers expire after half the time."""
+
+    @field_validator("byzantine", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @field_validator("byzantine")
+    @classmethod
+    def _behaviours_are_known(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in BEHAVIOURS:
+                raise ValueError(unknown("behaviour", name, sorted(BEHAVIOURS)))
+        if len(set(names)) < len(names):
+            raise ValueError("a behaviour is named twice")
+        return names
+
+    @property
+    def is_faulty(self) -> bool:
+        """Broken on purpose: a mutant, or byzantine."""
+        return self.mutant is not None or bool(self.byzantine)
+
+
+class EpochSection(Section):
+    """Who votes and leads from a consensus view on."""
+
+    from_view: Annotated[int, Field(ge=1, le=1_000_000)]
+    """The first view of the epoch."""
+    members: list[Name]
+    """Validators, by their names."""
+
+
+def write_out_validators(given: Any) -> Any:
+    """The short forms of the section as what they stand for: a number, and a list of nodes."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return {"count": given}
+    if isinstance(given, list):
+        return {"count": len(given), "nodes": [{} if node is None else node for node in given]}
+    return given
+
+
+class ValidatorsSection(Section):
+    """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
+
+    count: Annotated[int, Field(ge=1, le=512)] = 4
+    """How many there are; 3f + 1 of them survive f faulty ones."""
+    hosts: Annotated[int, Field(ge=1, le=512)] | None = None
+    """Live hosts (Ray actors) that carry them; by default one host a validator."""
+    nodes: list[NodeSection] = []
+    """What is particular to single validators, in order."""
+    allow_more_faults: bool = False
+    """A drill: more validators may be broken on purpose than the protocol withstands, so safety may break."""
+    epochs: list[EpochSection] = []
+    """Changes of the committee; before the first of them all validators are in it. Who is not follows and serves."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, given: Any) -> Any:
+        return write_out_validators(given)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ValidatorsSection:
+        if len(self.nodes) > self.count:
+            raise ValueError(f"nodes: {len(self.nodes)} entries for {self.count} validators")
+        if self.hosts is not None and self.hosts > self.count:
+            raise ValueError(f"hosts: {self.hosts} hosts for {self.count} validators")
+        names = self.names
+        if len(set(names)) != len(names):
+            raise ValueError("nodes: two validators have the same name")
+        self._check_epochs()
+        for members in self.committees.values():
+            most = max(Counter(self.host_of(member) for member in members).values())
+            if len(members) > 3 and most > fault_bound(len(members)):
+                raise ValueError(
+                    f"hosts: {self.host_count} hosts put {most} validators on one, more than the"
+                    f" {fault_bound(len(members))} whose loss {len(members)} validators survive"
+                )
+            faulty = sum(self.node(member).is_faulty for member in members)
+            if faulty > fault_bound(len(members)) and not self.allow_more_faults:
+                raise ValueError(
+                    f"nodes: {faulty} of {len(members)} validators are byzantine or mutants; at most"
+                    f" {fault_bound(len(members))} may be, unless allow_more_faults is true"
+                )
+            late = len(self.late.keys() & set(members))
+            if late > fault_bound(len(members)):
+                raise ValueError(
+                    f"nodes: {late} of {len(members)} validators join late; at most {fault_bound(len(members))} may,"
+                    f" since the others must be a quorum"
+                )
+        if taken := [name for name in names if name in KEYWORDS]:
+            raise ValueError(f"nodes: no validator may be called {taken[0]!r}: as a fault's target it means another")
+        return self
+
+    @property
+    def host_count(self) -> int:
+        return self.count if self.hosts is None else self.hosts
+
+    @property
+    def names(self) -> list[str]:
+        """Every validator's name, by index; ``validator-<index>`` where none is given."""
+        return [self.node(i).name or f"validator-{i}" for i in range(self.count)]
+
+    def node(self, index: int) -> NodeSection:
+        return self.nodes[index] if index < len(self.nodes) else NodeSection()
+
+    def _check_epochs(self) -> None:
+        before = 0
+        for number, epoch in enumerate(self.epochs):
+            if epoch.from_view <= before:
+                raise ValueError(f"epochs[{number}].from_view: {epoch.from_view} is not above {before}")
+            before = epoch.from_view
+            if not epoch.members or len(set(epoch.members)) != len(epoch.members):
+                raise ValueError(f"epochs[{number}].members: expected validators, each once, at least one")
+            unknown = [name for name in epoch.members if name not in self.names]
+            if unknown:
+                raise ValueError(
+                    f"epochs[{number}].members: no validator is named {unknown[0]!r}; {instead(unknown[0], self.names)}"
+                )
+
+    @property
+    def committees(self) -> dict[int, tuple[int, ...]]:
+        """The members of each committee, by its first view; validators by index, ascending."""
+        names = self.names
+        scheduled = {e.from_view: tuple(sorted(names.index(name) for name in e.members)) for e in self.epochs}
+        return {1: tuple(range(self.count)), **scheduled}
+
+    def committee(self, view: int) -> tuple[int, ...]:
+        """The members of the committee that rules a view."""
+        committees = self.committees
+        return committees[max(first for first in committees if first <= view)]
+
+    @property
+    def withstood(self) -> int:
+        """As many faulty validators as every committee withstands."""
+        return min(fault_bound(len(members)) for members in self.committees.values())
+
+    @property
+    def late(self) -> dict[int, int]:
+        """The heights at which validators join by a snapshot, by index; the others are there from the genesis on."""
+        heights = {index: node.joins_at_height for index, node in enumerate(self.nodes)}
+        return {index: height for index, height in heights.items() if height is not None}
+
+    def host_of(self, index: int) -> int:
+        """Which host carries a validator: round-robin."""
+        return index % self.host_count
+
+    def on_host(self, host: int, height: int) -> list[int]:
+        """The validators of a host that are there when a height is final: all but those that join later."""
+        carried = [index for index in range(self.count) if self.host_of(index) == host]
+        return [index for index in carried if self.late.get(index, 0) <= height]

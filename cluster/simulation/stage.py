@@ -1,0 +1,227 @@
+"""What faults do to simulated machines and links: the simulator's :class:`~cluster.faults.engine.Stage`.
+
+Everything happens at once, in virtual time, and every choice is drawn from the run's random source.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from cluster.disks.bit_rot import FINALS_SINCE_ROT, draw_rot, may_rot
+from cluster.disks.memory import FaultPlan, MemoryDisk
+from cluster.faults.engine import Impairment, Recovery, Then
+from cluster.faults.link_faults import LinkCounts, LinkFaultInForce
+from cluster.faults.link_model import Links
+from cluster.scenario.sections.faults import (
+    AnyFault,
+    BitRotFault,
+    DiskFullFault,
+    DownFault,
+    FailedSyncFault,
+    KillFault,
+    LinkFault,
+)
+from cluster.scenario.sections.release import Release
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.machine import Machine
+from validator.node.joining import SnapshotJoin
+from validator.storage.frames import split
+from validator.storage.journal import JOURNAL_FILE
+
+FILLING: Final = frozenset({"append", "write", "replace"})
+SYNCING: Final = frozenset({"sync"})
+LATE: Final = {
+    "pause": "events held back",
+    "slow_disk": "slow syncs",
+    "slow_execution": "slow jobs",
+    "clock_skew": "timers at another speed",
+}
+
+
+@dataclass(slots=True)
+class SimulatedStage:
+    """The parts of a simulation that faults act on."""
+
+    clock: VirtualClock
+    random: Random
+    links: Links
+    names: Sequence[str]
+    machines: Sequence[Machine]
+    join: Callable[[int, MemoryDisk], SnapshotJoin]
+    """How a machine without state joins."""
+    install: Callable[[int, Release], None]
+    """Lets a machine run other code from its next start on."""
+    best_height: Callable[[], int]
+    notice: Callable[[str], None]
+    keep: Callable[[int], None]
+    """Keeps what a machine serves of the chain."""
+    _link_faults: dict[int, LinkFaultInForce] = field(default_factory=dict)
+    """All that ever were in force, by key."""
+    _leader_delays: list[LinkFaultInForce] = field(default_factory=list)
+    _watches_disks: bool = False
+    _sizes: dict[int, deque[dict[str, int]]] = field(default_factory=dict)
+    """By machine, how much of each file was durable after its last final blocks; where bits are to rot."""
+
+    def expect(self, plans: Sequence[AnyFault]) -> None:
+        """These faults may come."""
+        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in plans)
+
+    def on_final(self, index: int) -> None:
+        """A machine has committed a final block."""
+        if self._watches_disks:
+            disk = self.machines[index].disk
+            sizes = {name: disk.durable_size(name) for name in disk.names() if may_rot(name)}
+            self._sizes.setdefault(index, deque(maxlen=FINALS_SINCE_ROT + 1)).append(sizes)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> float:
+        return self.clock.now_ms
+
+    @property
+    def height(self) -> int:
+        return self.best_height()
+
+    def at(self, time_ms: int, label: str, call: Then) -> None:
+        self.clock.after(time_ms * MICROSECONDS_A_MILLISECOND - self.clock.now_us, label, b"", call)
+
+    def later(self, delay_ms: int, label: str, call: Then) -> None:
+        self.clock.after(delay_ms * MICROSECONDS_A_MILLISECOND, label, b"", call)
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
+        for key, plan in faults.items():
+            if key not in self._link_faults:
+                self._link_faults[key] = LinkFaultInForce(plan, self.names)
+        in_force = [self._link_faults[key] for key in faults]
+        self._leader_delays = [each for each in in_force if not each.changes_links]
+        self.links.change([each.change for each in in_force if each.changes_links])
+        then()
+
+    def link_counts(self, key: int) -> LinkCounts:
+        return self._link_faults[key].counts()
+
+    def leader_delay_us(self, sender: int) -> int:
+        """How much later everything arrives that a validator sends now, because it leads."""
+        delay_ms = 0
+        for each in self._leader_delays:
+            validator = self.machines[sender].validator
+            if validator and validator.node.leader == sender:
+                delay_ms += each.delay_of_leader_ms()
+        return delay_ms * MICROSECONDS_A_MILLISECOND
+
+    # --- machines -----------------------------------------------------------------------------------------------------
+
+    def is_up(self, index: int) -> bool:
+        return self.machines[index].is_up
+
+    def is_running(self, index: int) -> bool:
+        return self.machines[index].is_running
+
+    def is_lost(self, index: int) -> bool:
+        return False
+
+    def leader(self) -> int | None:
+        voters = [machine.validator.node for machine in self.machines if machine.validator is not None]
+        newest = max(voters, key=lambda node: node.view, default=None)
+        return None if newest is None else newest.leader
+
+    def shares_fate(self, plan: AnyFault) -> bool:
+        return isinstance(plan, KillFault)
+
+    def deaths(self, index: int) -> int:
+        return self.machines[index].incarnation
+
+    def keep_blocks(self, index: int) -> None:
+        self.keep(index)
+
+    def crash(self, index: int, plan: DownFault) -> None:
+        self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
+
+    def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
+        then()
+
+    def replace(self, indices: Sequence[int], release: Release) -> None:
+        for index in indices:
+            if self.machines[index].is_running:
+                self.machines[index].shut_down()
+            self.install(index, release)
+
+    def runs(self, index: int, release: Release) -> bool:
+        return self.machines[index].tally.version == release.version
+
+    def height_of(self, index: int) -> int:
+        validator = self.machines[index].validator
+        return 0 if validator is None else validator.node.height
+
+    def has_diverged(self, index: int) -> bool:
+        validator = self.machines[index].validator
+        return validator is not None and validator.node.diverged is not None
+
+    def start(self, index: int) -> None:
+        self.machines[index].start()
+
+    def recovery(self, index: int) -> Recovery | None:
+        validator = self.machines[index].validator
+        if validator is None:
+            return None
+        executor = validator.executor
+        return Recovery(executor.recovered_height, executor.archive.first_height)
+
+    def words_of_return(self, indices: Sequence[int]) -> list[str]:
+        return []
+
+    def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
+        for index, impairment in impairments.items():
+            machine = self.machines[index]
+            sync_ms, job_ms = impairment.sync_ms, impairment.job_ms
+            machine.sync_us = max(machine.pace.sync_us, (sync_ms or 0) * MICROSECONDS_A_MILLISECOND)
+            machine.job_us = max(machine.pace.job_us, (job_ms or 0) * MICROSECONDS_A_MILLISECOND)
+            machine.set_clock_speed(machine.pace.clock_speed * impairment.clock_speed)
+            if impairment.is_paused:
+                machine.pause()
+            elif machine.is_paused:
+                machine.go_on()
+        then()
+
+    def late(self, index: int, kind: str) -> int:
+        return self.machines[index].late[kind]
+
+    def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
+        return f"{late:,} {LATE[kind]} of {', '.join(names) or 'nobody'}"
+
+    # --- disks --------------------------------------------------------------------------------------------------------
+
+    def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
+        disk = self.machines[index].disk
+        verbs = FILLING if isinstance(plan, DiskFullFault) else SYNCING
+        files = plan.of or "" if isinstance(plan, FailedSyncFault) else ""
+        disk.plan = FaultPlan(disk.operations + 1, verbs=verbs, files=files)
+
+    def has_trap(self, index: int) -> bool:
+        return self.machines[index].disk.plan is not None
+
+    def lose_disk(self, index: int) -> None:
+        machine = self.machines[index]
+        trap = machine.disk.plan
+        machine.disk = MemoryDisk(trap and replace(trap, operation=1))
+        self._sizes.pop(index, None)
+        machine.join = lambda disk: self.join(index, disk)
+
+    def flip_a_bit(self, index: int) -> str | None:
+        disk, sizes = self.machines[index].disk, self._sizes.get(index, deque())
+        old = sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
+        ends = {name: min(size, disk.durable_size(name)) for name, size in old.items()}
+        if JOURNAL_FILE in ends:  # it was replaced meanwhile, perhaps, and what came since may be torn
+            ends[JOURNAL_FILE] = min(ends[JOURNAL_FILE], split(disk.read(JOURNAL_FILE))[1])
+        rot = draw_rot(self.random, ends)
+        if rot is None:
+            return None
+        disk.flip_bit(rot.file, rot.offset, rot.bit)
+        return str(rot)

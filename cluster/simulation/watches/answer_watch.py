@@ -1,0 +1,96 @@
+"""Whether a validator brings peers level that are stuck in a view that it has left, while a simulated run goes on.
+
+An honest validator that hears an honest peer's notarize, nullify or timeout vote of a view that lies two or more behind
+its own, or one behind and heard before, answers at once with a certificate of that view or a later one, unless it sent
+the peer such a certificate lately: it does so once between two ticks, which come with each rebroadcast at the latest.
+Ticks come by the validator's own clock, so all times are those of that clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cluster.simulation.watches.safety_monitor import ANSWERS
+from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
+from validator.chain.messages import Reading
+
+Look = Callable[[str, bool, str], None]
+"""``look(rule, holds, what)``: :meth:`cluster.simulation.watches.safety_monitor.SafetyMonitor.look`."""
+
+TICKS: Final = 2
+"""Rebroadcasts for which an answer counts."""
+NEAR_VIEWS: Final = 2
+"""Views behind a validator's own whose votes are remembered: one further behind is answered in any case."""
+
+
+class Hearing(NamedTuple):
+    """A vote that is to be answered."""
+
+    listener: int
+    life: int
+    view: int
+    """The listener's."""
+    vote: Vote
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of one validator, in its present life."""
+
+    life: int = 0
+    began: int = 0
+    """The first view that it was seen in."""
+    heard: set[tuple[int, VoteKind, int]] = field(default_factory=set)
+    """Signer, kind and view of votes that it heard lately."""
+
+
+class AnswerWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], look: Look) -> None:
+        self._names = names
+        self._tell = look
+        self._memories = [_Memory() for _ in names]
+        self._sent: dict[tuple[int, int], dict[int, float]] = {}
+        """By sender and recipient, when certificates of which views were sent to that one alone."""
+
+    def sends(self, index: int, recipient: int, now_ms: float, message: Reading | None) -> None:
+        """A validator sends a message to one peer, when its own clock says ``now_ms``."""
+        if isinstance(message, AnyCertificate):
+            self._sent.setdefault((index, recipient), {})[message.view] = now_ms
+
+    def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
+        """A validator in such a view is about to get a message of an honest peer; whether it has to answer."""
+        if isinstance(message, Timeout):
+            vote, is_proved = message.vote, message.high is not None or message.vote.parent_view == NO_PARENT
+        elif isinstance(message, Vote):
+            vote, is_proved = message, message.kind != VoteKind.TIMEOUT
+        else:
+            return None
+        memory = self._memories[index]
+        if memory.life != life or not memory.began:
+            memory = self._memories[index] = _Memory(life, view)
+        name = (vote.signer, vote.kind, vote.view)
+        is_repeated = name in memory.heard
+        if vote.view > view - NEAR_VIEWS:
+            memory.heard.add(name)
+        if len(memory.heard) > NEAR_VIEWS * len(VoteKind) * len(self._names):
+            memory.heard = {each for each in memory.heard if each[2] > view - NEAR_VIEWS}
+        is_left = vote.view < view - 1 or (vote.view == view - 1 and is_repeated)
+        is_answered = vote.kind != VoteKind.FINALIZE and is_proved and view > memory.began
+        return Hearing(index, life, view, vote) if is_left and is_answered else None
+
+    def heard(self, hearing: Hearing, now_ms: float, rebroadcast_ms: float) -> None:
+        """The validator, whose own clock says ``now_ms``, has done with the message what it does."""
+        vote, name = hearing.vote, self._names[hearing.listener]
+        since = now_ms - TICKS * rebroadcast_ms
+        sent = self._sent.get((hearing.listener, vote.signer), {})
+        holds = any(view >= vote.view and at >= since for view, at in sent.items())
+        what = (
+            f"{name}, in view {hearing.view}, hears {self._names[vote.signer]} in view {vote.view}, and does not answer"
+        )
+        self._tell(ANSWERS, holds, what)
+        if sent:
+            self._sent[hearing.listener, vote.signer] = {view: at for view, at in sent.items() if at >= since}

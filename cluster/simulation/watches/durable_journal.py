@@ -1,0 +1,88 @@
+"""What of a simulated validator's journal a crash would leave alone, read as it becomes durable.
+
+It is read from the disk's durable bytes and not from what the validator says that it wrote: a record counts once a sync
+has covered it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from cluster.disks.memory import MemoryDisk
+from consensus.journal import Record
+from consensus.messages import Vote
+from validator.chain.block import Block, header_hash
+from validator.primitives.codec import CodecError, decode
+from validator.storage.frames import split
+from validator.storage.journal import JOURNAL_FILE, decode_batch
+
+REMEMBERED_RECORDS: Final = 1 << 12
+"""Decoded: a certificate stands in everybody's journal."""
+REMEMBERED_BODIES: Final = 1 << 6
+"""Of which the block's digest is known: a body stands in everybody's journal, soon after it was proposed."""
+
+_DECODER: Final = msgspec.msgpack.Decoder(Record)
+
+
+class DurableRecord(NamedTuple):
+    """A consensus record that became durable."""
+
+    record: Record
+    is_appended: bool
+    """Whether it stands where it was appended. A journal that was written whole is ordered by view, not by time."""
+
+
+@dataclass(slots=True)
+class DurableJournal:
+    """One machine's. It holds what the durable journal holds now: what replaces the journal replaces this."""
+
+    votes: set[Vote] = field(default_factory=set)
+    digests: set[bytes] = field(default_factory=set)
+    """Of the blocks whose bodies it has."""
+    _disk: MemoryDisk | None = None
+    _replaced: tuple[int, int] = (0, 0)
+    _end: int = 0
+    """Bytes that were read."""
+
+    def read(self, disk: MemoryDisk) -> list[DurableRecord]:
+        """Read on; returns the records that are new here, in the journal's order. ``disk`` may be another each time."""
+        replaced = disk.replaced(JOURNAL_FILE)
+        if disk is not self._disk or replaced != self._replaced:
+            self._disk, self._replaced, self._end = disk, replaced, 0
+            self.votes.clear()
+            self.digests.clear()
+        if disk.durable_size(JOURNAL_FILE) <= self._end:
+            return []
+        began, whole_bytes = self._end, replaced[1]
+        frames, length = split(disk.durable(JOURNAL_FILE, began))
+        self._end += length
+        found: list[DurableRecord] = []
+        for frame in frames:
+            batch = decode_batch(frame.payload)
+            for encoded in batch.records:
+                record = _record(encoded)
+                found.append(DurableRecord(record, began + frame.offset >= whole_bytes))
+                if isinstance(record, Vote):
+                    self.votes.add(record)
+            for body in batch.bodies:
+                self.digests.add(_digest(body))
+        return found
+
+
+@lru_cache(REMEMBERED_RECORDS)
+def _record(encoded: bytes) -> Record:
+    """The record behind its version byte. Whoever wrote it encoded it; how well is for a restart to judge."""
+    return _DECODER.decode(memoryview(encoded)[1:])
+
+
+@lru_cache(REMEMBERED_BODIES)
+def _digest(body: bytes) -> bytes:
+    """The digest of a body's block; empty where it is no block's."""
+    try:
+        return header_hash(decode(body, Block).header)
+    except CodecError:
+        return b""

@@ -1,0 +1,287 @@
+"""What validators promise to clients, watched while a simulated run goes on.
+
+Who takes a client's transaction promises to pass it on and to put it into a block. The watch is an observer, as the
+monitor is (:mod:`cluster.simulation.watches.safety_monitor`): it sees what validators answer, send, drop and build, and
+holds that against the books of final blocks.
+
+=============  =======================================================================================================
+rule           what must hold
+=============  =======================================================================================================
+passed_on      when a client is told that its transaction was taken, the validator has sent it to all others
+kept           the first final block that the validator began to build after that, in the same life, in which the
+               transaction could have run has it. It could have run where its nonce was the next, its fees reached the
+               basefees, its sender could pay for it, and the block had room for it
+dropped        a transaction that was taken leaves for a reason that shows: its nonce is spent by another one; its
+               sender cannot pay for all that waits; another one with its nonce was taken; there were as many
+               transactions as a mempool holds; it waited for as many blocks as it may
+=============  =======================================================================================================
+
+A promise ends with the validator's life: mempools are not durable. What a block without room, or a validator that
+leads no view, leaves waiting is not judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cluster.audit.chain_codec import Block, System, amount, read_block, read_transaction, transaction_hash
+from cluster.audit.ledger.fee_market import Basefees
+from cluster.audit.ledger.ledger import FEE_LIMIT, Ledger
+from cluster.record.run import PromiseRecord
+from validator.node.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
+from validator.node.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
+from validator.node.node import MAX_CANDIDATES
+from validator.primitives.types import PRICE_LIMIT
+
+MAX_VIOLATIONS: Final = 100
+HASH_DIGITS: Final = 16
+
+PASSED_ON: Final = "passed_on"
+KEPT: Final = "kept"
+DROPPED: Final = "dropped"
+PROMISE_RULES: Final = (PASSED_ON, KEPT, DROPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """A client's transaction, as far as it says when it can run."""
+
+    sender: bytes
+    nonce: int
+    is_system: bool
+    gas_limit: int
+    cells_limit: int
+    max_fee_per_cycle: int
+    max_fee_per_cell: int
+    value: int
+    size: int
+
+    @property
+    def cost(self) -> int:
+        """The most that it can take from its sender."""
+        return self.value + self.gas_limit * self.max_fee_per_cycle + self.cells_limit * self.max_fee_per_cell
+
+    @classmethod
+    def read(cls, wire: bytes) -> _Offered:
+        sender, body = read_transaction(wire)
+        return cls(
+            sender=sender,
+            nonce=body.nonce,
+            is_system=isinstance(body.action, System),
+            gas_limit=body.gas_limit,
+            cells_limit=body.cells_limit,
+            max_fee_per_cycle=amount(body.max_fee_per_cycle, PRICE_LIMIT),
+            max_fee_per_cell=amount(body.max_fee_per_cell, PRICE_LIMIT),
+            value=amount(body.value, FEE_LIMIT),
+            size=len(wire),
+        )
+
+
+class _Promise(NamedTuple):
+    """What one validator took from a client."""
+
+    offered: _Offered
+    number: int
+    """In the order of all that is watched."""
+    height: int
+    """The validator's final height."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of one validator, in its present life."""
+
+    life: int = 0
+    open: dict[bytes, _Promise] = field(default_factory=dict)
+    """Its promises that are neither kept nor dropped, by transaction hash."""
+    sent: set[bytes] = field(default_factory=set)
+    """Transactions that it sent to all others, and has told no client of yet."""
+    built: dict[int, int] = field(default_factory=dict)
+    """By view, when it began to build its block, in the order of all that is watched."""
+    dropped: list[tuple[bytes, _Promise, str]] = field(default_factory=list)
+    """What it dropped and why, to be looked at with its next final block."""
+
+
+class PromiseWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], ledger: Callable[[], Ledger], now_ms: Callable[[], float]) -> None:
+        """``ledger`` gives the books of final blocks."""
+        self._names = names
+        self._ledger = ledger
+        self._now_ms = now_ms
+        self._memories = [_Memory() for _ in names]
+        self._offered: dict[bytes, dict[bytes, _Offered]] = {}
+        """By sender, what anybody took of it from a client and is not final, by transaction hash."""
+        self._balances: dict[bytes, int] = {}
+        """Of these senders, behind the newest final block."""
+        self._height = 0
+        """Of that block."""
+        self._number = 0
+        self._taken = self._final = 0
+        self._seen = self._seen_bytes = 0
+        """Transactions that came into any mempool, each as often as it was told: none holds more."""
+        self._counts: Counter[str] = Counter()
+        self._violations: list[str] = []
+
+    def record(self) -> PromiseRecord:
+        """What was watched, and what was seen."""
+        counts = {rule: self._counts[rule] for rule in PROMISE_RULES}
+        return PromiseRecord(list(self._violations), counts, self._taken, self._final)
+
+    # --- what validators do -------------------------------------------------------------------------------------------
+
+    def passes_on(self, index: int, transactions: Sequence[bytes], is_to_all: bool) -> None:
+        """A validator sends transactions to its peers."""
+        self._note_seen(transactions)
+        if is_to_all:
+            self._memories[index].sent.update(transactions)
+
+    def takes(self, index: int, life: int, height: int, transactions: Mapping[bytes, bytes], is_honest: bool) -> None:
+        """A validator of such a final height tells a client that it took these transactions, by hash. Of one that is
+        not to be honest they are known, and nothing is expected."""
+        memory, ledger = self._memory(index, life), self._ledger()
+        self._note_seen(transactions.values())
+        for digest, wire in transactions.items():
+            offered = _Offered.read(wire)
+            if offered.nonce < ledger.nonce(offered.sender):
+                continue  # it has become final, or cannot any more: the validator is behind
+            self._offered.setdefault(offered.sender, {})[digest] = offered
+            self._balances.setdefault(offered.sender, ledger.balances.get(offered.sender, 0))
+            if is_honest:
+                self._taken += 1
+                memory.open[digest] = _Promise(offered, self._next(), height)
+                self._look(PASSED_ON, wire in memory.sent, index, digest, "and did not send it to all others")
+        memory.sent.clear()
+
+    def builds(self, index: int, life: int, view: int) -> None:
+        """A validator begins to build its block of a view."""
+        self._memory(index, life).built[view] = self._next()
+
+    def drops(self, index: int, digest: bytes, reason: str) -> None:
+        """A transaction left a validator's mempool without becoming final."""
+        memory = self._memories[index]
+        promise = memory.open.pop(digest, None)
+        if promise is not None:
+            memory.dropped.append((digest, promise, reason))
+
+    def _memory(self, index: int, life: int) -> _Memory:
+        """What is known of a validator in this life: with the one before its promises ended."""
+        if self._memories[index].life != life:
+            sent = self._memories[index].sent
+            self._memories[index] = _Memory(life, sent=sent)
+        return self._memories[index]
+
+    # --- final blocks -------------------------------------------------------------------------------------------------
+
+    def finalizes(self, index: int, height: int, encoded: bytes) -> None:
+        """A validator made a block final, which the books have already."""
+        if self._ledger().broken:
+            return
+        if height == self._height + 1:
+            self._enter(read_block(encoded))
+        dropped, self._memories[index].dropped = self._memories[index].dropped, []
+        for digest, promise, reason in dropped:
+            shows = self._shows(promise, reason, height)
+            if shows is not None:
+                self._look(DROPPED, shows, index, digest, f"and dropped it as {reason}, of which nothing shows")
+
+    def _enter(self, block: Block) -> None:
+        """The next final block: its proposer's promises are due."""
+        header, ledger = block.header, self._ledger()
+        memory = self._memories[header.proposer]
+        built = memory.built.get(header.view, 0)
+        hashes = [transaction_hash(wire) for wire in block.transactions]
+        due = [
+            digest
+            for digest, (offered, number, _) in memory.open.items()
+            if number < built and self._could_run(offered, block, hashes)
+        ]
+        if due and self._could_offer_all(block):
+            for digest in due:
+                del memory.open[digest]
+                what = f"and left it out of its block of height {header.height}, in which it could have run"
+                self._look(KEPT, False, header.proposer, digest, what)
+        memory.built = {view: number for view, number in memory.built.items() if view > header.view}
+        for each in self._memories:
+            self._note_kept(each, hashes)
+        for sender, offers in list(self._offered.items()):
+            first = ledger.nonce(sender)
+            left = {digest: offered for digest, offered in offers.items() if offered.nonce >= first}
+            if left:
+                self._offered[sender] = left
+            else:
+                del self._offered[sender]
+        self._balances = {sender: ledger.balances.get(sender, 0) for sender in self._offered}
+        self._height = header.height
+
+    def _note_kept(self, memory: _Memory, hashes: Iterable[bytes]) -> None:
+        kept = sum(memory.open.pop(digest, None) is not None for digest in hashes)
+        self._final += kept
+        self._counts[KEPT] += kept
+
+    def _could_run(self, offered: _Offered, block: Block, hashes: Iterable[bytes]) -> bool:
+        """Whether a transaction could have run at the end of a block, the newest in the books, that does not have it.
+
+        What the sender got in that block is left out, and what it spent is taken for the most that it can have been.
+        """
+        header, ledger, sender = block.header, self._ledger(), offered.sender
+        if offered.nonce != ledger.nonce(sender) or sender not in self._balances:
+            return False
+        fees, limits = Basefees.of(header), ledger.parameters
+        if offered.max_fee_per_cycle < fees.cycle or offered.max_fee_per_cell < fees.cell:
+            return False
+        lane = limits.lane_system_cycles if offered.is_system else limits.lane_user_cycles
+        has_room = (
+            header.user_cycles + offered.gas_limit <= lane
+            and header.user_cells + offered.cells_limit <= limits.lane_user_cells
+            and offered.gas_limit >= limits.tx_base_cycles
+        )
+        known = self._offered.get(sender, {})
+        spent = sum(known[digest].cost for digest in hashes if digest in known)
+        return has_room and self._balances[sender] - spent >= offered.cost
+
+    def _could_offer_all(self, block: Block) -> bool:
+        """Whether all that may have waited fits into what a mempool offers for a block."""
+        sizes = [offered.size for offers in self._offered.values() for offered in offers.values()]
+        is_small = len(sizes) <= MAX_CANDIDATES and sum(sizes) <= MAX_BLOCK_PAYLOAD_BYTES
+        return is_small and len(block.transactions) < MAX_BLOCK_TRANSACTIONS
+
+    def _shows(self, promise: _Promise, reason: str, height: int) -> bool | None:
+        """Whether a reason to drop a transaction shows, at the height that the validator is at; ``None`` where the
+        books are of another height by now, and do not tell."""
+        offered, ledger = promise.offered, self._ledger()
+        if offered.nonce < ledger.nonce(offered.sender):
+            return True
+        others = self._offered.get(offered.sender, {}).values()
+        if reason == Departure.UNAFFORDABLE:
+            is_short = sum(one.cost for one in others) > ledger.balances.get(offered.sender, 0)
+            return is_short if ledger.height == height else None
+        if reason == Departure.REPLACED:
+            return sum(one.nonce == offered.nonce for one in others) > 1
+        if reason == Departure.EVICTED:
+            return self._seen >= MAX_TRANSACTIONS or self._seen_bytes >= MAX_BYTES
+        return reason == Departure.EXPIRED and height - promise.height > MAX_BLOCKS_WAITING
+
+    # --- books and words ----------------------------------------------------------------------------------------------
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _note_seen(self, transactions: Iterable[bytes]) -> None:
+        for wire in transactions:
+            self._seen += 1
+            self._seen_bytes += len(wire)
+
+    def _look(self, rule: str, holds: bool, index: int, digest: bytes, what: str) -> None:
+        self._counts[rule] += 1
+        if not holds and len(self._violations) < MAX_VIOLATIONS:
+            transaction = digest.hex()[:HASH_DIGITS]
+            self._violations.append(
+                f"{self._now_ms():,.0f} ms: {rule}: {self._names[index]} took transaction {transaction} from a client"
+                f" {what}"
+            )

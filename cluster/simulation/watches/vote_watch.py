@@ -1,0 +1,232 @@
+"""What an honest validator says, held against what it must remember, while a simulated run goes on.
+
+Peers see a broken promise only where both halves of it reach the same one of them. The watch stands beside each
+validator: it reads the durable part of its disk, hears all that it sends, and remembers through its restarts, and
+through the loss of its disk, what it said. It tells the safety monitor how often it looked, and what is wrong.
+
+=================  ===================================================================================================
+rule               what must hold
+=================  ===================================================================================================
+durable_votes      a vote that is sent is in the sender's durable journal, a notarize vote with its block's body
+own_votes          a validator casts one vote of a kind a view. Whoever gave a view up does not notarize or finalize
+                   it; whoever finalized it does not give it up. HotStuff: whoever timed out of a view finalizes neither
+                   it nor one before, and whoever finalized a view names it or a later one in each timeout from there on
+lock               a finalize vote stands in the journal behind a certificate of its block. HotStuff: a timeout names no
+                   view below the highest that the journal before it certifies a block of
+abstention         a join by a snapshot ends once 2f + 1 members of each committee concerned proved their views, and no
+                   vote follows in a view up to one above the highest of these, or up to the last one that the validator
+                   entered before it lost its disk; no timeout names a lower view either
+=================  ===================================================================================================
+
+A vote that is in the durable journal counts as cast, sent or not; any other counts from when it is sent.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cluster.disks.memory import MemoryDisk
+from cluster.misbehaviour.byzantine.base import vote_of
+from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
+from cluster.simulation.watches.safety_monitor import ABSTENTION, DURABLE_VOTES, LOCK, OWN_VOTES
+from consensus.certificates import verify_signed
+from consensus.keys import ValidatorSet
+from consensus.messages import AnyCertificate, Certificate, Message, MessageError, Vote, VoteKind
+from consensus.messages import decode as decode_consensus
+from consensus.types import FIRST_VIEW, GENESIS_VIEW, View
+from validator.chain.messages import Reading, ViewReport
+
+GIVING_UP: Final = (VoteKind.NULLIFY, VoteKind.TIMEOUT)
+VERBS: Final = {
+    VoteKind.NOTARIZE: "notarizes",
+    VoteKind.NULLIFY: "nullifies",
+    VoteKind.FINALIZE: "finalizes",
+    VoteKind.TIMEOUT: "times out of",
+}
+
+Look = Callable[[str, bool, str], None]
+"""``look(rule, holds, what)``: :meth:`cluster.simulation.watches.safety_monitor.SafetyMonitor.look`."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of one validator, in all its lives."""
+
+    journal: DurableJournal = field(default_factory=DurableJournal)
+    votes: dict[tuple[VoteKind, View], Vote] = field(default_factory=dict)
+    """Those that it cast."""
+    finalized: list[View] = field(default_factory=list)
+    """Views that it voted to finalize, ascending."""
+    timed_out: View = GENESIS_VIEW
+    """The newest view that it timed out of."""
+    certified: set[View] = field(default_factory=set)
+    """Views of which a certificate of a block was durable."""
+    lock: View = GENESIS_VIEW
+    """The highest of these."""
+    nonce: bytes = b""
+    """Of its join that is under way."""
+    told: dict[int, View] = field(default_factory=dict)
+    """Views that peers proved to that join, by peer."""
+    entered: View = GENESIS_VIEW
+    """The last view that it entered before it lost a disk."""
+    abstains_through: View = GENESIS_VIEW
+    """It must not vote up to this view."""
+
+    def given_up(self, view: View) -> bool:
+        return any((kind, view) in self.votes for kind in GIVING_UP)
+
+    def finalized_by(self, view: View) -> View:
+        """The newest view up to this one that it voted to finalize."""
+        count = bisect_right(self.finalized, view)
+        return self.finalized[count - 1] if count else GENESIS_VIEW
+
+    def cast(self, vote: Vote) -> None:
+        self.votes[vote.kind, vote.view] = vote
+        if vote.kind == VoteKind.FINALIZE:
+            insort(self.finalized, vote.view)
+        elif vote.kind == VoteKind.TIMEOUT:
+            self.timed_out = max(self.timed_out, vote.view)
+
+    def learn(self, certificate: AnyCertificate) -> None:
+        """A certificate is durable."""
+        if isinstance(certificate, Certificate) and certificate.kind != VoteKind.NULLIFY:
+            self.certified.add(certificate.view)
+            self.lock = max(self.lock, certificate.view)
+
+
+class VoteWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], validators: ValidatorSet, namespace: bytes, look: Look) -> None:
+        self._names = names
+        self._validators = validators
+        self._namespace = namespace
+        self._tell = look
+        self._memories = [_Memory() for _ in names]
+
+    # --- votes --------------------------------------------------------------------------------------------------------
+
+    def sent(self, index: int, disk: MemoryDisk, message: Reading | None) -> None:
+        """A validator sends a message, with such a disk; only votes, and what carries one, are of interest."""
+        vote = vote_of(message) if isinstance(message, Message) else None
+        if vote is None:
+            return
+        memory = self._memories[index]
+        for found in memory.journal.read(disk):
+            self._on_record(index, memory, found)
+        self._look(DURABLE_VOTES, index, vote, _not_durable(memory.journal, vote))
+        self._on_vote(index, memory, vote)
+
+    def _on_record(self, index: int, memory: _Memory, found: DurableRecord) -> None:
+        record = found.record
+        if not isinstance(record, Vote):
+            memory.learn(record)
+            return
+        is_new = (record.kind, record.view) not in memory.votes
+        if is_new and record.kind == VoteKind.FINALIZE:
+            problem = None if record.view in memory.certified else "with no certificate of its block in the journal"
+            self._look(LOCK, index, record, problem)
+        elif is_new and record.kind == VoteKind.TIMEOUT and found.is_appended:
+            is_kept = record.parent_view >= memory.lock
+            problem = None if is_kept else f"naming view {record.parent_view}, and its journal certifies {memory.lock}"
+            self._look(LOCK, index, record, problem)
+        self._on_vote(index, memory, record)
+
+    def _on_vote(self, index: int, memory: _Memory, vote: Vote) -> None:
+        """A vote is cast, if it was not before."""
+        known = memory.votes.get((vote.kind, vote.view))
+        if known == vote:
+            return
+        self._look(OWN_VOTES, index, vote, _contradiction(memory, vote, known))
+        if memory.abstains_through:
+            self._look(ABSTENTION, index, vote, _not_abstained(memory, vote))
+        if known is None:
+            memory.cast(vote)
+
+    # --- joins --------------------------------------------------------------------------------------------------------
+
+    def begins_to_join(self, index: int, nonce: bytes, entered: int) -> None:
+        """A validator without state begins a join; ``entered`` is the last view that it was in, 0 where it is new."""
+        memory = self._memories[index]
+        memory.nonce = nonce
+        memory.told.clear()
+        memory.entered = View(max(memory.entered, entered))
+
+    def reported(self, index: int, sender: int, message: Reading | None) -> None:
+        """A validator that joins gets a message."""
+        memory = self._memories[index]
+        if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.told:
+            return
+        if not message.certificate:
+            memory.told[sender] = FIRST_VIEW
+        elif (opened_by := self._proved(message.certificate)) is not None:
+            memory.told[sender] = View(opened_by + 1)
+
+    def joined(self, index: int) -> None:
+        """A validator ends its join."""
+        memory, name = self._memories[index], self._names[index]
+        highest = max(memory.told.values(), default=GENESIS_VIEW)
+        missing = self._missing(memory, highest)
+        self._tell(ABSTENTION, not missing, f"{name} ends its join, and {missing} more peers had to prove their views")
+        memory.abstains_through = View(max(memory.abstains_through, highest + 1, memory.entered))
+
+    def _missing(self, memory: _Memory, highest: View) -> int:
+        """How many more members of a committee must prove their views, for that nobody voted above all of them."""
+        committees = {self._validators.committee(View(max(at, FIRST_VIEW))) for at in (highest, highest + 1)}
+        proved = {each: sum(member in memory.told for member in each.members) for each in committees}
+        return max(0, *(2 * each.faults_withstood + 1 - count for each, count in proved.items()))
+
+    def _proved(self, encoded: bytes) -> View | None:
+        """The view of a certificate, if it is good."""
+        try:
+            certificate = decode_consensus(encoded)
+        except MessageError:
+            return None
+        if not isinstance(certificate, AnyCertificate):
+            return None
+        return certificate.view if verify_signed(certificate, self._validators, self._namespace) else None
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def _look(self, rule: str, index: int, vote: Vote, problem: str | None) -> None:
+        what = "" if problem is None else f"{self._names[index]} {VERBS[vote.kind]} view {vote.view}, {problem}"
+        self._tell(rule, problem is None, what)
+
+
+def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
+    """What of a vote that is sent a crash would lose."""
+    if vote not in journal.votes:
+        return "and its vote is not durable"
+    is_without_body = vote.kind == VoteKind.NOTARIZE and vote.digest not in journal.digests
+    return "and the block's body is not durable" if is_without_body else None
+
+
+def _contradiction(memory: _Memory, vote: Vote, known: Vote | None) -> str | None:
+    """What a validator said before that forbids a vote."""
+    view = vote.view
+    if known is not None:
+        is_same = (known.parent_view, known.digest) == (vote.parent_view, vote.digest)
+        return None if is_same else "and did so before with another vote"
+    if vote.kind in GIVING_UP:
+        if (VoteKind.FINALIZE, view) in memory.votes:
+            return "which it voted to finalize"
+        kept = memory.finalized_by(view) if vote.kind == VoteKind.TIMEOUT else GENESIS_VIEW
+        is_low = vote.parent_view < kept
+        return f"naming view {vote.parent_view}, and it voted to finalize view {kept}" if is_low else None
+    if memory.given_up(view):
+        return "which it gave up"
+    if vote.kind == VoteKind.FINALIZE and memory.timed_out >= view:
+        return f"and it timed out of view {memory.timed_out}"
+    return None
+
+
+def _not_abstained(memory: _Memory, vote: Vote) -> str | None:
+    """What a validator that lost its journal may have said before."""
+    through = memory.abstains_through
+    if vote.view <= through:
+        return f"and must abstain through view {through}"
+    is_low = vote.kind == VoteKind.TIMEOUT and vote.parent_view < through
+    return f"naming view {vote.parent_view}, and may have finalized view {through}" if is_low else None

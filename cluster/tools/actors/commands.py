@@ -1,0 +1,234 @@
+"""``stampede actor check``, ``run``, ``profile`` and ``stub``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from errno import EISDIR
+from os import strerror
+from pathlib import Path
+from typing import Any, Final, TextIO, cast
+
+from cluster.common.errors import BadInput, ExitCode
+
+DEFAULT_BLOCKS: Final = 10
+MAX_BLOCKS: Final = 100_000
+DEFAULT_BALANCE: Final = 10**18
+MAX_BALANCE: Final = 10**30
+DEFAULT_GAS_LIMIT: Final = 1_000_000
+VALUES: Final = """\
+calls:
+  HANDLER is a handler of FILE's actor; NAME.HANDLER one of the actor of class
+  NAME, from --other. Each call is a block of its own, in the order given.
+  Without any, the first handler called start, init or setup is called with
+  None, where there is one.
+
+payloads:
+  JSON texts, integers (of up to 256 bits; there are no fractions), true, false,
+  null, lists and objects become str, int, True, False, None, list and dict.
+  {"hex": "00ff"} stands for bytes, {"address_of": "NAME"} for the address of an
+  actor of this chain. Without =JSON the payload is None.
+
+examples:
+  stampede actor %(tool)s counter.py --blocks 20
+  stampede actor %(tool)s counter.py --call start=3 --call 'pay={"amount": 5}'
+  stampede actor %(tool)s a.py --other b.py --call 'tell={"address_of": "B"}'
+
+Nothing is left to chance: the same command prints the same. Exit codes: 0
+everything ran; 1 a call, a fire, a message or a bid failed; 2 bad input.
+"""
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the console command's parser."""
+    actor = commands.add_parser("actor", help="check, run and profile Python actors on this machine")
+    tools = actor.add_subparsers(required=True, metavar="TOOL", parser_class=type(actor))
+
+    check = tools.add_parser("check", help="say what is wrong with a program, line by line, and what would be right")
+    check.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a program")
+    check.set_defaults(command=_check)
+
+    for name, purpose, perform in (
+        ("run", "deploy a program on a local chain, call it, and watch blocks go by", _run),
+        ("profile", "the same, and show where the cycles go, line by line", _profile),
+    ):
+        tool = tools.add_parser(
+            name,
+            help=purpose,
+            epilog=VALUES.replace("%(tool)s", name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        _add_session_options(tool)
+        tool.set_defaults(command=perform)
+
+    stub = tools.add_parser("stub", help="write the stub by which editors know what programs may use")
+    stub.add_argument(
+        "--out", type=Path, metavar="FILE", help="as __builtins__.pyi in an editor's root; printed where it is left out"
+    )
+    stub.set_defaults(command=_stub)
+
+
+def _add_session_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", type=Path, metavar="FILE", help="the program")
+    command.add_argument(
+        "--blocks",
+        type=_blocks,
+        default=DEFAULT_BLOCKS,
+        metavar="N",
+        help="blocks behind the calls (default %(default)s)",
+    )
+    command.add_argument(
+        "--call", action="append", default=[], metavar="HANDLER[=JSON]", help="call a handler; may be repeated"
+    )
+    command.add_argument(
+        "--other", type=Path, action="append", default=[], metavar="FILE", help="deploy another program too"
+    )
+    command.add_argument(
+        "--balance",
+        type=_amount,
+        default=DEFAULT_BALANCE,
+        metavar="N",
+        help="what each actor gets with its deployment, in the smallest unit (default 10**18)",
+    )
+    command.add_argument(
+        "--gas-limit",
+        type=_gas_limit,
+        default=DEFAULT_GAS_LIMIT,
+        metavar="N",
+        help="cycles of a call (default 10**6)",
+    )
+    command.add_argument(
+        "--value", type=_amount, default=0, metavar="N", help="what each call pays to its actor (default 0)"
+    )
+    command.add_argument(
+        "--timer-allowance",
+        type=_amount,
+        default=0,
+        metavar="N",
+        help="what each call lets its timers take from the caller (default 0)",
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write everything there too")
+
+
+def _blocks(text: str) -> int:
+    return _integer(text, 0, MAX_BLOCKS, "number of blocks")
+
+
+def _amount(text: str) -> int:
+    return _integer(text, 0, MAX_BALANCE, "amount")
+
+
+def _gas_limit(text: str) -> int:
+    from validator.primitives.params import DEFAULTS
+
+    return _integer(text, DEFAULTS.tx_base_cycles, DEFAULTS.lane_user_cycles, "gas limit")
+
+
+def _integer(text: str, least: int, most: int, what: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {what}: expected {least:,} to {most:,}")
+    return int(text)
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _check(options: Any) -> int:
+    from cluster.tools.actors.check import check
+    from cluster.tools.actors.show import print_lines
+    from cluster.common.wording import printable
+
+    are_fine = True
+    for path in options.files:
+        try:
+            result = check(path)
+        except BadInput as error:  # the others are checked all the same
+            print_lines(_console(sys.stderr), [printable(f"stampede: {error}")])
+            are_fine = False
+        else:
+            print_lines(_console(), result.lines)
+            are_fine = are_fine and result.is_fine
+    return ExitCode.PASS if are_fine else ExitCode.BAD_INPUT
+
+
+def _run(options: Any) -> int:
+    from cluster.tools.actors.pages import session_page
+    from cluster.tools.actors.show import print_session
+    from validator.pvm.runtime.machine import PythonVm
+
+    session = _play(options, PythonVm())
+    print_session(_console(), session)
+    _write(options.json, lambda: session_page(session))
+    return ExitCode.FAIL if session.failures else ExitCode.PASS
+
+
+def _profile(options: Any) -> int:
+    from cluster.tools.actors.pages import profile_page
+    from cluster.tools.actors.profiler import ProfilingVm
+    from cluster.tools.actors.show import print_profile
+
+    vm = ProfilingVm()
+    session = _play(options, vm)
+    print_profile(_console(), session, vm.profiles)
+    _write(options.json, lambda: profile_page(session, vm.profiles))
+    return ExitCode.FAIL if session.failures else ExitCode.PASS
+
+
+def _play(options: Any, vm: Any) -> Any:
+    from cluster.tools.actors.programs import read_program
+    from cluster.tools.actors.session import Limits, play
+
+    if options.json is not None:
+        _check_writable(options.json)
+    files = [read_program(path) for path in (options.file, *options.other)]
+    limits = Limits(options.balance, options.gas_limit, options.value, options.timer_allowance)
+    return play(files, options.call, options.blocks, limits, vm)
+
+
+def _console(stream: TextIO | None = None) -> Any:
+    """Of standard output, or of another stream."""
+    from rich.console import Console
+
+    return Console(file=stream or sys.stdout, highlight=False)
+
+
+def _write(path: Path | None, page: Any) -> None:
+    import json
+
+    from cluster.common.files import write_atomically
+
+    if path is None:
+        return
+    try:
+        write_atomically(path, json.dumps(page(), indent=1) + "\n")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _check_writable(path: Path) -> None:
+    """Before all the work whose result goes there. Raises :class:`BadInput`."""
+    import tempfile
+
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, strerror(EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _stub(options: Any) -> int:
+    from cluster.tools.actors.show import print_lines
+    from cluster.tools.actors.stub import stub_text
+    from cluster.common.files import write_atomically
+
+    if options.out is None:
+        print_lines(_console(), stub_text().splitlines())
+        return ExitCode.PASS
+    try:
+        write_atomically(options.out, stub_text())
+    except OSError as error:
+        raise BadInput(f"{options.out}: cannot be written: {error.strerror or error}") from None
+    print(f"{options.out}: written; editors that read __builtins__.pyi in their root complete what programs may use")
+    return ExitCode.PASS

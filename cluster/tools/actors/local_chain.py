@@ -1,0 +1,224 @@
+"""A chain of one process, without consensus and signatures: the real transition, its fees and its timer phase.
+
+A block here has at most one transaction, all of them from one developer. :class:`PlayedBlock` tells what a block did as
+a list of *executions*, in the order in which they ran: the transaction, bids, fires, callbacks, messages; each with
+what its receipt says and, where a program ran, what was seen of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from cluster.tools.actors.watching import ProgramRun, WatchingVm
+from cluster.disks.memory import MemoryDisk
+from validator.chain.block import Effects, Event, FireReceipt, MessageReceipt, QueryReceipt, TransactionReceipt
+from validator.chain.genesis import Genesis
+from validator.transition.genesis_block import genesis_batch
+from validator.primitives.params import Parameters
+from validator.pvm.language.api import GAS_BID
+from validator.pvm.runtime.machine import Vm
+from validator.chain.records import GLOBALS, LONG_PUBLISHED, LONG_STORAGE, PUBLISHED, STORAGE, TIMER, Globals, Timer, decode_record, long_storage_entry
+from validator.scheduler.index import SchedulerIndex
+from validator.state import LogStateStore, View
+from validator.chain.transactions import Action, Call, Deploy, Transaction, Transfer, unsigned_hash
+from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
+from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
+from validator.state.working_set import World
+
+CHAIN_ID: Final = "local"
+DEVELOPER: Final = Address(b"\xde" * ADDRESS_BYTES)
+"""Who deploys and calls."""
+PROPOSER: Final = Address(b"\xcc" * ADDRESS_BYTES)
+"""Who gets the tips."""
+FUNDS: Final = 10**36
+"""Of the developer."""
+
+
+class Execution(NamedTuple):
+    """One run that a receipt tells of."""
+
+    kind: str
+    """``deploy``, ``call``, ``bid``, ``fire``, ``callback`` or ``message``."""
+    actor: Address
+    handler: str
+    """Empty for a deployment."""
+    error: str
+    """Empty where it succeeded."""
+    cycles: int
+    cells: int
+    fee: int
+    """What was paid for it now; a message's run was paid for when it was sent."""
+    effects: Effects
+    program: ProgramRun | None
+    """What was seen of the program; ``None`` where none ran."""
+
+
+class PlayedBlock(NamedTuple):
+    """What happened in a block."""
+
+    height: int
+    executions: list[Execution]
+    events: list[Event]
+    """Of the protocol; those of programs are in their executions' effects."""
+    waiting: Counter[str]
+    """How many timers that were due were carried, by reason."""
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.executions and not self.events
+
+
+class LocalChain:
+    """Blocks on an empty state with one rich account."""
+
+    def __init__(self, vm: Vm) -> None:
+        self.genesis = Genesis(CHAIN_ID, (bytes(32),), parameters=Parameters(), accounts={DEVELOPER: FUNDS})
+        self._vm = WatchingVm(vm)
+        self._store = LogStateStore.open(MemoryDisk())
+        self._store.commit(self._store.final.derive(Height(0), genesis_batch(self.genesis)))
+        self._index = SchedulerIndex.rebuild(self.genesis, self._store.final)
+
+    @property
+    def height(self) -> int:
+        """Of the last block."""
+        return self.view.height
+
+    @property
+    def view(self) -> View:
+        return self._store.final
+
+    @property
+    def world(self) -> World:
+        """The state behind the last block."""
+        return World(self.view)
+
+    def transaction(
+        self, action: Action, gas_limit: int, cells_limit: int, value: int = 0, timer_allowance: int = 0
+    ) -> Transaction:
+        """The developer's next transaction, at whatever the basefees are."""
+        return Transaction(
+            sender=DEVELOPER,
+            nonce=self.world.account(DEVELOPER).nonce,
+            gas_limit=gas_limit,
+            cells_limit=cells_limit,
+            max_fee_per_cycle=PRICE_LIMIT - 1,
+            max_priority_fee_per_cycle=0,
+            max_fee_per_cell=PRICE_LIMIT - 1,
+            action=action,
+            value=value,
+            timer_allowance=timer_allowance,
+        )
+
+    def block(self, transaction: Transaction | None = None) -> PlayedBlock:
+        """Process the next block. Raises :class:`~validator.transition.transition.NotAdmitted`."""
+        height = Height(self.height + 1)
+        transition = Transition(self.view, self._index, BlockContext(height, PROPOSER, self.genesis, True), self._vm)
+        prepared = [] if transaction is None else [PreparedTransaction(unsigned_hash(transaction), b"", transaction)]
+        outcome = transition.apply(prepared)
+        self._store.commit(outcome.view)
+        self._index.advance(outcome.changes)
+        self._index.settle(height)
+        return _played(outcome, transaction, self._vm.take())
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def storage(self, actor: Address) -> dict[str, bytes]:
+        """What an actor keeps, by key, in the order of the keys' bytes."""
+        return self._entries(actor, STORAGE, LONG_STORAGE)
+
+    def published(self, actor: Address) -> dict[str, bytes]:
+        """What an actor published, likewise."""
+        return self._entries(actor, PUBLISHED, LONG_PUBLISHED)
+
+    def _entries(self, actor: Address, plain: bytes, hashed: bytes) -> dict[str, bytes]:
+        found: dict[bytes, bytes] = {}
+        for prefix in (plain, hashed):
+            for key, value in self.view.scan(prefix + actor):
+                name = key[1 + ADDRESS_BYTES :]
+                if prefix == hashed:
+                    name, value = long_storage_entry(value)
+                found[name] = value
+        return {name.decode(): found[name] for name in sorted(found)}
+
+    def timers(self) -> list[Timer]:
+        """Live timers, the next ones first."""
+        timers: list[Timer] = [decode_record(key, value) for key, value in self.view.scan(TIMER)]
+        return sorted(timers, key=lambda timer: (timer.trigger_height, timer.sequence))
+
+    @property
+    def globals(self) -> Globals:
+        data = self.view.get(GLOBALS)
+        assert data is not None, "the genesis state holds the chain's counters"
+        found: Globals = decode_record(GLOBALS, data)
+        return found
+
+
+# --- from receipts to executions --------------------------------------------------------------------------------------
+
+
+def _played(outcome: Outcome, transaction: Transaction | None, runs: list[ProgramRun]) -> PlayedBlock:
+    executions = list(_executions(outcome, transaction, runs))
+    of_programs = {id(event) for execution in executions for event in execution.effects.events}
+    events = [event for event in outcome.events if id(event) not in of_programs]
+    return PlayedBlock(outcome.receipts.height, executions, events, Counter(outcome.carried.values()))
+
+
+def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[ProgramRun]) -> Iterator[Execution]:
+    """A block's receipts with the runs that they tell of. Programs run phase by phase, so each phase has its share."""
+    receipts = outcome.receipts
+    called = deque(run for run in runs if run.in_transaction)
+    asked = deque(run for run in runs if run.handler == GAS_BID)
+    others = deque(run for run in runs if not run.in_transaction and run.handler != GAS_BID)
+    for receipt in receipts.transactions:
+        assert transaction is not None, "who has a receipt was sent"
+        yield _of_transaction(transaction, receipt, called.popleft() if called else None)
+    for query in receipts.queries:
+        yield _of_query(query, None if query.outcome == "unpaid" else asked.popleft())
+    for fire in receipts.fires:
+        yield _of_fire(fire, others.popleft())
+    while len(others) > len(receipts.messages):
+        yield _of_callback(others.popleft())
+    for message in receipts.messages:
+        yield _of_message(message, others.popleft())
+
+
+def _of_transaction(transaction: Transaction, receipt: TransactionReceipt, run: ProgramRun | None) -> Execution:
+    fee = _number(receipt.burned) + _number(receipt.tip)
+    used = (receipt.error, receipt.cycles, receipt.cells, fee, receipt.effects, run)
+    match transaction.action:
+        case Call(to=to, handler=handler):
+            return Execution("call", Address(to), handler, *used)
+        case Deploy():
+            return Execution("deploy", Address(receipt.created), "", *used)
+        case Transfer(to=to):
+            return Execution("transfer", Address(to), "", *used)
+    raise AssertionError("no other kind of transaction is sent")
+
+
+def _of_query(query: QueryReceipt, run: ProgramRun | None) -> Execution:
+    error = "" if query.outcome == "ok" else (run.error if run is not None else query.outcome)
+    asked = Address(query.agent or query.actor)
+    return Execution(
+        "bid", asked, GAS_BID, error, query.cycles, 0, _number(query.burned), Effects(), run
+    )
+
+
+def _of_fire(fire: FireReceipt, run: ProgramRun) -> Execution:
+    fee = _number(fire.burned) + _number(fire.tip)
+    return Execution("fire", run.actor, run.handler, fire.error, fire.cycles, fire.cells, fee, fire.effects, run)
+
+
+def _of_callback(run: ProgramRun) -> Execution:
+    """A job's callback, as far as it can be seen from outside."""
+    return Execution("callback", run.actor, run.handler, run.error, run.cycles, 0, 0, Effects(), run)
+
+
+def _of_message(message: MessageReceipt, run: ProgramRun) -> Execution:
+    cycles, cells = message.cycles, message.cells
+    return Execution("message", run.actor, run.handler, message.error, cycles, cells, 0, message.effects, run)
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")

@@ -1,0 +1,80 @@
+"""Programs as files: read, checked, and what is wrong with them as lines that an editor can jump to."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cluster.common.errors import BadInput
+from cluster.common.suggestions import closest
+from validator.primitives.limits import MAX_SOURCE_BYTES
+from validator.pvm.language.source import Problem
+from validator.pvm.language.subset import Program, ProgramError, parse
+
+READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
+"""Bytes of a file that are looked at: far more than any program has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A checked program and where it came from."""
+
+    path: Path
+    source: str
+    program: Program
+
+
+def read_source(path: Path) -> str:
+    """The text of a program's file, line ends as they are. Raises :class:`BadInput`."""
+    try:
+        if not (path.is_dir() or stat.S_ISREG(path.stat().st_mode)):
+            raise BadInput(f"{path}: is no regular file")  # whoever opens a pipe waits for somebody to write
+        with path.open("rb") as file:
+            data = file.read(READ_LIMIT + 1)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(data) > READ_LIMIT:
+        raise BadInput(f"{path}: more than {READ_LIMIT:,} bytes; a program has at most {MAX_SOURCE_BYTES:,}")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{path}:{line}: byte 0x{data[error.start]:02x} is no UTF-8; programs are ASCII text") from None
+
+
+def _meant(name: str, names: Iterable[str]) -> str | None:
+    """The one of some names that an author meant by another one, or was used to call so elsewhere."""
+    usual = _ELSEWHERE.get(name)
+    return closest(name, names) if usual is None else usual if usual in names else None
+
+
+_ELSEWHERE: Final = {"print": "emit"}
+"""What an actor has instead, by names of Python that are like others of an actor's by their letters alone."""
+
+
+def problems_of(source: str) -> list[Problem]:
+    """All that is wrong with a program, in the order of its text."""
+    try:
+        parse(source, _meant)
+    except ProgramError as error:
+        return error.problems
+    return []
+
+
+def problem_line(path: Path, problem: Problem) -> str:
+    """A problem as compilers write one."""
+    return f"{path}:{problem.line}:{problem.column}: {problem.what}; {problem.remedy}"
+
+
+def read_program(path: Path) -> ProgramFile:
+    """A program that is to run. Raises :class:`BadInput` with its first problem."""
+    source = read_source(path)
+    try:
+        return ProgramFile(path, source, parse(source, _meant))
+    except ProgramError as error:
+        more = len(error.problems) - 1
+        rest = f" ({more} more: stampede actor check {path})" if more else ""
+        raise BadInput(problem_line(path, error.problems[0]) + rest) from None

@@ -1,0 +1,240 @@
+"""One session on a local chain: the programs deployed and funded, their handlers called, then blocks without end.
+
+Everything is the same each time: the developer's and the actors' addresses, the fees, the order of all things.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cluster.tools.actors.local_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
+from cluster.tools.actors.programs import ProgramFile
+from cluster.tools.actors.values import value_from_json
+from cluster.common.errors import BadInput
+from cluster.common.strict_json import Wrong
+from cluster.common.suggestions import closest
+from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER
+from validator.pvm.deployment import deploy_cycles
+from validator.pvm.runtime.machine import Vm
+from validator.pvm.runtime.operations import Value
+from validator.pvm.language.subset import Method
+from validator.pvm.runtime.values import encode_value
+from validator.chain.transactions import Call, Deploy, deployed_address
+from validator.transition.transition import NotAdmitted
+from validator.primitives.types import Address
+
+FIRST_HANDLERS: Final = ("start", "init", "setup")
+"""What is called where nothing else is asked for, if a program has it."""
+
+
+class Actor(NamedTuple):
+    """A program's actor."""
+
+    name: str
+    """The class's name, with a number where another program has the same."""
+    address: Address
+    file: ProgramFile
+
+
+class PlannedCall(NamedTuple):
+    """A handler that is to be called."""
+
+    actor: Actor
+    handler: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the developer gives along."""
+
+    balance: int
+    """To each actor with its deployment."""
+    gas_limit: int
+    """Of each call, in cycles."""
+    value: int = 0
+    """Paid to the actor with each call."""
+    timer_allowance: int = 0
+    """Up to which each call's timers may name the developer as payer."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What was played, and the chain as it stands."""
+
+    actors: list[Actor]
+    chain: LocalChain
+    blocks: list[PlayedBlock] = field(default_factory=list)
+
+    @property
+    def names(self) -> dict[bytes, str]:
+        """Whose addresses are known."""
+        known = {bytes(actor.address): actor.name for actor in self.actors}
+        return {**known, bytes(DEVELOPER): "developer", bytes(PROPOSER): "proposer"}
+
+    @property
+    def executions(self) -> list[Execution]:
+        return [execution for block in self.blocks for execution in block.executions]
+
+    @property
+    def failures(self) -> int:
+        """How many executions failed."""
+        return sum(bool(execution.error) for execution in self.executions)
+
+    @property
+    def cycles_charged(self) -> int:
+        """Of all executions, each cycle once."""
+        return sum(execution.cycles for execution in self.executions) - self.cycles_paid_ahead
+
+    @property
+    def cycles_paid_ahead(self) -> int:
+        """What messages and callbacks used of what their senders had reserved, and paid, for them."""
+        return sum(execution.cycles for execution in self.executions if execution.kind in ("message", "callback"))
+
+    def actor_at(self, address: bytes) -> Actor:
+        """The actor with this address, which must be one of the session's."""
+        return next(actor for actor in self.actors if actor.address == address)
+
+
+def actors_of(files: Sequence[ProgramFile]) -> list[Actor]:
+    """The actors that the developer's first deployments give, in order."""
+    seen: Counter[str] = Counter()
+    actors = []
+    for nonce, file in enumerate(files):
+        name = file.program.name
+        seen[name] += 1
+        shown = name if seen[name] == 1 else f"{name}{seen[name]}"
+        actors.append(Actor(shown, deployed_address(DEVELOPER, nonce), file))
+    return actors
+
+
+def plan_calls(given: Sequence[str], actors: Sequence[Actor]) -> list[PlannedCall]:
+    """The calls that ``HANDLER[=JSON]`` and ``NAME.HANDLER[=JSON]`` stand for. Raises :class:`BadInput`.
+
+    Where none are given, it is the first program's first handler of :data:`FIRST_HANDLERS`, with None.
+    """
+    if not given:
+        first = next((name for name in actors[0].file.program.handlers if name in FIRST_HANDLERS), None)
+        return [] if first is None else [PlannedCall(actors[0], first, None)]
+    addresses = {actor.name: actor.address for actor in actors}
+    return [_planned(text, actors, addresses) for text in given]
+
+
+def _planned(text: str, actors: Sequence[Actor], addresses: Mapping[str, Address]) -> PlannedCall:
+    target, has_payload, payload = text.partition("=")
+    name, has_name, handler = target.rpartition(".")
+    actor = next((actor for actor in actors if actor.name == name), None) if has_name else actors[0]
+    if actor is None:
+        raise BadInput(f"--call {target}: no actor {name!r}; there are {', '.join(addresses)}")
+    _check_handler(actor, handler)
+    if not has_payload:
+        return PlannedCall(actor, handler, None)
+    try:
+        return PlannedCall(actor, handler, value_from_json(payload, addresses))
+    except Wrong as wrong:
+        hint = """; a text needs quotes: '"…"'""" if "no JSON" in str(wrong) else ""
+        raise BadInput(f"--call {target}: {str(wrong).removeprefix('$: ')}{hint}") from None
+
+
+def _check_handler(actor: Actor, handler: str) -> None:
+    """Raises :class:`BadInput` where a program has no such handler."""
+    program, place = actor.file.program, f"--call {handler}: {actor.file.path}"
+    if handler in program.handlers:
+        return
+    has = f"handlers: {', '.join(program.handlers) or 'none'}"
+    method = program.methods.get(handler)
+    if method is None:
+        meant = closest(handler, program.handlers)
+        hint = f"did you mean {meant}? It has" if meant else "it has"
+        raise BadInput(f"{place} has no handler {handler!r}; {hint} {has}")
+    line = f"{place}:{method.node.lineno}"
+    if handler == GAS_BID:
+        raise BadInput(f"{line}: {GAS_BID} is asked by the chain when a timer is due, and by nobody else; {has}")
+    raise BadInput(
+        f"{line}: {_head(method)} is a helper: a handler has one parameter, and it is called {HANDLER_PARAMETER}; {has}"
+    )
+
+
+def _head(method: Method) -> str:
+    return f"{method.name}({', '.join(('self', *method.parameters))})"
+
+
+def play(files: Sequence[ProgramFile], calls: Sequence[str], blocks: int, limits: Limits, vm: Vm) -> Session:
+    """Deploy, call, and go on for so many blocks. Raises :class:`BadInput` for what the chain cannot take."""
+    actors = actors_of(files)
+    planned = plan_calls(calls, actors)
+    session = Session(actors, LocalChain(vm))
+    for actor in actors:
+        _deploy(session, actor, limits)
+    for call in planned:
+        _call(session, call, limits)
+    for _ in range(blocks):
+        session.blocks.append(session.chain.block())
+    return session
+
+
+def _deploy(session: Session, actor: Actor, limits: Limits) -> None:
+    chain, source = session.chain, actor.file.source
+    parameters = chain.genesis.parameters
+    cycles = parameters.tx_base_cycles + deploy_cycles(source)
+    transaction = chain.transaction(Deploy(source), cycles, len(source), limits.balance)
+    try:
+        session.blocks.append(chain.block(transaction))
+    except NotAdmitted as refusal:
+        most = parameters.lane_user_cycles
+        raise BadInput(
+            f"{actor.file.path}: not deployed ({refusal.name}): it takes {cycles:,} cycles, a block has {most:,}"
+        ) from None
+
+
+def _call(session: Session, call: PlannedCall, limits: Limits) -> None:
+    chain = session.chain
+    action = Call(call.actor.address, call.handler, encode_value(call.value))
+    cells = chain.genesis.parameters.lane_user_cells
+    transaction = chain.transaction(action, limits.gas_limit, cells, limits.value, limits.timer_allowance)
+    try:
+        session.blocks.append(chain.block(transaction))
+    except NotAdmitted as refusal:
+        raise BadInput(f"--call {call.handler}: not admitted: {refusal.name}") from None
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+class HandlerUse(NamedTuple):
+    """What the runs of one handler came to. Cycles and cells are those of its receipts."""
+
+    kind: str
+    actor: Actor
+    handler: str
+    runs: int
+    failures: int
+    mean_cycles: int
+    most_cycles: int
+    mean_cells: int
+    most_cells: int
+
+
+def handler_uses(session: Session) -> list[HandlerUse]:
+    """The handlers that ran, in the order in which each first did."""
+    groups: dict[tuple[str, bytes, str], list[Execution]] = {}
+    for execution in session.executions:
+        if execution.handler:
+            groups.setdefault((execution.kind, execution.actor, execution.handler), []).append(execution)
+    return [
+        HandlerUse(
+            kind,
+            session.actor_at(address),
+            handler,
+            len(group),
+            sum(bool(each.error) for each in group),
+            sum(each.cycles for each in group) // len(group),
+            max(each.cycles for each in group),
+            sum(each.cells for each in group) // len(group),
+            max(each.cells for each in group),
+        )
+        for (kind, address, handler), group in groups.items()
+    ]

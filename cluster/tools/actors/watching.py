@@ -1,0 +1,108 @@
+"""A VM that notes what it runs: whose handler, how many cycles of its meter, and where in the program it failed.
+
+Compiled programs keep the lines of their source, so a failure's traceback says where it was. Nothing that a program
+does or pays changes by being watched.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from validator.primitives.errors import HandlerFailure
+from validator.execution.handler_context import HandlerContext
+from validator.pvm.language.api import GAS_BID
+from validator.pvm.compiler.compiler import FILE_NAME, FUNCTION
+from validator.pvm.runtime.host import Host
+from validator.pvm.runtime.machine import BidFigures, Vm
+from validator.primitives.types import Address
+
+T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """A line of a program, and the method that it is in."""
+
+    method: str
+    line: int
+
+
+class ProgramRun(NamedTuple):
+    """One run of a program's handler, or of its bid."""
+
+    source: str
+    actor: Address
+    sender: Address
+    handler: str
+    payload: bytes
+    cycles: int
+    """What the program used, without what its caller charged before."""
+    error: str
+    places: tuple[Place, ...]
+    """Where it failed, the handler first; empty where it did not, or failed outside its own code."""
+    bid: BidFigures | None
+    in_transaction: bool
+
+
+class WatchingVm:
+    """Runs programs by another VM and notes each run. Implements ``Vm``."""
+
+    def __init__(self, vm: Vm) -> None:
+        self._vm = vm
+        self._runs: list[ProgramRun] = []
+
+    def take(self) -> list[ProgramRun]:
+        """The runs noted since the last time, in order."""
+        taken, self._runs = self._runs, []
+        return taken
+
+    def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
+        self._watched(code, handler, payload, context, lambda: self._vm.run(code, handler, payload, context))
+
+    def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
+        return self._watched(code, GAS_BID, b"", context, lambda: self._vm.bid(code, offered, context))
+
+    def _watched(
+        self, code: str, handler: str, payload: bytes, context: Host, perform: Callable[[], T]
+    ) -> T:
+        assert isinstance(context, HandlerContext), "the transition runs programs on its own host"
+        before, source = context.meter.cycles_used, context.world.source(code)
+
+        def note(error: str, places: tuple[Place, ...], bid: BidFigures | None = None) -> None:
+            cycles = context.meter.cycles_used - before
+            is_first = context.allowance is not None  # only transactions have one
+            run = ProgramRun(
+                source, context.actor, context.sender, handler, payload, cycles, error, places, bid, is_first
+            )
+            self._runs.append(run)
+
+        try:
+            answer = perform()
+        except HandlerFailure as failure:
+            note(failure.name, places_of(failure))
+            raise
+        note("", (), answer if isinstance(answer, tuple) else None)
+        return answer
+
+
+def places_of(failure: HandlerFailure) -> tuple[Place, ...]:
+    """Where in a program a failure came from, outermost first.
+
+    An error of Python's own was replaced by the VM's, which has the first one for its context.
+    """
+    error: BaseException | None = failure
+    while error is not None:
+        places: list[Place] = []
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            name = frame.f_code.co_name
+            if frame.f_code.co_filename != FILE_NAME:
+                continue
+            if name.startswith(FUNCTION):
+                places.append(Place(name.removeprefix(FUNCTION), line))
+            elif name.startswith("<") and places:  # a comprehension, a frame of its own before Python 3.12
+                places[-1] = places[-1]._replace(line=line)
+        if places:
+            return tuple(places)
+        error = error.__context__
+    return ()

@@ -1,0 +1,18 @@
+"""The console command's entry, which loads the rest: Ctrl-C is one line from its first moment on."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the process's own command line; returns the exit code."""
+    try:
+        from cluster.tools.cli.main import main as perform
+
+        return perform()
+    except KeyboardInterrupt:
+        from cluster.common.errors import ExitCode
+
+        print("stampede: interrupted", file=sys.stderr)
+        return ExitCode.INCONCLUSIVE

@@ -1,0 +1,250 @@
+"""The comparison of two runs or two groups of runs: every figure, what changed, and what of that counts.
+
+*Groups* are compared by the figures of their runs, paired by seed where both have the same ones. *Two single runs* have
+one value of each figure, of which nothing can be told but that they differ; what they can be compared by are their
+series by height, in :data:`STRETCHES` stretches of the same heights, pair by pair. That says whether these two runs
+differ beyond their own ups and downs, not whether other seeds would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from cluster.common.errors import BadInput
+from cluster.common.wording import counted
+from cluster.tools.compare.groups import ComparedRun, Group, refuse_incomparable, scenario_differences, warnings
+from cluster.tools.compare.scenario_diff import FieldDifference
+from cluster.tools.compare.statistics import (
+    CONFIDENCE,
+    FALSE_DISCOVERY_RATE,
+    Difference,
+    adjusted,
+    batch_means,
+    compare_independent,
+    compare_paired,
+    needed,
+)
+
+STRETCHES: Final = 20
+LEAST_STRETCHES: Final = 6
+"""With fewer there is nothing that could be significant."""
+SERIES_PREFIX: Final = "by height: "
+
+LOWER_IS_BETTER: Final = (
+    "latency",
+    "host_lag",
+    "driver_lag",
+    "stall",
+    "lateness",
+    "backlog",
+    "interval",
+    "failures",
+    "rejected",
+    "dropped",
+    "recovery",
+    "startup",
+    "memory_max",
+    "expired",
+    "insufficient",
+)
+HIGHER_IS_BETTER: Final = ("per_second", "jain")
+"""Parts of figures' names. Of the others it depends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure in both groups."""
+
+    name: str
+    difference: Difference
+    adjusted_p_value: float | None
+    """``None`` where nothing can be tested."""
+
+    @property
+    def is_significant(self) -> bool:
+        return self.adjusted_p_value is not None and self.adjusted_p_value <= FALSE_DISCOVERY_RATE
+
+    @property
+    def share(self) -> float | None:
+        """The change as a share of the first mean; ``None`` where that is zero."""
+        first = self.difference.means[0]
+        return self.difference.change / abs(first) if first else None
+
+    @property
+    def share_interval(self) -> tuple[float, float] | None:
+        first = self.difference.means[0]
+        low, high = self.difference.change_interval
+        return (low / abs(first), high / abs(first)) if first else None
+
+    @property
+    def word(self) -> str:
+        """What a significant change is, in a word; empty where it is none."""
+        if not self.is_significant:
+            return ""
+        grew = self.difference.change > 0
+        if any(part in self.name for part in LOWER_IS_BETTER):
+            return "worse" if grew else "better"
+        if any(part in self.name for part in HIGHER_IS_BETTER):
+            return "better" if grew else "worse"
+        return "more" if grew else "less"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything that a comparison found."""
+
+    first: Group
+    second: Group
+    changes: tuple[Change, ...]
+    """Significant ones first, by how sure they are; then the others by name."""
+    warnings: tuple[str, ...]
+    method: str
+    scenario_differences: tuple[FieldDifference, ...] = ()
+    """Fields in which scenarios of one name differ."""
+    too_few: str = ""
+    """Why no single figure could be significant, and what it would take; empty where one could."""
+
+    @property
+    def significant(self) -> list[Change]:
+        return [change for change in self.changes if change.is_significant]
+
+    @property
+    def words(self) -> str:
+        """What changed significantly, in a line."""
+        names = ", ".join(f"{change.name} {change.word}" for change in self.significant)
+        return names or (f"nothing can be said: {self.too_few}" if self.too_few else "nothing")
+
+    def page(self) -> dict[str, Any]:
+        """For other programs."""
+        return {
+            "groups": [
+                {"name": group.name, "runs": len(group.runs), "seeds": group.seeds, "commits": group.of("commit")}
+                for group in (self.first, self.second)
+            ],
+            "method": self.method,
+            "warnings": list(self.warnings),
+            "too_few": self.too_few or None,
+            "scenario_differences": [difference.page() for difference in self.scenario_differences],
+            "significant": [change.name for change in self.significant],
+            "figures": {change.name: _figure_page(change) for change in self.changes},
+        }
+
+
+def compare(first: Group, second: Group, seed: int) -> Comparison:
+    """Compare two groups; ``seed`` is that of everything that is drawn. Raises :class:`BadInput`."""
+    refuse_incomparable(first, second)
+    is_single = len(first.runs) == len(second.runs) == 1
+    is_paired = not is_single and first.seeds == second.seeds and len(set(first.seeds)) == len(first.seeds)
+    names = sorted(set(first.runs[0].metrics).union(*(run.metrics for run in first.runs)) & _all_metrics(second))
+    if not names:
+        raise BadInput("the groups have no figure in common")
+    generator = np.random.default_rng(seed)
+    tested: dict[str, Difference] = {}
+    plain: dict[str, Difference] = {}
+    for name in names:
+        a, b = first.values(name), second.values(name)
+        if is_single:
+            plain[name] = compare_independent(a, b, generator)
+        elif is_paired and len(a) == len(b) == len(first.runs):
+            tested[name] = compare_paired(a, b, generator)
+        else:
+            tested[name] = compare_independent(a, b, generator)
+    if is_single:
+        tested = _series_differences(first.runs[0], second.runs[0], generator)
+    plain |= {name: found for name, found in tested.items() if found.is_constant}
+    tested = {name: found for name, found in tested.items() if not found.is_constant}
+    sure = adjusted([difference.p_value for difference in tested.values()])
+    changes = [Change(name, found, p) for (name, found), p in zip(tested.items(), sure, strict=True)]
+    changes += [Change(name, found, None) for name, found in plain.items()]
+    changes.sort(key=lambda change: (not change.is_significant, _order(change), change.name))
+    apart = scenario_differences(first, second)
+    too_few = _too_few(list(tested.values()), is_single, is_paired)
+    told = [*warnings(first, second, apart), *([too_few] if too_few else [])]
+    method = _method(is_single, is_paired, len(tested), seed)
+    return Comparison(first, second, tuple(changes), tuple(told), method, tuple(apart or ()), too_few)
+
+
+def _all_metrics(group: Group) -> set[str]:
+    return {name for run in group.runs for name in run.metrics}
+
+
+def _order(change: Change) -> float:
+    return change.difference.p_value if change.is_significant else 0.0
+
+
+def _series_differences(
+    first: ComparedRun, second: ComparedRun, generator: np.random.Generator
+) -> dict[str, Difference]:
+    """Of two runs' series, over the heights that both have."""
+    common = sorted(set(first.series.get("height", ())) & set(second.series.get("height", ())), key=float)  # type: ignore[arg-type]
+    found: dict[str, Difference] = {}
+    for name in first.series:
+        if name == "height" or name not in second.series:
+            continue
+        a, b = (dict(zip(run.series.get("height", ()), run.series[name], strict=False)) for run in (first, second))
+        known = [height for height in common if a.get(height) is not None and b.get(height) is not None]
+        batches = min(STRETCHES, len(known) // 2)
+        if batches >= LEAST_STRETCHES:
+            one, other = ([float(values[height] or 0.0) for height in known] for values in (a, b))
+            found[SERIES_PREFIX + name] = compare_paired(*batch_means(one, other, batches), generator)
+    return found
+
+
+def _too_few(tested: Sequence[Difference], is_single: bool, is_paired: bool) -> str:
+    """Why a figure could not be significant, however much it alone changed: the adjustment for the number of figures
+    needs a p-value that so few numbers cannot give."""
+    if is_single and not tested:
+        return "the runs have too few heights in common for a test: only their figures stand side by side"
+    if not tested:
+        return ""
+    most = min(tested, key=lambda difference: difference.least_p_value)
+    figures = counted(len(tested), "figure")
+    if most.least_p_value * len(tested) <= FALSE_DISCOVERY_RATE:
+        return ""
+    wanted = needed(is_single or is_paired, len(tested))
+    have = " and ".join(f"{count:,}" for count in most.counts)
+    given, more = f"{have} runs", "runs in each group"
+    if is_single or is_paired:
+        given = more = "stretches of heights" if is_single else "pairs of runs"
+        given = f"{most.counts[0]:,} {given}"
+    least = f"one figure alone is significant from {wanted:,} {more} on" if wanted else "no number of runs is enough"
+    return f"{given} are too few for {figures} tested at once; {least}"
+
+
+def _method(is_single: bool, is_paired: bool, tests: int, seed: int) -> str:
+    if is_single:
+        what = (
+            f"Two single runs: the series by height are compared in up to {STRETCHES} stretches of the same heights,"
+            " pair by pair; the other figures stand side by side, untested. For a claim about anything but these two"
+            " runs, compare several seeds."
+        )
+    elif is_paired:
+        what = "Runs of the same seed are compared with each other."
+    else:
+        what = "The groups' runs are taken as independent samples."
+    kind = "signs" if is_single or is_paired else "group labels"
+    return (
+        f"{what} Intervals are {CONFIDENCE:.0%} percentile bootstrap intervals of means; p-values are those of"
+        f" two-sided permutation tests of the difference in means (of {kind}), adjusted for {tests} tests by Benjamini"
+        f" and Hochberg; significant are those up to {FALSE_DISCOVERY_RATE:g}. Seed of the resampling: {seed}."
+    )
+
+
+def _figure_page(change: Change) -> dict[str, Any]:
+    difference = change.difference
+    return {
+        "counts": list(difference.counts),
+        "means": list(difference.means),
+        "intervals": [list(interval) for interval in difference.intervals],
+        "change": difference.change,
+        "change_interval": list(difference.change_interval),
+        "change_share": change.share,
+        "p_value": difference.p_value if change.adjusted_p_value is not None else None,
+        "adjusted_p_value": change.adjusted_p_value,
+        "significant": change.is_significant,
+        "word": change.word,
+    }

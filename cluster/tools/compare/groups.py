@@ -1,0 +1,276 @@
+"""What is compared: single runs and groups of them, read from the folders that they left.
+
+A folder is a run's (``result.json``), a sweep's (``seeds.jsonl``: one run a seed), or holds such folders. What cannot
+be compared is refused in one line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from blake3 import blake3
+
+from cluster.common.errors import BadInput
+from cluster.common.wording import first_few
+from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, SWEEP_LOG_FILE, seed_of
+from cluster.tools.compare.scenario_diff import FieldDifference, differences, words_of
+from cluster.tools.sweeps.outcome import SeedOutcome
+from cluster.tools.sweeps.tasks import scenario_name
+
+MAX_RUNS: Final = 100_000
+WORDS_OF_BACKENDS: Final = {"sim": "simulated (virtual time)", "live": "live (wall-clock time)"}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """One run of a group."""
+
+    source: Path
+    seed: int
+    backend: str
+    scenario: str
+    """Its name, or what a sweep says of itself."""
+    text: str
+    """What tells its scenario from others of the same name; empty where that is not known."""
+    commit: str
+    machine: str
+    verdict: str
+    metrics: Mapping[str, float]
+    series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Runs that are taken together."""
+
+    name: str
+    runs: tuple[ComparedRun, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(run.seed for run in self.runs)
+
+    def of(self, attribute: str) -> list[str]:
+        """The different values that its runs have, most frequent first."""
+        return [value for value, _ in Counter(getattr(run, attribute) for run in self.runs).most_common()]
+
+    def values(self, metric: str) -> list[float]:
+        """Of each run that has the metric, in the order of seeds."""
+        ordered = sorted(self.runs, key=lambda run: run.seed)
+        return [run.metrics[metric] for run in ordered if metric in run.metrics]
+
+
+def read_group(folders: Sequence[Path]) -> Group:
+    """The runs of folders, taken together. Raises :class:`BadInput`."""
+    runs: list[ComparedRun] = []
+    for folder in folders:
+        found = list(_runs_of(folder))
+        if not found:
+            raise BadInput(f"{folder}: holds no run: neither {RESULT_FILE} nor {SWEEP_LOG_FILE}, nor folders with them")
+        runs += found
+        if len(runs) > MAX_RUNS:
+            raise BadInput(f"{folder}: more than {MAX_RUNS:,} runs in a group")
+    for run in runs:
+        if not run.metrics.get("heights"):
+            raise BadInput(f"{run.source}, seed {run.seed}: has no final block, so there is nothing to compare")
+    return Group(", ".join(str(folder) for folder in folders), tuple(runs))
+
+
+def refuse_incomparable(first: Group, second: Group) -> None:
+    """Raises :class:`BadInput` where a comparison of two groups would say nothing."""
+    backends = {backend for group in (first, second) for backend in group.of("backend")}
+    if len(backends) > 1:
+        words = " and ".join(WORDS_OF_BACKENDS.get(backend, backend) for backend in sorted(backends))
+        raise BadInput(f"runs that are {words} cannot be compared: their times mean different things")
+    keys = [[(run.source.resolve(), run.seed) for run in group.runs] for group in (first, second)]
+    if both := set(keys[0]) & set(keys[1]):
+        source, seed = min(both)
+        raise BadInput(f"{source}, seed {seed}: is in both groups")
+    if twice := [key for group in keys for key, count in Counter(group).items() if count > 1]:
+        raise BadInput(f"{twice[0][0]}, seed {twice[0][1]}: is twice in one group")
+
+
+def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | None) -> Iterator[str]:
+    """What the reader should know before believing a difference; ``apart`` are their :func:`scenario_differences`."""
+    for group, letter in ((first, "A"), (second, "B")):
+        if len(group.of("scenario")) > 1:
+            yield f"{letter} has runs of {len(group.of('scenario'))} scenarios"
+        if len(group.of("commit")) > 1:
+            yield f"{letter} has runs of {len(group.of('commit'))} commits: {_listed(group.of('commit'))}"
+        bad = Counter(run.verdict for run in group.runs if run.verdict != "pass")
+        if bad:
+            counts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(bad.items()))
+            yield f"not all runs of {letter} passed: {counts} of {len(group.runs):,}"
+    yield from _differ(first, second, "scenario", "scenarios")
+    if apart is None:
+        yield "the scenarios have the same name, but are not the same"
+    elif apart:
+        yield f"the scenarios have the same name, but are not the same: {words_of(apart)}"
+    yield from _differ(first, second, "commit", "commits")
+    if first.of("backend") == ["live"]:
+        yield from _differ(first, second, "machine", "machines")
+
+
+def scenario_differences(first: Group, second: Group) -> list[FieldDifference] | None:
+    """Of two groups' scenarios of a name that both have, the fields that differ.
+
+    None where both have the same files, or theirs mean the same; ``None`` where that cannot be told. Of several names
+    the first one whose files differ is looked at; of several files of it in a group, the one that most runs have.
+    """
+    if set(first.of("scenario")) != set(second.of("scenario")):
+        return []
+    for name in first.of("scenario"):
+        one, other = (Counter(run.text for run in group.runs if run.scenario == name) for group in (first, second))
+        if one.keys() != other.keys():
+            here, there = (_run_of(*pair, name) for pair in ((first, one), (second, other)))
+            if here.text == there.text:
+                return None
+            return differences(here.source / SCENARIO_FILE, there.source / SCENARIO_FILE)
+    return []
+
+
+def _run_of(group: Group, texts: Counter[str], name: str) -> ComparedRun:
+    """A run of the scenario of that name whose file most runs have."""
+    ((text, _),) = texts.most_common(1)
+    return next(run for run in group.runs if (run.scenario, run.text) == (name, text))
+
+
+def _differ(first: Group, second: Group, attribute: str, words: str) -> Iterator[str]:
+    one, other = (group.of(attribute) for group in (first, second))
+    if set(one) != set(other):
+        yield f"{words} differ: {_listed(one)} in A, {_listed(other)} in B"
+
+
+def _listed(values: Sequence[str]) -> str:
+    return first_few([value or "unknown" for value in values], 3)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _runs_of(folder: Path) -> Iterable[ComparedRun]:
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder")
+    if (folder / RESULT_FILE).exists():
+        return [_read_run(folder)]
+    if (folder / SWEEP_LOG_FILE).exists():
+        return _read_sweep(folder)
+    below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+    return [
+        run
+        for path in below
+        if (path / RESULT_FILE).exists() or (path / SWEEP_LOG_FILE).exists()
+        for run in _runs_of(path)
+    ]
+
+
+def _read_run(folder: Path) -> ComparedRun:
+    result = _json(folder / RESULT_FILE)
+    try:
+        return ComparedRun(
+            source=folder,
+            seed=seed_of(result),
+            backend=str(result["backend"]),
+            scenario=str(result["scenario"]),
+            text=_digest(folder / SCENARIO_FILE),
+            commit=str(result["commit"]),
+            machine=_machine(result.get("machine", {})),
+            verdict=str(result["verdict"]),
+            metrics=_finite({**result["metrics"], **_flattened(result.get("classes", {}))}),
+            series=_series(folder / SERIES_FILE),
+        )
+    except KeyError as error:
+        raise BadInput(f"{folder / RESULT_FILE}: is no run's result: {error.args[0]} is missing") from None
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        raise BadInput(f"{folder / RESULT_FILE}: is no run's result: a field is of another type or size") from None
+
+
+def _series(path: Path) -> dict[str, Any]:
+    """Figures block by block; none where there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[float | None]])
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"{path}: no figures of blocks: {error}") from None
+
+
+def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
+    path = folder / SWEEP_LOG_FILE
+    try:
+        lines = path.read_bytes().splitlines()
+        begun = msgspec.json.decode(lines[0], type=dict[str, str]) if lines else {}
+        scenario, text = _scenario_of_sweep(folder, begun.get("task", "sweep"))
+        for line in lines[1:]:
+            outcome = msgspec.json.decode(line, type=SeedOutcome)
+            if not outcome.metrics:
+                raise BadInput(f"{path}: seed {outcome.seed} has no figures: the sweep is of an older version")
+            yield ComparedRun(
+                source=folder,
+                seed=outcome.seed,
+                backend="sim",
+                scenario=scenario,
+                text=text,
+                commit=begun.get("commit", ""),
+                machine="",
+                verdict="pass" if outcome.passed else outcome.verdict if outcome.failed else "undecided",
+                metrics=_finite(outcome.metrics),
+            )
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"{path}: is no sweep's log: {error}") from None
+
+
+def _scenario_of_sweep(folder: Path, title: str) -> tuple[str, str]:
+    """The name of the scenario that all seeds ran and what tells it from others; of a sweep that left no scenario, such
+    as one of random ones, its title."""
+    text = _digest(folder / SCENARIO_FILE)
+    return (scenario_name(title) if text else title), text
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInput(f"{path}: no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: expected an object")
+    return content
+
+
+def _flattened(classes: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Lateness by class of actor, among the other figures."""
+    return {
+        f"{figure} ({name})": value
+        for name, figures in classes.items()
+        for figure, value in figures.items()
+        if figure.startswith("lateness")
+    }
+
+
+def _finite(metrics: Mapping[str, Any]) -> dict[str, float]:
+    found = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _machine(page: Mapping[str, Any]) -> str:
+    return ", ".join(str(page[name]) for name in ("processor", "processors", "memory_gib", "python") if name in page)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return blake3(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,94 @@
+"""In which fields the scenarios of two runs differ, as the runs' folders have them.
+
+Compared is what the files mean, defaults included, so that comments and fields that merely say the default make no
+difference. A file that this version cannot load, such as an older one's, is taken as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput
+from cluster.common.strict_yaml import parse
+from cluster.common.wording import printable
+from cluster.scenario import load_scenario
+
+SHOWN: Final = 5
+"""Fields that are named in a sentence; the others are counted."""
+VALUE_CHARACTERS: Final = 40
+"""Of a value there."""
+NOTHING: Final = "nothing"
+DESCRIPTION: Final = "description"
+"""A field that changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDifference:
+    """A field, by its dotted path, and what both scenarios say there; ``None`` where one says nothing."""
+
+    path: str
+    first: str | None
+    second: str | None
+
+    @property
+    def words(self) -> str:
+        return printable(f"{self.path} {_shortened(self.first)} in A, {_shortened(self.second)} in B")
+
+    def page(self) -> dict[str, str | None]:
+        """For other programs; values are JSON."""
+        return {"field": self.path, "a": self.first, "b": self.second}
+
+
+def differences(first: Path, second: Path) -> list[FieldDifference] | None:
+    """The fields in which two scenario files differ, in the first one's order; ``None`` where one is no scenario."""
+    fields = _meant(first, second) or _written(first, second)
+    if fields is None:
+        return None
+    one, other = ({path: text for path, text in _leaves(each, "") if path != DESCRIPTION} for each in fields)
+    return [
+        FieldDifference(path, one.get(path), other.get(path))
+        for path in [*one, *(path for path in other if path not in one)]
+        if one.get(path) != other.get(path)
+    ]
+
+
+def words_of(found: Sequence[FieldDifference]) -> str:
+    """The first of them in words."""
+    shown = "; ".join(each.words for each in found[:SHOWN])
+    return shown if len(found) <= SHOWN else f"{shown}; and {len(found) - SHOWN:,} more"
+
+
+def _meant(*paths: Path) -> list[Any] | None:
+    try:
+        return [load_scenario(path).model_dump(mode="json", by_alias=True) for path in paths]
+    except (BadInput, OSError):
+        return None
+
+
+def _written(*paths: Path) -> list[Any] | None:
+    try:
+        return [parse(path.read_text(encoding="utf-8")) for path in paths]
+    except (OSError, ValueError):
+        return None
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Each value that holds no others, by its path, as JSON."""
+    if isinstance(value, dict) and value:
+        for name, each in value.items():
+            yield from _leaves(each, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        for place, each in enumerate(value):
+            yield from _leaves(each, f"{path}[{place}]")
+    else:
+        yield path, json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _shortened(value: str | None) -> str:
+    if value is None:
+        return NOTHING
+    return value if len(value) <= VALUE_CHARACTERS else f"{value[:VALUE_CHARACTERS]}…"

@@ -1,0 +1,1 @@
+"""What commands share at a terminal: options, progress, tables, output."""

@@ -1,0 +1,78 @@
+"""What ``stampede drill`` takes: the drills, their options, and ``--list``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.tools.console.options import add_change_options, parse_seed
+from cluster.tools.drills.base import Drill, default_of, option_name
+from cluster.tools.drills.registry import DRILLS
+
+
+def add_drills(parser: Any) -> None:
+    """Add a subcommand for each drill, and the list of them."""
+    parser.add_argument("--list", action="store_true", help="show the drills that there are, and their options")
+    drills = parser.add_subparsers(metavar="NAME", parser_class=type(parser))
+    for name, drill in DRILLS.items():
+        _add_drill(drills.add_parser(name, help=drill.summary, description=drill.summary), drill)
+    parser.set_defaults(command=_list)
+
+
+def _add_drill(parser: Any, drill: type[Drill]) -> None:
+    parser.add_argument(
+        "--backend", choices=("live", "sim"), default="live", help="real hosts on Ray, or the simulator"
+    )
+    parser.add_argument("--seed", type=parse_seed, metavar="N", help="another seed than 1")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-drill-<name>)")
+    add_change_options(parser)
+    for each in fields(drill):
+        _add_option(parser, each)
+    parser.set_defaults(command=_run, drill=drill)
+
+
+def _add_option(parser: Any, each: Field[Any]) -> None:
+    default, help_text = default_of(each), f"{each.metadata['text']} (default %(default)s)"
+    if each.metadata["choices"]:
+        parser.add_argument(f"--{option_name(each)}", choices=each.metadata["choices"], default=default, help=help_text)
+        return
+    number = _number(each.metadata["least"], each.metadata["most"])
+    parser.add_argument(f"--{option_name(each)}", type=number, metavar="N", default=default, help=help_text)
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is none: expected an integer from {least:,} to {most:,}")
+        return int(text)
+
+    return read
+
+
+def _run(options: Any) -> int:
+    from cluster.tools.drills.running import run_drill
+
+    given = {each.name: getattr(options, each.name) for each in fields(options.drill)}
+    verdict, _ = run_drill(options.drill(**given), options.backend, options.seed, options.out, options.changes)
+    return verdict.exit_code
+
+
+def _list(options: Any) -> int:
+    if not options.list:
+        raise BadInput(f"which drill? {', '.join(DRILLS)} (see stampede drill --list)")
+    for name, drill in DRILLS.items():
+        print(f"{name:12} {drill.summary}")
+        for each in fields(drill):
+            print(f"{'':12}   --{option_name(each)} {_values(each)}: {each.metadata['text']}")
+    return ExitCode.PASS
+
+
+def _values(each: Field[Any]) -> str:
+    metadata, default = each.metadata, default_of(each)
+    if metadata["choices"]:
+        return f"{'|'.join(metadata['choices'])} ({default})"
+    return f"{metadata['least']:,}..{metadata['most']:,} ({default:,})"

@@ -1,0 +1,17 @@
+"""``stampede drill NAME`` and ``stampede drill --list``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command to the console command's parser."""
+    commands.add_parser("drill", help="run a drill: a scenario with a written expectation").fill = _fill
+
+
+def _fill(parser: Any) -> None:
+    """No other command needs the drills, which take long to load."""
+    from cluster.tools.drills.command_line import add_drills
+
+    add_drills(parser)

@@ -1,0 +1,223 @@
+"""Expectations that several drills share, and what they are judged by: what was served, and when it was seen."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from cluster.audit.books import Books
+from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
+from cluster.audit.reexecution.reexecutor import Reexecutor
+from cluster.checks.metrics.metrics import first_finalizations
+from cluster.common.outcome import Outcome
+from cluster.record.archive import BlockRecord
+from cluster.record.run import FaultRecord, ValidatorRecord
+from cluster.tools.drills.base import Expectation, Judgement
+
+KILL: Final = "kill"
+"""The kind of fault by which drills take validators down."""
+SHOWN_DIGITS: Final = 16
+READINGS_KEPT: Final = 20_000
+
+
+# --- timers ---------------------------------------------------------------------------------------------------------
+
+
+def timers_once() -> Expectation:
+    """By the receipts alone, without the books of the check ``timers``."""
+    text = "every timer that was scheduled ends once, or still waits: none fires twice, none is lost"
+    return Expectation("timers_once", text, judge_timers_once)
+
+
+def judge_timers_once(books: Books) -> Judgement:
+    """Whether each timer ended at most once, and whoever has not ended is counted as pending by every validator."""
+    for validator in books.judged:
+        ends = Counter(timer for record in validator.blocks for timer in ended(record))
+        if doubled := [timer for timer, times in ends.items() if times > 1]:
+            return Outcome.FAIL, f"{validator.name}: timer {_short(doubled[0])} ended {ends[doubled[0]]} times"
+    for name, receipts in diverged_receipts(books):
+        ends = Counter(fire.timer_id for fire in receipts.fires)
+        if doubled := [timer for timer, times in ends.items() if times > 1]:
+            return Outcome.FAIL, f"{name}, where it diverged: timer {_short(doubled[0])} fired {ends[doubled[0]]} times"
+    chain = books.chain
+    scheduled = {timer for record in chain for timer in came(record)}
+    gone = {timer for record in chain for timer in (*ended(record), *cancelled(record))}
+    waiting = len(scheduled - gone)
+    for validator in books.judged:
+        status = validator.status or {}
+        counted = status.get("pending_timers")
+        is_of_the_tip = validator.tip == len(chain) == status.get("height", validator.tip)
+        if is_of_the_tip and counted is not None and counted != waiting:
+            return Outcome.FAIL, f"{waiting:,} timers have not ended, {validator.name} has {counted:,} waiting"
+    if not gone:
+        return Outcome.INCONCLUSIVE, f"{len(scheduled):,} timers were scheduled, none ended"
+    return Outcome.PASS, f"{len(scheduled):,} scheduled: {len(gone):,} ended once each, {waiting:,} wait"
+
+
+def came(record: BlockRecord) -> list[bytes]:
+    """Timers that a block scheduled."""
+    return [timer.timer_id for effects in _effects(record) for timer in effects.scheduled]
+
+
+def ended(record: BlockRecord) -> list[bytes]:
+    """Timers that it fired or destroyed, as often as it did."""
+    receipts = receipts_of(record.receipts)
+    if receipts is None:
+        return []
+    fired, destroyed = ([each.timer_id for each in receipts.fires], [each.timer_id for each in receipts.destroyed])
+    return fired + destroyed
+
+
+def cancelled(record: BlockRecord) -> list[bytes]:
+    """Timers that it cancelled."""
+    changes = (change for effects in _effects(record) for change in effects.timer_changes)
+    return [change.timer_id for change in changes if isinstance(change, Cancelled)]
+
+
+def _effects(record: BlockRecord) -> Iterator[Effects]:
+    receipts = receipts_of(record.receipts)
+    if receipts is not None:
+        yield from (run.effects for run in receipts.transactions)
+        yield from (run.effects for run in receipts.fires)
+        yield from (run.effects for run in receipts.callbacks)
+        yield from (run.effects for run in receipts.messages)
+
+
+# --- replay ---------------------------------------------------------------------------------------------------------
+
+
+def straight_replay() -> Expectation:
+    """What branches, restarts and snapshots left behind must not show."""
+    text = (
+        "roots, receipts, events and the order of fires of every validator are those of an execution from the genesis"
+        " on that saw no other branch and no restart"
+    )
+    return Expectation("replay", text, judge_replay)
+
+
+def judge_replay(books: Books) -> Judgement:
+    """Whether every validator's blocks are what executing the final chain once, straight, gives."""
+    reexecutor = Reexecutor(books.record.genesis)
+    for record in books.chain:
+        if (mismatch := reexecutor.take(record)) is not None:
+            return Outcome.FAIL, f"height {mismatch.height}: {mismatch.reason}"
+    for told in books.divergences:
+        return Outcome.FAIL, f"{told.validator} diverged at height {told.height}: {told.reason}"
+    compared = 0
+    for validator in books.judged:
+        if validator.first_height > len(books.chain) + 1:
+            return unmet(books), f"nobody served what lies below height {validator.first_height}"
+        for height, mine in enumerate(validator.blocks, start=validator.first_height):
+            if height > len(books.chain) or mine != books.chain[height - 1]:
+                return Outcome.FAIL, f"{validator.name} serves another block or other receipts at height {height}"
+            compared += 1
+    if not compared:
+        return Outcome.INCONCLUSIVE, "no validator served a block"
+    fires = sum(len(receipts.fires) for record in books.chain if (receipts := receipts_of(record.receipts)) is not None)
+    return Outcome.PASS, (
+        f"{compared:,} blocks of {len(books.judged)} validators are those of a straight execution,"
+        f" {fires:,} fires in order"
+    )
+
+
+# --- times ----------------------------------------------------------------------------------------------------------
+
+
+def rate(books: Books, after_ms: float, until_ms: float) -> float:
+    """Final heights a second in a stretch of the run; 0 where it is empty."""
+    seen = [at for at in first_finalizations(books.record.judged_finalizations).values() if after_ms < at <= until_ms]
+    return len(seen) / (until_ms - after_ms) * 1_000 if until_ms > after_ms else 0.0
+
+
+# --- what came about ------------------------------------------------------------------------------------------------
+
+
+def unmet(books: Books) -> Outcome:
+    """What an expectation comes to that was not met so far: whoever interrupts a run may have kept it from that."""
+    return Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
+
+
+def heights_apart(books: Books, validators: Sequence[ValidatorRecord], until: int) -> list[int]:
+    """The heights, up to one, at which what these validators served is not the same; who joined later has none."""
+    held = [{books.seals[each.name].at(height) for each in validators} - {None} for height in range(1, until + 1)]
+    return [height for height, seals in enumerate(held, start=1) if len(seals) > 1]
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+def faults_of(books: Books, kind: str) -> list[FaultRecord]:
+    """The run's faults of a kind, whether they began or not."""
+    return [fault for fault in books.record.faults if fault.kind == kind]
+
+
+def overlapping(faults: Iterable[FaultRecord]) -> list[list[FaultRecord]]:
+    """Those that began, in groups: each of a group lasted while another of it did, and none of another group."""
+    groups: list[list[FaultRecord]] = []
+    over_ms = -math.inf
+    for begun_ms, fault in sorted(((_begun_ms(fault), fault) for fault in faults), key=lambda pair: pair[0]):
+        if begun_ms == math.inf:
+            continue
+        if begun_ms > over_ms:
+            groups.append([])
+        groups[-1].append(fault)
+        over_ms = max(over_ms, _ended_ms(fault))
+    return groups
+
+
+def down_at_once(faults: Iterable[FaultRecord]) -> list[set[str]]:
+    """Whom kills had down together, at each moment at which there was one more."""
+    kills = [fault for fault in faults if fault.kind == KILL and fault.begun_ms is not None]
+    moments = [_begun_ms(kill) for kill in kills]
+    return [
+        {name for kill in kills if _begun_ms(kill) <= at <= _ended_ms(kill) for name in kill.targets} for at in moments
+    ]
+
+
+def _begun_ms(fault: FaultRecord) -> float:
+    return math.inf if fault.begun_ms is None else fault.begun_ms
+
+
+def _ended_ms(fault: FaultRecord) -> float:
+    return math.inf if fault.ended_ms is None else fault.ended_ms
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def diverged_receipts(books: Books) -> Iterator[tuple[str, BlockReceipts]]:
+    """What validators that diverged executed, where they say so."""
+    for validator in books.judged:
+        told = (validator.status or {}).get("diverged")
+        try:
+            data = bytes.fromhex(told["receipts"]) if isinstance(told, dict) else b""
+        except (KeyError, TypeError, ValueError):
+            continue
+        receipts = receipts_of(data) if data else None
+        if receipts is not None:
+            yield validator.name, receipts
+
+
+def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
+    """Headers of the blocks that can be read."""
+    for record in chain:
+        try:
+            yield read_header(record.block)[0]
+        except Unreadable:
+            continue
+
+
+@lru_cache(READINGS_KEPT)
+def receipts_of(data: bytes) -> BlockReceipts | None:
+    """Receipts as they were served; ``None`` where they cannot be read, which the check ``chain`` tells."""
+    try:
+        return read_receipts(data)
+    except Unreadable:
+        return None
+
+
+def _short(timer: bytes) -> str:
+    return timer.hex()[:SHOWN_DIGITS]

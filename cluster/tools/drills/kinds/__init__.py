@@ -1,0 +1,1 @@
+"""The drills, a module each."""

@@ -1,0 +1,121 @@
+"""``join``: a validator joins a chain that goes on, by a snapshot of its peers' state, and takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from cluster.audit.books import Books
+from cluster.checks.run import HEIGHTS_UNTIL_IT_VOTES
+from cluster.common.outcome import Outcome, worst
+from cluster.record.run import JoinRecord, ValidatorRecord
+from cluster.scenario import Scenario
+from cluster.scenario.genesis import validators_of
+from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
+from cluster.tools.drills.expectations import headers, straight_replay, unmet
+from consensus.leader import ELECTIONS
+from consensus.types import View
+
+AFTERWARDS: Final = 30
+"""Heights that the run goes on for, at least."""
+TURNS: Final = 3
+"""Views that a validator must have led for it to say anything that none of its blocks is final."""
+HEIGHTS_A_TURN: Final = 4
+"""Heights that the run goes on for, for each validator: so that each has its turns."""
+BUSY: Final[dict[str, Any]] = {
+    "users": [
+        {"workload": "heartbeat", "count": 8},
+        {"workload": "flood", "count": 4, "interval_ms": 500, "options": {"timers": 30, "burn": 30_000}},
+    ]
+}
+"""Enough of it for a state of several chunks."""
+
+
+@dataclass(frozen=True)
+class Join(Drill):
+    name: ClassVar[str] = "join"
+    summary: ClassVar[str] = "a validator without state joins by a snapshot, and takes part"
+
+    protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
+    validators: int = option(5, "how many there are; the last one joins", least=5, most=64)
+    at_height: int = option(30, "when it joins", least=1, most=5_000)
+
+    def scenario(self) -> Scenario:
+        nodes: list[dict[str, Any]] = [{} for _ in names_of(self.validators)]
+        nodes[-1] = {"joins_at_height": self.at_height}
+        height = self.at_height + max(AFTERWARDS, HEIGHTS_A_TURN * self.validators)
+        return self.build(
+            validators={"count": self.validators, "nodes": nodes},
+            consensus={"protocol": self.protocol},
+            load=BUSY,
+            stop={"height": height, "drain_blocks": 5, "timeout_s": TIMEOUT_S + height},
+            success={"heights_compared": height - 10, "transactions": 30, "fires": 50, "stall_ms": 20_000},
+        )
+
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
+        return [
+            Expectation(
+                "snapshot",
+                "it takes the state from at least two peers, and executes no block below the snapshot's height",
+                self._judge_snapshot,
+            ),
+            Expectation("takes_part", "afterwards it proposes blocks that become final", self._judge_takes_part),
+            straight_replay(),
+        ]
+
+    @staticmethod
+    def _judge_snapshot(books: Books) -> Judgement:
+        return _of_all(books, _took_snapshot)
+
+    @staticmethod
+    def _judge_takes_part(books: Books) -> Judgement:
+        return _of_all(books, _takes_part)
+
+
+def _of_all(books: Books, judge: Callable[[Books, JoinRecord, ValidatorRecord], Judgement]) -> Judgement:
+    """What came of every validator that was to join."""
+    found = {validator.name: validator for validator in books.record.validators}
+    judged = [judge(books, join, found[join.target]) for join in books.record.joins if join.target in found]
+    if not judged:
+        return Outcome.INCONCLUSIVE, "no validator joined"
+    outcome = worst(each for each, _ in judged)
+    return outcome, "; ".join(text for each, text in judged if each is outcome)
+
+
+def _took_snapshot(_: Books, join: JoinRecord, validator: ValidatorRecord) -> Judgement:
+    if join.ended_ms is None or join.begun_ms is None:
+        return Outcome.INCONCLUSIVE, f"{join.target} never had its snapshot"
+    if not validator.blocks:
+        return Outcome.INCONCLUSIVE, f"{join.target} served no block"
+    begins = validator.first_height
+    if begins == 1:
+        return Outcome.FAIL, f"{join.target} executed the chain from the genesis on"
+    text = (
+        f"{join.target} took the state of height {begins - 1} from {len(join.chunks)} peers"
+        f" ({sum(join.chunks.values())} chunks) in {join.ended_ms - join.begun_ms:,.0f} ms"
+    )
+    return (Outcome.PASS if len(join.chunks) > 1 else Outcome.INCONCLUSIVE), text
+
+
+def _takes_part(books: Books, join: JoinRecord, validator: ValidatorRecord) -> Judgement:
+    if not validator.blocks:
+        return Outcome.INCONCLUSIVE, f"{join.target} served no block"
+    own = [header.height for header in headers(books.chain) if header.proposer == validator.index]
+    if own:
+        return Outcome.PASS, f"{len(own)} final blocks are {join.target}'s own, the first at height {own[0]}"
+    since, turns = len(books.chain) - validator.first_height + 1, _turns(books, validator)
+    text = f"none of the {since} blocks since is {join.target}'s own, which led {turns} views"
+    return (unmet(books) if turns >= TURNS else Outcome.INCONCLUSIVE), text
+
+
+def _turns(books: Books, validator: ValidatorRecord) -> int:
+    """How many views it led up to the last final block, from when on it votes."""
+    record, views = books.record, books.views
+    begins = views.get(validator.first_height + HEIGHTS_UNTIL_IT_VOTES)
+    if begins is None:
+        return 0
+    section = record.scenario.consensus
+    everybody = validators_of(record.genesis, record.scheme)
+    election = ELECTIONS[section.leader_election](everybody, record.genesis.chain_id.encode())
+    return sum(election.leader(View(view)) == validator.index for view in range(begins, max(views.values()) + 1))

@@ -1,0 +1,162 @@
+"""``outage``: one validator more than may be missed is down for a while; then everything that waited is worked off.
+
+Meanwhile nothing can become final. The others go on taking transactions, which land in few blocks once a quorum is
+back; their timers fall due together, more than the lane has room for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from cluster.audit.books import Books
+from cluster.audit.ledger.ledger import BlockFigures
+from cluster.checks.metrics.committees import ruling_during
+from cluster.checks.metrics.metrics import first_finalizations
+from cluster.common.outcome import Outcome
+from cluster.record.run import FaultRecord
+from cluster.scenario import Scenario
+from cluster.tools.drills.base import (
+    STARTING_S,
+    TIMEOUT_S,
+    Drill,
+    Expectation,
+    Judgement,
+    kills,
+    names_of,
+    one_too_many,
+    option,
+)
+from cluster.tools.drills.expectations import KILL, down_at_once, overlapping, rate, timers_once, unmet
+from consensus.types import quorum
+
+AT_HEIGHT: Final = 20
+PRICED: Final[dict[str, Any]] = {"timers": 30, "spread_blocks": 2, "burn": 8_000, "explicit_percent": 0}
+"""By the default agent, so that a timer that waits is not priced out when the lane gets dear.
+
+So few a second that at one block a second, as on a slow machine, the lane is below its target, and dear for a while
+only; so close together that those of an outage are more than the lane has room for.
+"""
+WORKED_OFF_PERCENT: Final = 10
+"""Of the largest backlog may be left at the end."""
+SETTLED_MS: Final = 5_000
+"""After the outage, before rates are taken."""
+LEAST_STRETCH_MS: Final = 2_000
+NO_OUTAGE: Final = "those that were down at the same time left a quorum: there was no outage"
+
+
+@dataclass(frozen=True)
+class Outage(Drill):
+    name: ClassVar[str] = "outage"
+    summary: ClassVar[str] = "f+1 validators are down for a while; a backlog builds, and is worked off"
+
+    validators: int = option(4, "how many there are; the last f+1 of them go down", least=4, most=64)
+    down_s: int = option(15, "for how long, in seconds", least=2, most=600)
+    recovery_ms: int = option(10_000, "by when after it a new block is final", least=100, most=600_000)
+    pace_percent: int = option(50, "of the block rate from before that must be reached again", most=100)
+
+    def scenario(self) -> Scenario:
+        down = names_of(self.validators)[-one_too_many(self.validators) :]
+        return self.build(
+            validators={"count": self.validators},
+            chain={"params": {"LANE_TIMER_CYCLES": 800_000}},
+            load={
+                "users": [
+                    {"workload": "heartbeat", "count": 4},
+                    {"workload": "flood", "count": 2, "interval_ms": 1_600, "options": PRICED},
+                    {"workload": "transfer", "count": 2},
+                ]
+            },
+            faults=kills(down, AT_HEIGHT, self.down_s * 1_000),
+            stop={"height": 80, "drain_blocks": 10, "timeout_s": TIMEOUT_S + self.down_s + STARTING_S},
+            success={
+                "heights_compared": 60,
+                "transactions": 30,
+                "fires": 50,
+                "stall_ms": 1_000 * (self.down_s + STARTING_S),
+                "recovery_ms": self.recovery_ms,
+            },
+        )
+
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
+        return [
+            Expectation(
+                "backlog",
+                f"due timers pile up behind the outage, more than before it, and are worked off: at the end no more"
+                f" than before, or {WORKED_OFF_PERCENT} % of the most, wait",
+                self._judge_backlog,
+            ),
+            Expectation(
+                "recovery",
+                f"a new block is final {scenario.recovery_ms:,} ms after the last validator is back, and then blocks"
+                f" come at least {self.pace_percent} % as fast as before",
+                self._judge_recovery,
+            ),
+            timers_once(),
+        ]
+
+    @staticmethod
+    def _judge_backlog(books: Books) -> Judgement:
+        outage = _outage(books)
+        if outage is None:
+            return Outcome.INCONCLUSIVE, NO_OUTAGE
+        height = max(fault.height_when_begun for fault in outage if fault.kind == KILL)
+        figures = books.ledger.figures
+        before, after = (_most(figures[:height]), _most(figures[height:]))
+        if after is None or before is None or after.backlog <= before.backlog:
+            return Outcome.INCONCLUSIVE, "no backlog was seen that was larger than before the outage"
+        text = (
+            f"{after.backlog:,} due timers waited at height {after.height}, {before.backlog:,} at most before;"
+            f" {figures[-1].backlog:,} at the end"
+        )
+        left = max(before.backlog, after.backlog * WORKED_OFF_PERCENT // 100)
+        return (Outcome.PASS if figures[-1].backlog <= left else unmet(books)), text
+
+    def _judge_recovery(self, books: Books) -> Judgement:
+        outage, record = _outage(books), books.record
+        first = first_finalizations(record.judged_finalizations)
+        if outage is None or not first:
+            return Outcome.INCONCLUSIVE, NO_OUTAGE
+        ends = [fault.ended_ms for fault in outage if fault.ended_ms is not None]
+        if len(ends) < len(outage):
+            return Outcome.INCONCLUSIVE, "not all validators that went down came back"
+        begun_ms, over_ms = min(fault.begun_ms or 0.0 for fault in outage), max(ends)
+        back_ms = min((at for at in first.values() if at > over_ms), default=None)
+        if back_ms is None:
+            waited_ms = record.duration_ms - over_ms
+            verdict = Outcome.FAIL if waited_ms > record.recovery_ms else unmet(books)
+            return verdict, f"nothing became final in the {waited_ms:,.0f} ms afterwards"
+        text = f"a new block was final {back_ms - over_ms:,.0f} ms after the last was back"
+        if back_ms - over_ms > record.recovery_ms:
+            return Outcome.FAIL, f"{text}, allowed {record.recovery_ms:,} ms"
+        verdict, pace = self._judge_pace(books, begun_ms, back_ms)
+        return verdict, f"{text}; {pace}"
+
+    def _judge_pace(self, books: Books, begun_ms: float, back_ms: float) -> Judgement:
+        """Whether blocks come as fast again, as far as no other fault is under way."""
+        seen = first_finalizations(books.record.judged_finalizations).values()
+        others = [fault for fault in books.record.faults if fault.begun_ms is not None]
+        first_ms = max([min(seen), *(each.ended_ms for each in others if each.ended_ms and each.ended_ms < begun_ms)])
+        last_ms = min([max(seen), *(each.begun_ms for each in others if each.begun_ms and each.begun_ms > back_ms)])
+        settled_ms = min(back_ms + SETTLED_MS, (back_ms + last_ms) / 2)
+        if min(begun_ms - first_ms, last_ms - settled_ms) < LEAST_STRETCH_MS:
+            return Outcome.INCONCLUSIVE, "the run is too short before or behind the outage to compare block rates"
+        before, after = rate(books, first_ms, begun_ms), rate(books, settled_ms, last_ms)
+        is_met = after * 100 >= before * self.pace_percent
+        return (Outcome.PASS if is_met else unmet(books)), f"{before:.1f} blocks/s before, {after:.1f} after"
+
+
+def _outage(books: Books) -> list[FaultRecord] | None:
+    """The first faults, together in time, of which kills left no quorum for a while; ``None`` where none did."""
+    for group in overlapping(books.record.faults):
+        begun_ms = min(fault.begun_ms or 0.0 for fault in group)
+        ended_ms = max(books.record.duration_ms if fault.ended_ms is None else fault.ended_ms for fault in group)
+        committees = ruling_during(books, begun_ms, ended_ms)
+        for down in down_at_once(group):
+            if all(len(members - down) < quorum(len(members)) for members in committees):
+                return group
+    return None
+
+
+def _most(figures: list[BlockFigures]) -> BlockFigures | None:
+    return max(figures, key=lambda block: block.backlog, default=None)

@@ -1,0 +1,114 @@
+"""``restart-all``: every validator is killed at the same moment and starts again from its disk, several times.
+
+What was final stays final: nobody makes a height final a second time, and nobody says anything that contradicts what it
+said before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from cluster.audit.books import Books
+from cluster.checks.run import RECOVERED_BY_SNAPSHOT
+from cluster.common.outcome import Outcome
+from cluster.record.run import Finalization
+from cluster.scenario import Scenario
+from cluster.tools.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
+from cluster.tools.drills.expectations import KILL, down_at_once, faults_of, straight_replay, timers_once
+
+EVERY_HEIGHTS: Final = 12
+
+
+@dataclass(frozen=True)
+class RestartAll(Drill):
+    name: ClassVar[str] = "restart-all"
+    summary: ClassVar[str] = "all validators are killed at once and start again from their disks"
+
+    protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
+    validators: int = option(4, "how many there are", least=1, most=64)
+    times: int = option(2, "how often", most=20)
+    down_ms: int = option(1_500, "how long they are down each time, in milliseconds", least=1, most=600_000)
+
+    def scenario(self) -> Scenario:
+        names, last = names_of(self.validators), EVERY_HEIGHTS * self.times
+        down_s = -(-self.down_ms // 1_000)
+        every = [kills(names, EVERY_HEIGHTS * (number + 1), self.down_ms) for number in range(self.times)]
+        return self.build(
+            validators={"count": self.validators},
+            consensus={"protocol": self.protocol},
+            faults=[fault for at_once in every for fault in at_once],
+            stop={"height": last + 20, "drain_blocks": 5, "timeout_s": TIMEOUT_S + self.times * (down_s + STARTING_S)},
+            success={
+                "heights_compared": last + 10,
+                "transactions": 20,
+                "fires": 40,
+                "stall_ms": 1_000 * (down_s + STARTING_S),
+            },
+        )
+
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
+        return [
+            Expectation(
+                "durable",
+                "every validator finds on its disk what it had made final, and makes no height final twice",
+                self._judge_durable,
+            ),
+            straight_replay(),
+            timers_once(),
+        ]
+
+    @staticmethod
+    def _judge_durable(books: Books) -> Judgement:
+        record, kills = books.record, faults_of(books, KILL)
+        names = record.scenario.validators.names
+        times = Counter((seen.validator, seen.height) for seen in _on_lasting_disks(books))
+        if twice := sorted(key for key, count in times.items() if count > 1):
+            whose, height = twice[0]
+            what = f"{names[whose]} made height {height} final {times[twice[0]]} times ({len(twice)} such)"
+            return Outcome.FAIL, what
+        lost, silent = _found_too_little(books)
+        if lost:
+            return Outcome.FAIL, lost
+        begun = [fault for fault in kills if fault.begun_ms is not None]
+        restarted = [fault for fault in begun if fault.ended_ms is not None]
+        if len(restarted) < len(begun) and not record.interrupted:
+            gone = next(fault for fault in begun if fault.ended_ms is None)
+            return Outcome.FAIL, f"{gone.target} never came back from its disk"
+        if not restarted or len(restarted) < len(kills):
+            return Outcome.INCONCLUSIVE, f"{len(restarted)} of {len(kills)} restarts were seen"
+        most = max(down_at_once(restarted), key=len)
+        if not most.issuperset(names):
+            return Outcome.INCONCLUSIVE, f"{len(most)} of {len(names)} validators were down at the same time, not all"
+        if silent:
+            return Outcome.INCONCLUSIVE, f"{', '.join(silent)} did not say what was on the disk"
+        return Outcome.PASS, f"{len(restarted)} restarts, {len(times):,} finalizations of validators, each once"
+
+
+def _lost_disks(books: Books) -> set[str]:
+    """Validators that other faults gave empty disks."""
+    return {name for fault in books.record.faults if fault.kind in RECOVERED_BY_SNAPSHOT for name in fault.impaired}
+
+
+def _on_lasting_disks(books: Books) -> list[Finalization]:
+    """What honest validators made final whose disks were never lost."""
+    names, lost = books.record.scenario.validators.names, _lost_disks(books)
+    return [seen for seen in books.record.judged_finalizations if names[seen.validator] not in lost]
+
+
+def _found_too_little(books: Books) -> tuple[str, list[str]]:
+    """In words, the first validator that came back with less than it had made final; and those that do not say."""
+    silent, seen = [], _on_lasting_disks(books)
+    kills = [fault for fault in faults_of(books, KILL) if fault.begun_ms is not None and fault.ended_ms is not None]
+    for validator in books.judged:
+        killed_ms = max((kill.begun_ms or 0.0 for kill in kills if validator.name in kill.targets), default=0.0)
+        had = max(
+            (each.height for each in seen if each.validator == validator.index and each.at_ms < killed_ms), default=0
+        )
+        recovered = (validator.status or {}).get("recovered_height")
+        if had and not isinstance(recovered, int):
+            silent.append(validator.name)
+        elif had > (recovered or 0):
+            return f"{validator.name} had height {had} final, and found {recovered} on its disk", silent
+    return "", silent

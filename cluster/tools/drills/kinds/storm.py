@@ -1,0 +1,157 @@
+"""``storm``: timers by the thousand that cannot pay, or are never worth their price, while honest ones run.
+
+The chain has to get rid of them within the garbage collection's budget, and must not let the others wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from cluster.audit.books import Books
+from cluster.checks.metrics.actor_classes import class_of_actors
+from cluster.checks.metrics.metrics import finality_latencies
+from cluster.common.outcome import Outcome
+from cluster.common.quantiles import counted_quantile, quantile
+from cluster.scenario import Scenario
+from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
+from cluster.tools.drills.expectations import receipts_of, timers_once, unmet
+from loadgen.workloads.storm import ONE_RISE_PERCENT, StormOptions
+from loadgen.workloads.storm import Storm as StormWorkload
+
+HARDENED: Final = "hardened"
+PLAIN: Final = "plain"
+"""Without a priority floor: timers that offer no tip tie with the honest ones, which then wait for many of them."""
+HONEST_USERS: Final = 8
+LEAST_TIMERS: Final = 1_000
+"""Fewer are no storm."""
+TIMERS_A_USER: Final = 1_000
+"""As many as an actor may have alive, nearly: a storm of more takes more users."""
+BURST: Final = 100
+BURSTS_AT_ONCE: Final = 10
+"""Of all users together, in one block."""
+BLOCK_MS: Final = 200
+SCHEDULED_PERCENT: Final = 75
+"""Of the timers that were asked for must have been scheduled: a bid just above the price is refused while it rises."""
+ENOUGH_PERCENT: Final = 90
+"""Of those must have ended in vain."""
+
+
+@dataclass(frozen=True)
+class Storm(Drill):
+    name: ClassVar[str] = "storm"
+    summary: ClassVar[str] = "timers by the thousand that expire or cannot pay, while honest ones run"
+
+    timers: int = option(6_000, "how many make the storm", least=LEAST_TIMERS, most=1_000_000)
+    bid_percent: int = option(ONE_RISE_PERCENT, "what timers that can pay offer, of the price", least=100, most=10_000)
+    preset: str = option(HARDENED, "the chain's parameters", choices=(HARDENED, PLAIN))
+    lateness_blocks: int = option(5, "p99 of the honest timers' lateness at most, in blocks", least=0, most=1_000)
+    finality_ms: int = option(1_500, "p95 of the finality latency at most", least=10, most=60_000)
+
+    def scenario(self) -> Scenario:
+        users = -(-self.timers // TIMERS_A_USER)
+        blocks = -(-self.timers // (BURST * BURSTS_AT_ONCE))
+        storm = {
+            "workload": StormWorkload.name,
+            "count": users,
+            "interval_ms": max(BLOCK_MS, BLOCK_MS * users // BURSTS_AT_ONCE),
+            "options": {"timers": BURST, "in_all": -(-self.timers // users), "bid_percent": self.bid_percent},
+        }
+        height = 30 + 2 * blocks
+        return self.build(
+            chain={"preset": HARDENED} if self.preset == HARDENED else {},
+            load={"users": [{"workload": "heartbeat", "count": HONEST_USERS}, storm]},
+            stop={"height": height, "drain_blocks": 15, "timeout_s": TIMEOUT_S + 10 * blocks},
+            success={"heights_compared": height, "transactions": 20, "fires": 50, "stall_ms": 30_000},
+        )
+
+    def expectations(self, scenario: Scenario) -> list[Expectation]:
+        return [
+            Expectation(
+                "storm",
+                f"at least {SCHEDULED_PERCENT} % of {_timers(scenario):,} timers are taken, and {ENOUGH_PERCENT} % of"
+                " those end in vain, expired or for want of funds, both kinds among them",
+                self._judge_storm,
+            ),
+            Expectation(
+                "honest_lateness",
+                f"99 % of the honest timers fire at most {self.lateness_blocks} blocks late, and none of them ends in"
+                " vain",
+                self._judge_lateness,
+            ),
+            Expectation(
+                "finality",
+                f"95 % of the blocks are final {self.finality_ms:,} ms after they are seen",
+                self._judge_finality,
+            ),
+            timers_once(),
+        ]
+
+    def _judge_storm(self, books: Books) -> Judgement:
+        storm, timers = _actors(books, is_storm=True), _timers(books.record.given or books.record.scenario)
+        if timers < LEAST_TIMERS:
+            return Outcome.INCONCLUSIVE, f"{timers:,} timers are no storm: at least {LEAST_TIMERS:,} make one"
+        reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor in storm)
+        most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
+        taken = sum(life.actor in storm for life in books.ledger.timers.values())
+        text = (
+            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {taken:,} that were"
+            f" taken and {timers:,} asked for; at most {most:,} removed in a block"
+        )
+        is_storm = taken * 100 >= timers * SCHEDULED_PERCENT
+        enough = is_storm and reasons.total() * 100 >= taken * ENOUGH_PERCENT and len(reasons) > 1
+        return (Outcome.PASS if enough else Outcome.INCONCLUSIVE), text
+
+    def _judge_lateness(self, books: Books) -> Judgement:
+        honest = _actors(books, is_storm=False)
+        lost = [each for each in _destroyed(books) if each.event.actor in honest]
+        if lost:
+            return Outcome.FAIL, f"{len(lost):,} honest timers ended in vain, the first {lost[0].reason}"
+        late: Counter[int] = Counter()
+        for height, record in enumerate(books.chain, start=1):
+            receipts = receipts_of(record.receipts)
+            if receipts is not None:
+                late.update(height - fire.trigger_height for fire in receipts.fires if fire.actor in honest)
+        waiting = [life for life in books.ledger.pending.values() if life.actor in honest]
+        late.update(
+            len(books.chain) - life.trigger_height for life in waiting if life.trigger_height < len(books.chain)
+        )
+        if not late:
+            return Outcome.INCONCLUSIVE, "no honest timer fired"
+        p99, most = counted_quantile(late, 0.99), max(late)
+        text = (
+            f"{late.total():,} honest timers: p50 {counted_quantile(late, 0.5)}, p99 {p99}, at most {most} blocks late"
+        )
+        return (Outcome.PASS if p99 <= self.lateness_blocks else unmet(books)), text
+
+    def _judge_finality(self, books: Books) -> Judgement:
+        latencies = list(finality_latencies(books.record).values())
+        if not latencies:
+            return Outcome.INCONCLUSIVE, "no block was seen both proposed and final"
+        p95 = quantile(latencies, 0.95)
+        text = f"{len(latencies):,} blocks: p50 {quantile(latencies, 0.5):,.0f} ms, p95 {p95:,.0f} ms"
+        return (Outcome.PASS if p95 <= self.finality_ms else unmet(books)), text
+
+
+def _timers(scenario: Scenario) -> int:
+    """How many the storm's users schedule in all."""
+    plans = [(group.count, group.parsed_options()) for group in scenario.load.users]
+    return sum(count * options.in_all for count, options in plans if isinstance(options, StormOptions))
+
+
+def _actors(books: Books, is_storm: bool) -> set[bytes]:
+    """The actors of the users that make the storm, or of the others."""
+    classes = class_of_actors(books.record)
+    return {actor for actor, name in classes.items() if (name == StormWorkload.name) is is_storm}
+
+
+def _destroyed(books: Books) -> Iterator[Any]:
+    for height in range(1, len(books.chain) + 1):
+        yield from _destroyed_in(books, height)
+
+
+def _destroyed_in(books: Books, height: int) -> tuple[Any, ...]:
+    receipts = receipts_of(books.chain[height - 1].receipts)
+    return () if receipts is None else receipts.destroyed

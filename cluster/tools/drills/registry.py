@@ -1,0 +1,30 @@
+"""The drills there are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cluster.tools.drills.base import Drill
+from cluster.tools.drills.kinds.byzantine import Byzantine
+from cluster.tools.drills.kinds.divergence import Divergence
+from cluster.tools.drills.kinds.join import Join
+from cluster.tools.drills.kinds.outage import Outage
+from cluster.tools.drills.kinds.partition import Partition
+from cluster.tools.drills.kinds.reorg import Reorg
+from cluster.tools.drills.kinds.restart_all import RestartAll
+from cluster.tools.drills.kinds.storm import Storm
+from cluster.tools.drills.kinds.upgrade import Upgrade
+
+ALL: Final[tuple[type[Drill], ...]] = (
+    Reorg,
+    Outage,
+    Storm,
+    Partition,
+    RestartAll,
+    Join,
+    Byzantine,
+    Upgrade,
+    Divergence,
+)
+DRILLS: Final = {drill.name: drill for drill in ALL}
+"""By name."""

@@ -1,0 +1,62 @@
+"""Running a drill: what is expected is said first, then it runs like any scenario, and is judged by both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, cast
+
+from rich.console import Console
+from rich.text import Text
+
+from cluster.checks.verdict import Verdict
+from cluster.common.errors import BadInput
+from cluster.common.interrupts import Interrupts
+from cluster.record.run import Backend, DrillRecord, RunRecord
+from cluster.scenario import Scenario, change_scenario
+from cluster.scenario.overrides import Change, options_of
+from cluster.tools.console.output import LastingOutput
+from cluster.tools.console.terminal import Progress
+from cluster.tools.drills.base import Drill
+from cluster.tools.run.running import drive, perform_run
+
+
+def run_drill(
+    drill: Drill, backend: Backend, seed: int | None = None, out: Path | None = None, changes: Sequence[Change] = ()
+) -> tuple[Verdict, Path]:
+    """Run a drill, show what it expects, its progress and its verdict, and write its folder; returns both.
+
+    ``changes`` are made to its scenario. Raises :class:`BadInput` where the backend cannot do it.
+    """
+    if (problem := drill.problem(backend)) is not None:
+        raise BadInput(f"drill {drill.name}: {problem}")
+    scenario = change_scenario(drill.scenario(), changes, f"drill {drill.name} with {options_of(changes)}")
+    if backend == "live" and (problem := scenario.live_problem):
+        raise BadInput(f"drill {drill.name}: {problem}")
+    chosen = scenario.seed if seed is None else seed
+    print_expectations(Console(file=cast(TextIO, LastingOutput(sys.stdout))), drill, scenario)
+
+    @contextmanager
+    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
+        with drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts) as record:
+            changed = (*changes, *_added(scenario, record))
+            record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
+            yield record
+
+    return perform_run(scenario, backend, out, perform, None, judge=drill.judge)
+
+
+def _added(scenario: Scenario, record: RunRecord) -> list[Change]:
+    """The faults that the scenario got while it ran (``stampede inject``), as changes of it."""
+    ran = record.given or record.scenario
+    added = ran.faults[len(scenario.faults) :]
+    return [Change("faults[+]", fault.model_dump(mode="json", exclude_unset=True)) for fault in added]
+
+
+def print_expectations(console: Console, drill: Drill, scenario: Scenario) -> None:
+    """What is drilled, and what must come of it."""
+    console.print(Text(f"drill    {drill.name}: {drill.summary}"), soft_wrap=True)
+    for expectation in drill.expectations(scenario):
+        console.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)

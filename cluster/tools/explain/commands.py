@@ -1,0 +1,114 @@
+"""``stampede validate``, ``explain`` and ``schema``: scenario files, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.common.wording import printable
+from cluster.tools.console.options import add_change_options
+
+PLAIN_WIDTH: Final = 120
+"""Characters in a line where the output is no terminal."""
+PICTURE: Final = ".svg"
+PAGE: Final = ".html"
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the console command's parser."""
+    validate = commands.add_parser("validate", help="check scenario files, and say where they run")
+    validate.add_argument("scenarios", type=Path, nargs="+", metavar="FILE", help="scenario file (YAML)")
+    validate.set_defaults(command=_validate)
+
+    explain = commands.add_parser("explain", help="what a scenario will do when, and over which network")
+    explain.add_argument("scenario", type=Path, metavar="FILE", help="scenario file (YAML)")
+    explain.add_argument("--out", type=_output, metavar="FILE", help="a page (.html) or the picture (.svg) instead")
+    explain.add_argument("--backend", choices=("live", "sim"), help="refuse what this one cannot run")
+    add_change_options(explain)
+    explain.set_defaults(command=_explain)
+
+    schema = commands.add_parser("schema", help="print the JSON schema of scenario files, for editors")
+    schema.set_defaults(command=_schema)
+
+
+def _output(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in (PICTURE, PAGE):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a name that ends in {PAGE} or {PICTURE}")
+    return path
+
+
+def _validate(options: Any) -> int:
+    is_right = True
+    for path in options.scenarios:
+        said, problems = _validated(path)
+        if said:
+            print(printable(said))
+        for problem in problems:
+            print(f"stampede: {printable(problem)}", file=sys.stderr)
+        is_right = is_right and not problems
+    return ExitCode.PASS if is_right else ExitCode.BAD_INPUT
+
+
+def _validated(path: Path) -> tuple[str, list[str]]:
+    """Where a right file runs; of a wrong one everything that is wrong."""
+    from cluster.scenario.files import load_scenario, problems_in
+
+    if problems := problems_in(path):
+        return "", problems
+    scenario = load_scenario(path)
+    live, sim = scenario.live_problem, scenario.simulator_problem
+    if live and sim:
+        return "", [f"{path}: runs nowhere: live: {live}; sim: {sim}"]
+    where = f"sim alone: {live}" if live else f"live alone: {sim}" if sim else "live and sim"
+    return f"{path}: fine ({where})", []
+
+
+def _explain(options: Any) -> int:
+    from cluster.common.files import write_atomically
+    from cluster.record.folder import RUNS_FOLDER
+    from cluster.scenario import change_scenario, load_scenario
+    from cluster.scenario.overrides import options_of
+    from cluster.tools.explain.distances import distances
+    from cluster.tools.explain.outline import outline
+    from cluster.tools.explain.page import render_outline
+    from cluster.tools.explain.picture import picture
+
+    path: Path = options.scenario
+    scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")
+    problem = scenario.live_problem if options.backend == "live" else scenario.simulator_problem
+    if options.backend and problem:
+        raise BadInput(f"{path}: {problem}")
+    found, apart = outline(scenario, options.backend), distances(scenario.network)
+    if options.out is None:
+        _print(found, apart)
+        return ExitCode.PASS
+    is_picture = options.out.suffix == PICTURE
+    content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
+    try:
+        if options.out.parent == RUNS_FOLDER:
+            RUNS_FOLDER.mkdir(exist_ok=True)
+        write_atomically(options.out, content)
+    except OSError as error:
+        raise BadInput(f"{options.out}: cannot be written: {error.strerror}") from None
+    print(f"written to {options.out}")
+    return ExitCode.PASS
+
+
+def _print(found: Any, apart: Any) -> None:
+    from rich.console import Console
+
+    from cluster.tools.explain.terminal import print_outline
+
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    print_outline(Console(file=sys.stdout, width=width, highlight=False), found, apart)
+
+
+def _schema(_: Any) -> int:
+    from cluster.scenario.schema import schema_text
+
+    sys.stdout.write(schema_text())
+    return ExitCode.PASS

@@ -1,0 +1,155 @@
+"""About how a run goes: when its faults begin and end, when they leave no quorum, and when it is over. Pure.
+
+Blocks take as long as where nothing goes wrong, but for the times in which faults leave no quorum. What ``leader``,
+``random`` and ``f`` come to never does so by itself, and nothing else slows a network down here: these are estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import (
+    KEYWORDS,
+    AnyFault,
+    DownFault,
+    KillFault,
+    PartitionFault,
+    PauseFault,
+    UpgradeFault,
+)
+from consensus.types import quorum
+
+MILLISECONDS_A_SECOND: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When one fault is in force."""
+
+    fault: AnyFault
+    begins_ms: float
+    ends_ms: float
+    """Infinite where it waits for a height that cannot become final meanwhile."""
+    begins: bool
+    """Whether the run still goes on by then."""
+    halts: bool
+    """Whether no quorum is left while it lasts, with those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """About how a run goes."""
+
+    each_ms: float
+    """How long a block takes where nothing goes wrong."""
+    spans: tuple[Span, ...]
+    """Of the faults, in the scenario's order."""
+    length_ms: float
+    """Where ``stop.timeout_s`` does not cut it off."""
+    height: float
+    """About the most that is final at the end, the time of ``stop.timeout_s`` included."""
+
+
+def course(scenario: Scenario, each_ms: float) -> Course:
+    """The course of a run whose blocks take so long."""
+    faults = scenario.planned_faults
+    goal = scenario.stop.height + scenario.stop.drain_blocks
+    spans: dict[int, Span] = {}
+    halts = _Halts(each_ms)
+    for number in sorted(range(len(faults)), key=lambda each: _nominal_ms(faults[each], each_ms)):
+        fault = faults[number]
+        begins_ms = float(fault.at_ms) if fault.at_ms is not None else halts.reached_ms(fault.at_height or 0)
+        before = [span for span in spans.values() if span.begins and span.begins_ms <= begins_ms < span.ends_ms]
+        is_halted = _leave_no_quorum(scenario, [*(span.fault for span in before), fault], begins_ms / each_ms)
+        ends_ms = _end_ms(scenario, fault, begins_ms, halts, is_halted)
+        over_ms = max([halts.reached_ms(goal), *(span.ends_ms for span in spans.values() if span.begins)])
+        spans[number] = Span(fault, begins_ms, ends_ms, begins_ms < over_ms, is_halted)
+        if spans[number].begins and is_halted:
+            halts.add(begins_ms, min([ends_ms, *(span.ends_ms for span in before if not span.halts)]))
+    found = [_with_all_halts(scenario, spans[number], halts) for number in range(len(faults))]
+    length_ms = max([halts.reached_ms(goal), *(span.ends_ms for span in found if span.begins)])
+    within_ms = min(length_ms - halts.in_all_ms, scenario.stop.timeout_s * MILLISECONDS_A_SECOND)
+    return Course(each_ms, tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
+
+
+def seconds(milliseconds: float) -> str:
+    """A time in words."""
+    return f"{milliseconds / MILLISECONDS_A_SECOND:,.1f} s"
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _nominal_ms(fault: AnyFault, each_ms: float) -> float:
+    """When it would begin if nothing halted the network."""
+    return float(fault.at_ms) if fault.at_ms is not None else (fault.at_height or 0) * each_ms
+
+
+class _Halts:
+    """The times without a quorum, and when heights are reached under them."""
+
+    def __init__(self, each_ms: float) -> None:
+        self.each_ms = each_ms
+        self._times: list[tuple[float, float]] = []
+        """From when to when, apart from each other and in their order."""
+
+    @property
+    def in_all_ms(self) -> float:
+        return sum(ends_ms - begins_ms for begins_ms, ends_ms in self._times)
+
+    def add(self, begins_ms: float, ends_ms: float) -> None:
+        """One more, which begins no earlier than those before."""
+        begins_ms = max([begins_ms, *(ends for _, ends in self._times)])
+        if begins_ms < ends_ms:
+            self._times.append((begins_ms, ends_ms))
+
+    def reached_ms(self, height: int) -> float:
+        """When a height is final."""
+        at_ms = height * self.each_ms
+        for begins_ms, ends_ms in self._times:
+            if begins_ms < at_ms:
+                at_ms += ends_ms - begins_ms
+        return at_ms
+
+
+def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts, is_halted: bool) -> float:
+    if isinstance(fault, UpgradeFault):
+        hosts = scenario.validators.host_count if fault.target is None else len(fault.target)
+        return begins_ms + hosts * (fault.down_ms + fault.heights_between * halts.each_ms)
+    if isinstance(fault, DownFault):
+        return begins_ms + fault.down_ms
+    ends = [begins_ms + fault.for_ms] if fault.for_ms is not None else []
+    if fault.until_height is not None and not is_halted:
+        ends.append(max(begins_ms, halts.reached_ms(fault.until_height)))
+    return min(ends, default=math.inf)
+
+
+def _with_all_halts(scenario: Scenario, span: Span, halts: _Halts) -> Span:
+    """Later faults may have put off the height at which it ends."""
+    return replace(span, ends_ms=_end_ms(scenario, span.fault, span.begins_ms, halts, span.halts))
+
+
+def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float) -> bool:
+    """Whether the committee of about that view can do nothing under these faults."""
+    committees = scenario.validators.committees
+    members = committees[max(first for first in committees if first <= max(view, 1))]
+    names = scenario.validators.names
+    gone = {name for fault in faults for name in _gone(scenario, fault)}
+    return sum(names[member] not in gone for member in members) < quorum(len(members))
+
+
+def _gone(scenario: Scenario, fault: AnyFault) -> set[str]:
+    """The validators that are certain to take no part while it lasts."""
+    section = scenario.validators
+    if isinstance(fault, PartitionFault):
+        return set(section.names) - max(fault.sides(section.names), key=len)
+    if not isinstance(fault, DownFault | PauseFault) or fault.target[0] in KEYWORDS:
+        return set()
+    if not isinstance(fault, KillFault):
+        return set(fault.target)
+    hosts = {section.host_of(section.names.index(name)) for name in fault.target}
+    return {name for index, name in enumerate(section.names) if section.host_of(index) in hosts}

@@ -1,0 +1,435 @@
+"""A scenario in words and figures: who takes part, what happens when, what must be reached, what is to be expected.
+
+Everything is read from the scenario, nothing is run. Times of heights are estimates: how long a block takes where
+nothing goes wrong, by the links' latencies and the protocol's two delays a block (``docs/consensus.md``). What
+``leader``, ``random`` and ``f`` come to is only known when a fault begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any, Final
+
+from cluster.checks.run import CHECK_NAMES, CHECKS
+from cluster.common.wording import first_few
+from cluster.record.run import Backend
+from cluster.scenario import Scenario
+from cluster.scenario.schema import plain_text
+from cluster.scenario.sections.chain import FAUCET_OWNER, SEED_PREFIX, owner_address
+from cluster.scenario.sections.faults import (
+    AS_MANY_AS_WITHSTOOD,
+    KEYWORDS,
+    LEADER,
+    RANDOM,
+    REGION_PREFIX,
+    AnyFault,
+    CutFault,
+    DegradeFault,
+    KillFault,
+    LeaderDelayFault,
+    OneWayPartitionFault,
+    PartitionFault,
+)
+from cluster.scenario.sections.validators import NodeSection
+from cluster.tools.explain.estimate import MILLISECONDS_A_SECOND, Course, course, seconds
+from cluster.tools.explain.warnings import doubts
+from consensus.types import fault_bound, quorum
+from loadgen.workloads import UserGroup
+from loadgen.workloads.phases import AnyPhase
+from validator.primitives.types import address_text
+
+Rows = tuple[tuple[str, ...], ...]
+
+EXECUTION_MS: Final = 5
+"""What a block takes besides messages: two jobs of an executor, two syncs, and a little."""
+MAX_MEASURED: Final = 64
+"""Of a committee so many are looked at for the time of a block."""
+MAX_NAMED: Final = 12
+"""So many validators are named one by one; of more, only those with something particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Some rows under a heading."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Rows
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Everything that is told of a scenario."""
+
+    name: str
+    description: str
+    tables: tuple[Table, ...]
+
+
+def outline(scenario: Scenario, backend: Backend | None = None) -> Outline:
+    """What a scenario says; ``backend`` is where it is to run, where that is known. Pure."""
+    each_ms = block_ms(scenario)
+    ahead = course(scenario, each_ms)
+    tables = (
+        _backends(scenario),
+        _validators(scenario),
+        _committees(scenario),
+        _accounts(scenario),
+        _load(scenario),
+        _timeline(scenario, each_ms),
+        _figures(scenario, each_ms, ahead),
+        _reached(scenario),
+        _looked_at(tuple(doubts(scenario, ahead, backend))),
+        _checks(),
+    )
+    return Outline(scenario.name, scenario.description, tuple(table for table in tables if table.rows))
+
+
+# --- who takes part -------------------------------------------------------------------------------------------------
+
+
+def _backends(scenario: Scenario) -> Table:
+    problems = {"simulator": scenario.simulator_problem, "live testnet": scenario.live_problem}
+    rows = tuple((backend, "yes" if problem is None else f"no: {problem}") for backend, problem in problems.items())
+    return Table("Where it runs", ("backend", "runs it"), rows)
+
+
+def _validators(scenario: Scenario) -> Table:
+    section = scenario.validators
+    region_of = {name: region for region, names in scenario.regions.items() for name in names}
+    rows = []
+    for index, name in enumerate(section.names):
+        special = "; ".join(particular(section.node(index)))
+        if section.count <= MAX_NAMED or special:
+            rows.append((str(index), name, str(section.host_of(index)), region_of.get(name, ""), special))
+    note = f"{section.count} validators on {section.host_count} hosts"
+    if section.count > MAX_NAMED:
+        note += "; only those with something particular are listed"
+    return Table("Validators", ("#", "name", "host", "region", "particular"), tuple(rows), note)
+
+
+def particular(node: NodeSection) -> list[str]:
+    """What is particular to a validator, in words."""
+    return list(_particular(node))
+
+
+def _particular(node: NodeSection) -> Iterator[str]:
+    if node.mutant is not None:
+        yield f"planted bug {node.mutant}"
+    if node.byzantine:
+        yield f"byzantine: {', '.join(node.byzantine)}"
+    if node.joins_at_height is not None:
+        yield f"joins at height {node.joins_at_height}"
+    if node.sync_ms is not None:
+        yield f"each sync takes {node.sync_ms:,} ms"
+    if node.job_ms is not None:
+        yield f"each job takes {node.job_ms:,} ms"
+    if node.clock_factor is not None:
+        yield f"clock at {node.clock_factor:g} of its speed"
+
+
+def _committees(scenario: Scenario) -> Table:
+    names = scenario.validators.names
+    rows = []
+    for view, members in scenario.validators.committees.items():
+        count = len(members)
+        who = "all" if count == len(names) else _listed([names[index] for index in members])
+        rows.append((f"from view {view:,}", who, str(count), str(fault_bound(count)), str(quorum(count))))
+    return Table("Committees", ("when", "members", "how many", "f", "quorum"), tuple(rows))
+
+
+def _accounts(scenario: Scenario) -> Table:
+    """What the genesis holds besides the load's users, with the addresses of the scenario's own seed."""
+    chain, seed = scenario.chain, scenario.seed
+    deployers = chain.genesis_deployers(seed)
+    balances = chain.genesis_accounts(seed)
+    rows = []
+    for owner in dict.fromkeys([*chain.accounts, *([FAUCET_OWNER] if chain.faucet else []), *chain.system_deployers]):
+        address = owner_address(owner, seed)
+        what = "faucet" if owner == FAUCET_OWNER and chain.faucet else "account"
+        governs = ", may give system instructions" if address in deployers else ""
+        rows.append((owner, address_text(address), f"{balances.get(address, 0):,}", what + governs))
+    for name, address in chain.actor_addresses().items():
+        actor = chain.actors[name]
+        agent = "" if actor.gba is None else f", bidding agent {actor.gba.code}"
+        rows.append((name, address_text(address), f"{actor.balance:,}", f"actor, {actor.program.name}{agent}"))
+    note = f"besides those of the load's users; keys of {SEED_PREFIX}NAME are those of seed {seed}" if rows else ""
+    return Table("Accounts and actors of the genesis", ("who", "address", "balance", "what"), tuple(rows), note)
+
+
+# --- the load -------------------------------------------------------------------------------------------------------
+
+
+def _load(scenario: Scenario) -> Table:
+    rows = []
+    first = 0
+    for group in scenario.load.users:
+        last = first + group.count - 1
+        numbers = str(first) if first == last else f"{first}–{last}"
+        rows.append((numbers, group.workload, f"{group.interval_ms:,} ms", _when_of(group), _options(group)))
+        first = last + 1
+    note = f"{_turns_a_second(scenario):,.3g} turns a second while the rate is 1" if rows else ""
+    return Table("Load", ("users", "workload", "a turn every", "heights", "options"), tuple(rows), note)
+
+
+def _when_of(part: UserGroup | AnyPhase) -> str:
+    first = part.from_height or 0
+    if part.until_height is None:
+        return "all" if not first else f"from {first:,} on"
+    return f"{first:,} to {part.until_height:,}"
+
+
+def _options(group: UserGroup) -> str:
+    return ", ".join(f"{name} {_short(value)}" for name, value in group.options.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict) and "name" in value:
+        return str(value["name"])
+    return f"({len(value)})" if isinstance(value, list) else str(value)
+
+
+def _turns_a_second(scenario: Scenario) -> float:
+    return sum(group.count * MILLISECONDS_A_SECOND / group.interval_ms for group in scenario.load.users)
+
+
+# --- what happens when ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    at_ms: float
+    """About when, to put moments in their order."""
+    when: str
+    what: str
+    how_long: str = ""
+
+
+def _timeline(scenario: Scenario, each_ms: float) -> Table:
+    moments = [
+        *_load_moments(scenario, each_ms),
+        *_epoch_moments(scenario, each_ms),
+        *_join_moments(scenario, each_ms),
+        *_fault_moments(scenario, each_ms),
+        *_fork_moments(scenario, each_ms),
+        *_stop_moments(scenario, each_ms),
+    ]
+    rows = tuple((each.when, each.what, each.how_long) for each in sorted(moments, key=lambda each: each.at_ms))
+    note = "times of heights are estimates for a run in which nothing goes wrong"
+    return Table("What happens when", ("when", "what", "how long"), rows, note)
+
+
+def _at_height(height: int, each_ms: float, what: str, how_long: str = "") -> _Moment:
+    at_ms = height * each_ms
+    return _Moment(at_ms, f"height {height:,} (about {seconds(at_ms)})", what, how_long)
+
+
+def _load_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
+    for number, group in enumerate(scenario.load.users):
+        who = f"users of group {number} ({group.count} × {group.workload})"
+        lasts = "" if group.until_height is None else f"until height {group.until_height:,}"
+        if group.from_height is None:
+            yield _Moment(0, "at the start", f"{who} begin", lasts)
+        else:
+            yield _at_height(group.from_height, each_ms, f"{who} begin", lasts)
+    for phase in scenario.load.phases:
+        lasts = "to the end" if phase.until_height is None else f"until height {phase.until_height:,}"
+        yield _at_height(phase.from_height, each_ms, f"load: {_phase_words(phase)}", lasts)
+
+
+def _phase_words(phase: AnyPhase) -> str:
+    match phase.kind:
+        case "steady":
+            return f"steady, {phase.rate:g} times as many turns"
+        case "ramp":
+            return f"ramp, from {phase.from_rate:g} to {phase.to_rate:g} times as many turns"
+        case "burst":
+            return (
+                f"bursts of {phase.blocks:,} of every {phase.every:,} blocks, {phase.rate:g} times as many turns"
+                f" (between them {phase.base_rate:g})"
+            )
+        case "pause":
+            return "pause, nobody takes a turn"
+
+
+def _epoch_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
+    for epoch in scenario.validators.epochs:
+        at_ms = epoch.from_view * each_ms
+        when = f"view {epoch.from_view:,} (about {seconds(at_ms)})"
+        yield _Moment(at_ms, when, f"the committee becomes {_listed(epoch.members)}", "")
+
+
+def _join_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
+    for index, height in scenario.validators.late.items():
+        yield _at_height(height, each_ms, f"{scenario.validators.names[index]} joins by a snapshot")
+
+
+def _fault_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
+    for given, fault in zip(scenario.faults, scenario.planned_faults, strict=True):
+        what = f"fault: {fault.kind.replace('_', ' ')}, {whom(scenario, given, fault)}{_details(fault)}"
+        if fault.at_ms is not None:
+            yield _Moment(fault.at_ms, seconds(fault.at_ms), what, _how_long(fault))
+        elif fault.at_height is not None:
+            after = f", after {fault.after_votes} votes" if fault.after_votes else ""
+            yield _at_height(fault.at_height, each_ms, what + after, _how_long(fault))
+
+
+def _how_long(fault: AnyFault) -> str:
+    down_ms, for_ms = getattr(fault, "down_ms", None), getattr(fault, "for_ms", None)
+    until = getattr(fault, "until_height", None)
+    if down_ms is not None:
+        return f"down for {down_ms:,} ms at least"
+    bounds = [f"{for_ms:,} ms"] if for_ms is not None else []
+    bounds += [f"until height {until:,}"] if until is not None else []
+    return " or ".join(bounds)
+
+
+_DETAILS: Final = ("sync_ms", "job_ms", "factor", "delay_ms", "of", "version", "code", "mutant")
+
+
+def _details(fault: AnyFault) -> str:
+    words = {name: getattr(fault, name, None) for name in _DETAILS}
+    if isinstance(fault, DegradeFault):
+        words.update(fault.changes)
+    if isinstance(fault, KillFault) and fault.reorders:
+        words["reorders"] = "true"
+    shown = [f"{name} {value}" for name, value in words.items() if value is not None]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def whom(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
+    """Whom a fault hits, as far as it can be known: ``given`` as the scenario has it, ``fault`` with regions named."""
+    names = scenario.validators.names
+    if isinstance(fault, PartitionFault):
+        return " | ".join(_listed(sorted(side, key=names.index)) for side in fault.sides(names))
+    if isinstance(fault, CutFault):
+        one, other = (_listed(found) if found else "the others" for found in (fault.senders, fault.receivers))
+        return f"{one} and {other}"
+    if isinstance(fault, OneWayPartitionFault | DegradeFault):
+        senders, receivers = (_listed(found) if found else "the others" for found in (fault.senders, fault.receivers))
+        return "all links" if fault.senders is None and fault.receivers is None else f"{senders} to {receivers}"
+    if isinstance(fault, LeaderDelayFault):
+        return "whoever leads"
+    target = fault.target
+    if target is None:
+        return "everybody, one host after the other"
+    if target[0] in KEYWORDS:
+        return _keyword_words(target[0], scenario)
+    region = [name.removeprefix(REGION_PREFIX) for name in getattr(given, "target", ()) if ":" in name]
+    words = _listed(target) + (f" (region {', '.join(region)})" if region else "")
+    beside = _beside(scenario, target) if isinstance(fault, KillFault) else []
+    return f"{words}, and on the same host {_listed(beside)}" if beside else words
+
+
+def _keyword_words(word: str, scenario: Scenario) -> str:
+    validators = scenario.validators
+    return {
+        LEADER: "whoever leads the newest view then",
+        RANDOM: "one that runs then, drawn",
+        AS_MANY_AS_WITHSTOOD: f"{validators.withstood} of {validators.count} that run then, drawn",
+    }[word]
+
+
+def _beside(scenario: Scenario, target: Sequence[str]) -> list[str]:
+    """Whom the hosts of some validators carry besides."""
+    section = scenario.validators
+    hosts = {section.host_of(section.names.index(name)) for name in target}
+    return [name for index, name in enumerate(section.names) if section.host_of(index) in hosts and name not in target]
+
+
+def _fork_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
+    for fork in scenario.forks:
+        changes = ", ".join(f"{path} becomes {value}" for path, value in fork.changes.items())
+        seed = f"everything is drawn anew from seed {fork.seed}" if fork.seed is not None else ""
+        yield _at_height(fork.at_height, each_ms, f"fork: {'; '.join(filter(None, (changes, seed))) or 'no change'}")
+
+
+def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
+    stop = scenario.stop
+    yield _at_height(stop.height, each_ms, "the load stops", f"{stop.drain_blocks:,} more blocks to settle")
+    limit_ms = stop.timeout_s * MILLISECONDS_A_SECOND
+    yield _Moment(limit_ms, seconds(limit_ms), "the run ends, whatever it has reached")
+
+
+# --- what is expected -----------------------------------------------------------------------------------------------
+
+
+def block_ms(scenario: Scenario) -> float:
+    """About how long a block takes where nothing goes wrong: the interval, and two delays by the links' latencies."""
+    committee = next(iter(scenario.validators.committees.values()))
+    network = scenario.network
+    measured = committee[:MAX_MEASURED]
+
+    def delay_ms(sender: int, receiver: int) -> float:
+        if sender == receiver:
+            return 0.0
+        quality = network.quality(sender, receiver)
+        return float("inf") if quality is None else quality.latency_ms
+
+    def notarized_ms(leader: int, following: int) -> float:
+        """From a proposal to the moment at which the next leader has a quorum of votes for it."""
+        arrivals = sorted(delay_ms(leader, voter) + delay_ms(voter, following) for voter in measured)
+        return arrivals[quorum(len(measured)) - 1]
+
+    pairs = [(leader, measured[(place + 1) % len(measured)]) for place, leader in enumerate(measured)]
+    reached = [found for pair in pairs if (found := notarized_ms(*pair)) < float("inf")]
+    return scenario.consensus.block_interval_ms + EXECUTION_MS + (mean(reached) if reached else 0.0)
+
+
+def _figures(scenario: Scenario, each_ms: float, ahead: Course) -> Table:
+    count, success, consensus = scenario.validators.count, scenario.success, scenario.consensus
+    leaders = "drawn" if consensus.leader_election == "random" else "in turn"
+    rows = (
+        ("protocol", f"{consensus.protocol}, leaders {leaders}"),
+        ("faulty validators that are withstood", f"f = {fault_bound(count)} of {count}"),
+        ("quorum", f"{quorum(count)} of {count}"),
+        ("a block, where nothing goes wrong", f"about {each_ms:,.0f} ms, and live what the machines add"),
+        ("a view that fails", f"{consensus.view_change_ms:,} ms at most"),
+        ("recovery from the last fault", f"within {scenario.recovery_ms:,} ms"),
+        ("time without a final block", f"{success.stall_ms:,} ms at most"),
+        ("length of the run", _length_words(scenario, ahead)),
+    )
+    return Table("What to expect", ("figure", "value"), rows)
+
+
+def _length_words(scenario: Scenario, ahead: Course) -> str:
+    limit_ms = scenario.stop.timeout_s * MILLISECONDS_A_SECOND
+    return f"about {seconds(ahead.length_ms)}" if ahead.length_ms <= limit_ms else f"{seconds(limit_ms)}, cut off then"
+
+
+def _reached(scenario: Scenario) -> Table:
+    success = scenario.success
+    rows = [
+        ("final height, of everybody", f"at least {scenario.stop.height:,}", "fail"),
+        ("heights compared", f"at least {success.heights_compared:,}", "inconclusive"),
+        ("committed transactions", f"at least {success.transactions:,}", "inconclusive"),
+        ("fires", f"at least {success.fires:,}", "inconclusive"),
+        ("longest stall", f"at most {success.stall_ms:,} ms", "fail"),
+        ("recovery", f"at most {scenario.recovery_ms:,} ms", "fail"),
+    ]
+    rows += [(name, criterion.words, "fail") for name, criterion in success.metrics.items()]
+    for name, sampled in success.samples.items():
+        share = f"; {100 * sampled.breach_share:g} % of the samples may be out of it" if sampled.breach_share else ""
+        rows.append((name, f"{sampled.words}{share}", "fail"))
+    return Table("What must be reached", ("what", "how much", "otherwise"), tuple(rows))
+
+
+def _looked_at(rows: Rows) -> Table:
+    note = "by the estimates above, for a run that ends by itself; it runs all the same"
+    return Table("What to look at", ("where", "what"), rows, note)
+
+
+def _checks() -> Table:
+    told = (plain_text(check.__doc__ or "").split("\n\n")[0] for check in CHECKS)
+    rows = tuple(zip(CHECK_NAMES, told, strict=True))
+    return Table("What is checked", ("check", "what must hold"), rows)
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _listed(names: Sequence[str]) -> str:
+    return first_few(names, MAX_NAMED)

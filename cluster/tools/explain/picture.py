@@ -1,0 +1,272 @@
+"""The network of a scenario as a drawing: SVG text that needs nothing else, in light and in dark.
+
+Validators of a region stand together, those of a star around its hub, all others in a circle. Links are drawn where
+they can be told apart; where everybody is linked to everybody across regions, one line stands for many. No meaning
+hangs on colour alone: who is broken on purpose, slow or late has a dashed rim and says so in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import combinations
+from math import cos, pi, sin
+from typing import Final
+
+from cluster.scenario import Scenario
+from cluster.scenario.network import Network
+from cluster.scenario.sections.links import AnyTopology, StarTopology
+from cluster.tools.explain.distances import Distances, distances
+from cluster.tools.explain.outline import particular
+
+MAX_LINES: Final = 700
+"""With more links none of them could be told apart, and none is drawn."""
+MAX_LABELLED_LINES: Final = 24
+MAX_NAMED_NODES: Final = 24
+"""With more validators than this, names give way to numbers."""
+MAX_FULL_MESH: Final = 16
+CHARACTER_PIXELS: Final = 7.0
+"""About the width of a character, for keeping names within the frame."""
+EDGE_PIXELS: Final = 4.0
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How large a drawing is, in pixels. Scaled text would not stay legible, so a phone has a drawing of its own."""
+
+    width: float
+    height: float
+    ring: Point
+    """Half the width and the height of the ellipse on which validators stand."""
+    region_ring: Point
+    """Likewise of regions."""
+    largest_region: float
+    node: float = 13.0
+    small_node: float = 7.0
+    names_in_regions: bool = True
+    """Whether validators carry their names there, or numbers alone."""
+    outwards: float = 0.0
+    """So much of their distance from the middle names of regions stand further out, away from lines."""
+
+    @property
+    def middle(self) -> Point:
+        return self.width / 2, self.height / 2
+
+    def fitted(self, name: str, across: float) -> tuple[str, float]:
+        """A name and where its middle is, near where it is wanted, so that it stays within the frame."""
+        most = int((self.width - 2 * EDGE_PIXELS) / CHARACTER_PIXELS)
+        short = name if len(name) <= most else f"{name[: most - 1]}…"
+        half = len(short) * CHARACTER_PIXELS / 2 + EDGE_PIXELS
+        return short, max(half, min(self.width - half, across))
+
+
+WIDE: Final = Frame(760, 560, ring=(248, 208), region_ring=(260, 188), largest_region=74)
+NARROW: Final = Frame(
+    340,
+    440,
+    ring=(130, 170),
+    region_ring=(112, 150),
+    largest_region=42,
+    node=11,
+    small_node=5,
+    names_in_regions=False,
+    outwards=0.25,
+)
+"""For a phone."""
+
+LIGHT: Final = (
+    "--ink:#15140f;--quiet:#55534c;--line:#a9a69b;--node:#2a6fcf;--rim:#b3261e;--ground:#ffffff;--area:#2a6fcf14"
+)
+DARK: Final = (
+    "--ink:#f3f2ec;--quiet:#bdbab0;--line:#6d6a62;--node:#5a9cf0;--rim:#ff8a80;--ground:#1b1b19;--area:#5a9cf01f"
+)
+THEMES: Final = f"""
+svg.network{{{LIGHT};font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif}}
+@media (prefers-color-scheme:dark){{:root:not([data-theme="light"]) svg.network,svg.network:root{{{DARK}}}}}
+[data-theme="dark"] svg.network{{{DARK}}}
+"""
+SHAPES: Final = """
+svg.network .ground{fill:var(--ground)}
+svg.network .area{opacity:1;fill:var(--area);stroke:var(--line);stroke-dasharray:2 4}
+svg.network .link{stroke:var(--line);stroke-width:1.3;fill:none} svg.network .many{stroke-width:3}
+svg.network .node{fill:var(--node)} svg.network .special{stroke:var(--rim);stroke-width:3;stroke-dasharray:4 3}
+svg.network text{fill:var(--ink);text-anchor:middle} svg.network text.within{fill:var(--quiet);font-size:11px}
+svg.network text.number{fill:var(--ground);font-weight:600;font-size:11px} svg.network text.region{font-weight:600}
+svg.network text.label,svg.network text.region{paint-order:stroke;stroke:var(--ground);stroke-width:4px}
+svg.network text.label{font-size:11px}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Area:
+    """A region: where it is, how large, and who is in it."""
+
+    name: str
+    centre: Point
+    radius: float
+    members: Sequence[int]
+
+
+def picture(scenario: Scenario, frame: Frame = WIDE) -> str:
+    """The network as one SVG element."""
+    network = scenario.network
+    areas = _areas(network, frame)
+    places = _places(network, scenario.links.topology, areas, frame)
+    parts = [
+        f'<rect class="ground" width="{frame.width:g}" height="{frame.height:g}" rx="10"/>',
+        *_draw_areas(areas),
+        *_draw_links(network, areas, places),
+        *_name_areas(areas, frame),
+        *_draw_nodes(scenario, places, frame),
+    ]
+    title = escape(f"The network of {scenario.name}")
+    description = escape(caption(scenario))
+    return (
+        f'<svg class="network" xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}"'
+        f' viewBox="0 0 {frame.width:g} {frame.height:g}"><title>{title}</title>'
+        f"<desc>{description}</desc><style>{THEMES}{SHAPES}</style>"
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def caption(scenario: Scenario) -> str:
+    """What the drawing shows, in words."""
+    network = scenario.network
+    count = len(network.names)
+    words = f"{count} validators, topology {scenario.links.topology.kind}: {len(network.links):,} links"
+    if _lines_stand_for_many(network):
+        words += "; a thick line stands for all links between two regions, with its milliseconds"
+    elif not _draws_single_links(network):
+        words += ", too many to draw"
+    elif len(network.links) <= MAX_LABELLED_LINES:
+        words += ", with the milliseconds that a message takes"
+    if any(particular(scenario.validators.node(index)) for index in range(count)):
+        words += "; a dashed rim marks who has something particular"
+    return f"{words}."
+
+
+# --- places ---------------------------------------------------------------------------------------------------------
+
+
+def _areas(network: Network, frame: Frame) -> list[_Area]:
+    """One area a region, around the middle; validators without a region are one too where there are regions."""
+    if not any(network.regions):
+        return []
+    groups: dict[str, list[int]] = {}
+    for index, region in enumerate(network.regions):
+        groups.setdefault(region or "", []).append(index)
+    centres = _circle(len(groups), frame.middle, *frame.region_ring)
+    largest = min(frame.largest_region, 0.9 * pi * min(frame.region_ring) / max(len(groups), 2))
+    return [
+        _Area(name, centre, largest if len(members) > 1 else largest * 0.6, members)
+        for (name, members), centre in zip(groups.items(), centres, strict=True)
+    ]
+
+
+def _places(network: Network, topology: AnyTopology, areas: Sequence[_Area], frame: Frame) -> list[Point]:
+    """Where each validator is drawn."""
+    count = len(network.names)
+    places: list[Point] = [frame.middle] * count
+    if areas:
+        for area in areas:
+            inner = area.radius * 0.62 if len(area.members) > 1 else 0.0
+            for index, place in zip(area.members, _circle(len(area.members), area.centre, inner, inner), strict=True):
+                places[index] = place
+        return places
+    around = list(range(count))
+    if isinstance(topology, StarTopology):
+        around.remove(0 if topology.hub is None else network.names.index(topology.hub))
+    for index, place in zip(around, _circle(len(around), frame.middle, *frame.ring), strict=True):
+        places[index] = place
+    return places
+
+
+def _circle(count: int, centre: Point, width: float, height: float) -> list[Point]:
+    """Points around an ellipse, from the top on, clockwise; a single one is in the middle of it."""
+    if count == 1:
+        return [centre]
+    angles = [2 * pi * position / count - pi / 2 for position in range(count)]
+    return [(centre[0] + width * cos(angle), centre[1] + height * sin(angle)) for angle in angles]
+
+
+# --- drawing --------------------------------------------------------------------------------------------------------
+
+
+def _draw_areas(areas: Sequence[_Area]) -> Iterator[str]:
+    for area in areas:
+        (x, y) = area.centre
+        yield f'<circle class="area" cx="{x:.1f}" cy="{y:.1f}" r="{area.radius:.1f}"/>'
+
+
+def _name_areas(areas: Sequence[_Area], frame: Frame) -> Iterator[str]:
+    """Each name where lines do not come from: above what is in the upper half, below what is in the lower one."""
+    for area in areas:
+        (x, y), below = area.centre, area.centre[1] > frame.height / 2
+        at = y + area.radius + 17 if below else y - area.radius - 7
+        name, across = frame.fitted(area.name or "no region", x + frame.outwards * (x - frame.middle[0]))
+        yield f'<text class="region" x="{across:.1f}" y="{at:.1f}">{escape(name)}</text>'
+
+
+def _draws_single_links(network: Network) -> bool:
+    most = MAX_FULL_MESH if network.graph is None else len(network.names)
+    return len(network.links) <= MAX_LINES and len(network.names) <= most
+
+
+def _lines_stand_for_many(network: Network) -> bool:
+    return network.graph is None and any(network.regions)
+
+
+def _draw_links(network: Network, areas: Sequence[_Area], places: Sequence[Point]) -> Iterator[str]:
+    if _lines_stand_for_many(network):
+        yield from _draw_region_links(distances(network), areas)
+    elif _draws_single_links(network):
+        is_labelled = len(network.links) <= MAX_LABELLED_LINES
+        for one, other in network.links:
+            label = f"{network.link(one, other).latency_ms:.4g}" if is_labelled else ""
+            yield from _line("link", places[one], places[other], label)
+
+
+def _draw_region_links(apart: Distances, areas: Sequence[_Area]) -> Iterator[str]:
+    """One line from region to region, and what lies within each."""
+    for (one, here), (other, there) in combinations(enumerate(areas), 2):
+        label = apart.cells[one][other] if len(areas) <= 8 else ""
+        yield from _line("link many", _rim(here, there.centre), _rim(there, here.centre), label)
+    for number, area in enumerate(areas):
+        if len(area.members) > 1:
+            (x, y), within = area.centre, escape(apart.cells[number][number])
+            yield f'<text class="within" x="{x:.1f}" y="{y + 4:.1f}">{within} ms</text>'
+
+
+def _rim(area: _Area, towards: Point) -> Point:
+    (x, y), (to_x, to_y) = area.centre, towards
+    length = max(((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5, 1.0)
+    return x + (to_x - x) * area.radius / length, y + (to_y - y) * area.radius / length
+
+
+def _line(kind: str, start: Point, end: Point, label: str) -> Iterator[str]:
+    (x1, y1), (x2, y2) = start, end
+    yield f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    if label:
+        # not in the middle, where lines cross
+        x, y = x1 + 0.42 * (x2 - x1), y1 + 0.42 * (y2 - y1)
+        yield f'<text class="label" x="{x:.1f}" y="{y + 4:.1f}">{escape(label)}</text>'
+
+
+def _draw_nodes(scenario: Scenario, places: Sequence[Point], frame: Frame) -> Iterator[str]:
+    names = scenario.validators.names
+    is_named = frame.names_in_regions or not any(scenario.network.regions)
+    radius = frame.node if len(names) <= MAX_NAMED_NODES else frame.small_node
+    for index, (name, (x, y)) in enumerate(zip(names, places, strict=True)):
+        special = particular(scenario.validators.node(index))
+        words = escape("; ".join([name, *special]))
+        kind = "node special" if special else "node"
+        yield f'<g><title>{words}</title><circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>'
+        if len(names) <= MAX_NAMED_NODES:
+            yield f'<text class="number" x="{x:.1f}" y="{y + 4:.1f}">{index}</text>'
+            if is_named and name != f"validator-{index}":
+                short, across = frame.fitted(name, x)
+                yield f'<text class="label" x="{across:.1f}" y="{y + radius + 14:.1f}">{escape(short)}</text>'
+        yield "</g>"

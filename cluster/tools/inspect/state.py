@@ -1,0 +1,340 @@
+"""``stampede prove``, ``verify`` and ``state``: looking into a validator's data folder, which is never written to.
+
+A folder that a running validator holds is refused by its lock. Keys and values are given and shown in hex.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.disks.directory import LOCK_NAME, DirectoryDisk
+from validator.primitives.types import HASH_BYTES, Hash, Height
+from validator.state import HistoryError, LogStateStore
+from validator.state.hashing import KEY_BYTES_LIMIT, TWIG_ENTRIES, decode_entry, twigs_for, upper_depth
+from validator.state.proofs.proof import ProofError, verify
+from validator.storage.disk import Disk, DiskError
+
+STATE_FOLDER: Final = "state"
+DIFFERENCES_SHOWN: Final = 20
+SHOWN_LIMIT: Final = 100
+VALUE_BYTES_SHOWN: Final = 64
+
+
+class ReadOnlyDisk:
+    """A data folder whose files stay as they are: what would be written is forgotten. Implements ``Disk``."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._sizes: dict[str, int] = {}
+
+    def names(self) -> list[str]:
+        """The files there are, sorted."""
+        return self._disk.names()
+
+    def size(self, name: str) -> int:
+        """Bytes in the file, as far as it was not cut."""
+        return min(self._disk.size(name), self._sizes.get(name, self._disk.size(name)))
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Up to ``length`` bytes from ``offset``."""
+        end = self.size(name) if length is None else min(offset + length, self.size(name))
+        return self._disk.read(name, offset, max(end - offset, 0))
+
+    def append(self, name: str, data: bytes) -> int:
+        """Refused: a reader has nothing to add. Raises :class:`DiskError`."""
+        raise DiskError(f"{name}: offset {self.size(name)}: opened for reading alone")
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Nothing: recovery writes again what is there already."""
+
+    def truncate(self, name: str, size: int) -> None:
+        """Show the file as if it were cut."""
+        self._sizes[name] = size
+
+    def sync(self, name: str) -> None:
+        """Nothing is to be made durable."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Refused. Raises :class:`DiskError`."""
+        raise DiskError(f"{name}: offset 0: opened for reading alone")
+
+    def remove(self, name: str) -> None:
+        """Nothing: what recovery would remove is not looked at."""
+
+
+@dataclass(slots=True)
+class OpenState:
+    """A folder's state, open for reading."""
+
+    disk: DirectoryDisk
+    store: LogStateStore
+
+    def close(self) -> None:
+        """Give up the folder."""
+        self.store.close()
+        self.disk.close()
+
+
+def open_state(folder: Path) -> OpenState:
+    """The state in a validator's data folder. Raises :class:`BadInput`, which names file and offset where it is
+    damaged."""
+    if not (folder / STATE_FOLDER).is_dir():
+        raise BadInput(f"{folder} is no validator's data folder: it has no folder {STATE_FOLDER}")
+    had_lock = (folder / LOCK_NAME).exists()
+    try:
+        disk = DirectoryDisk(folder)
+    except DiskError as error:
+        raise BadInput(str(error)) from None
+    try:
+        return OpenState(disk, LogStateStore.open(ReadOnlyDisk(disk), STATE_FOLDER))
+    except DiskError as error:
+        disk.close()
+        raise BadInput(str(error)) from None
+    finally:
+        if not had_lock:
+            (folder / LOCK_NAME).unlink(missing_ok=True)
+
+
+def add_commands(commands: Any) -> None:
+    """Add ``prove``, ``verify`` and ``state`` to the command's parsers."""
+    prove = commands.add_parser("prove", help="write a proof of what the state holds under a key")
+    prove.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
+    prove.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
+    prove.add_argument("--height", type=int, metavar="H", help="a retained height (default: the final one)")
+    prove.add_argument("--out", type=Path, metavar="FILE", help="write the proof here instead of printing it in hex")
+    prove.set_defaults(command=_prove)
+
+    check = commands.add_parser("verify", help="check a proof against the state root of a header")
+    check.add_argument("root", type=_root, metavar="ROOT", help="the header's state_root in hex")
+    check.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
+    check.add_argument("proof", metavar="PROOF", help="the proof: a file, or hex")
+    check.set_defaults(command=_verify)
+
+    state = commands.add_parser("state", help="look into a validator's state")
+    tools = state.add_subparsers(required=True, metavar="TOOL", parser_class=type(state))
+    for name, help_text, command in (
+        ("stats", "sizes and heights", _stats),
+        ("get", "the value of a key", _get),
+        ("scan", "keys with a prefix, and their values", _scan),
+        ("diff", "the first keys in which two states differ", _diff),
+        ("check", "derive the root from the log anew", _check),
+    ):
+        tool = tools.add_parser(name, help=help_text)
+        tool.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
+        tool.set_defaults(command=command)
+        if name == "get":
+            tool.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
+        elif name == "scan":
+            tool.add_argument("prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex")
+            tool.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="show at most N keys")
+        elif name == "diff":
+            tool.add_argument("other", type=Path, metavar="OTHER", help="another validator's data folder")
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+def _prove(options: Any) -> int:
+    state = open_state(options.folder)
+    try:
+        height = state.store.final.height if options.height is None else Height(options.height)
+        proof, root = state.store.prove(options.key, height), state.store.root_at(height)
+    except HistoryError as error:
+        raise BadInput(str(error)) from None
+    finally:
+        state.close()
+    if options.out is None:
+        print(proof.hex())
+    else:
+        options.out.write_bytes(proof)
+        print(f"height {height}, state root {root.hex()}: {len(proof)} bytes written to {options.out}")
+    return ExitCode.PASS
+
+
+def _verify(options: Any) -> int:
+    try:
+        value = verify(options.root, options.key, _read_proof(options.proof))
+    except ProofError as error:
+        print(f"fail: {error}")
+        return ExitCode.FAIL
+    print("pass: the key is absent" if value is None else f"pass: the key has the value {value.hex() or '(empty)'}")
+    return ExitCode.PASS
+
+
+def _read_proof(text: str) -> bytes:
+    """The proof in hex or in a file; never an empty one, which is what a variable that is not set gives."""
+    try:
+        proof = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        try:
+            proof = Path(text).read_bytes()
+        except OSError:
+            raise BadInput(f"{text!r} is neither a file nor hex") from None
+    if not proof:
+        raise BadInput(f"the proof {text!r} is empty: expected a file, or hex")
+    return proof
+
+
+def _stats(options: Any) -> int:
+    state = open_state(options.folder)
+    store = state.store
+    engine = store.stand_at_final()
+    rows = {
+        "height": store.final.height,
+        "state root": store.final.root.hex(),
+        "live keys": engine.live,
+        "entries ever appended": engine.next_position,
+        "oldest active entry": engine.oldest,
+        "twigs": twigs_for(engine.next_position),
+        "pruned twigs": store.log.base.first_twig,
+        "heights that can be proved": f"{store.first_height} to {store.final.height}",
+        "log": f"{store.log.size:,} bytes in {store.log.segments} files",
+        "recovery": store.recovery.reason or "nothing was cut off",
+    }
+    state.close()
+    for name, value in rows.items():
+        print(f"{name:27}{value}")
+    return ExitCode.PASS
+
+
+def _get(options: Any) -> int:
+    state = open_state(options.folder)
+    value = state.store.final.get(options.key)
+    state.close()
+    print("absent" if value is None else value.hex())
+    return ExitCode.FAIL if value is None else ExitCode.PASS
+
+
+def _scan(options: Any) -> int:
+    state = open_state(options.folder)
+    found = list(state.store.final.scan(options.prefix))
+    state.close()
+    for key, value in found[: options.limit]:
+        print(f"{key.hex()}  {_shortened(value)}")
+    if len(found) > options.limit:
+        print(f"… and {len(found) - options.limit} more")
+    return ExitCode.PASS
+
+
+def _check(options: Any) -> int:
+    try:
+        state = open_state(options.folder)
+    except BadInput as error:
+        print(f"fail: {error}")
+        return ExitCode.FAIL
+    store = state.store
+    print(f"pass: the log gives height {store.final.height} and state root {store.final.root.hex()}, as recorded")
+    if store.recovery.reason:
+        print(f"cut off {store.recovery.dropped_bytes} bytes: {store.recovery.reason}")
+    state.close()
+    return ExitCode.PASS
+
+
+def _diff(options: Any) -> int:
+    if options.folder.resolve() == options.other.resolve():
+        raise BadInput("both folders are the same")
+    first = open_state(options.folder)
+    try:
+        second = open_state(options.other)
+    except BadInput:
+        first.close()
+        raise
+    heights = (first.store.final.height, second.store.final.height)
+    found = list(islice(differing_keys(first.store, second.store), DIFFERENCES_SHOWN + 1))
+    first.close()
+    second.close()
+    if heights[0] != heights[1]:
+        print(f"heights {heights[0]} and {heights[1]}")
+    for key, mine, other in found[:DIFFERENCES_SHOWN]:
+        print(f"{key.hex()}  {_shortened(mine)}  {_shortened(other)}")
+    if not found:
+        print("no key differs")
+    elif len(found) > DIFFERENCES_SHOWN:
+        print("… and more")
+    return ExitCode.FAIL if found else ExitCode.PASS
+
+
+# --- differences ----------------------------------------------------------------------------------------------------
+
+
+def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+    """Keys that have different values in two final states, each with both values, found from the roots down.
+
+    Only twigs whose roots differ are read. A key that differs has its active entry in such a twig of one of the stores.
+    """
+    seen: set[bytes] = set()
+    for twig in _differing_twigs(first, second):
+        for store in (first, second):
+            for key in _active_keys(store, twig):
+                if key in seen:
+                    continue
+                seen.add(key)
+                values = (first.final.get(key), second.final.get(key))
+                if values[0] != values[1]:
+                    yield key, *values
+
+
+def _differing_twigs(first: LogStateStore, second: LogStateStore) -> Iterator[int]:
+    """The twigs whose roots differ, ascending, without looking below equal nodes."""
+    mine, other = first.stand_at_final(), second.stand_at_final()
+    pruned = min(first.log.base.first_twig, second.log.base.first_twig)
+    waiting = [(upper_depth(max(twigs_for(mine.next_position), twigs_for(other.next_position))), 0)]
+    while waiting:
+        level, index = waiting.pop()
+        if (index + 1) << level <= pruned or mine.upper_node(level, index) == other.upper_node(level, index):
+            continue
+        if level:
+            waiting += [(level - 1, 2 * index + 1), (level - 1, 2 * index)]
+        else:
+            yield index
+
+
+def _active_keys(store: LogStateStore, twig: int) -> Iterator[bytes]:
+    engine = store.stand_at_final()
+    first, after = twig * TWIG_ENTRIES, min((twig + 1) * TWIG_ENTRIES, engine.next_position)
+    if twig < store.log.base.first_twig or first >= after:
+        return
+    bits = engine.twig(twig).active_bits
+    data, ends = store.log.entries(first, after, engine.entry_ends)
+    for offset, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        if bits[offset >> 3] >> (offset & 7) & 1:
+            yield decode_entry(data[start:end]).key
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+def _hex(text: str) -> bytes:
+    digits = text.removeprefix("0x")
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not hex") from None
+
+
+def _key(text: str) -> bytes:
+    """A key of the state. An empty one is refused: no state holds it, so that it would always be proved absent."""
+    key = _hex(text)
+    if not 1 <= len(key) <= KEY_BYTES_LIMIT:
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is no key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex")
+    return key
+
+
+def _root(text: str) -> Hash:
+    root = _hex(text)
+    if len(root) != HASH_BYTES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no state root: expected {2 * HASH_BYTES} hex digits")
+    return Hash(root)
+
+
+def _shortened(value: bytes | None) -> str:
+    if value is None:
+        return "absent"
+    shown = value[:VALUE_BYTES_SHOWN].hex() or "(empty)"
+    return shown if len(value) <= VALUE_BYTES_SHOWN else f"{shown}… ({len(value)} bytes)"

@@ -1,0 +1,203 @@
+"""What ``stampede t8n`` reads (SPEC §17): a genesis ``G`` and a list of blocks ``B``, checked whole.
+
+Whatever is malformed is one line with its JSON path. A transaction that is well formed but not admissible is no matter
+of this module: the transition says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from cluster.common import strict_json as json_input
+from cluster.common.errors import BadInput
+from cluster.common.strict_json import Wrong
+from cluster.record.genesis_file import (
+    parse_accounts,
+    parse_actors,
+    parse_deployers,
+    parse_params,
+    parse_policy,
+    parse_runners,
+)
+from validator.chain.genesis import Genesis, Policy
+from validator.chain.transactions import (
+    U64_LIMIT,
+    Action,
+    Call,
+    CancelTimer,
+    ExtendTimer,
+    Instruction,
+    System,
+    Transaction,
+    Transfer,
+    UpdateTimerConfig,
+)
+from validator.primitives.types import (
+    AMOUNT_LIMIT,
+    HASH_BYTES,
+    MAX_NAME_BYTES,
+    PRICE_LIMIT,
+    Address,
+    is_name,
+    is_reserved,
+)
+
+T = TypeVar("T")
+
+CHAIN_ID: Final = "t8n"
+NO_VALIDATOR: Final = bytes(32)
+"""A key in the place of the validators', who have no part in a pure transition."""
+MAX_BLOCKS: Final = 10_000_000
+
+GENESIS_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers", "accounts", "actors", "runners"})
+_LIMITS: Final = {
+    "nonce": U64_LIMIT,
+    "gas_limit": U64_LIMIT,
+    "cells_limit": U64_LIMIT,
+    "max_fee_per_cycle": PRICE_LIMIT,
+    "max_priority_fee_per_cycle": PRICE_LIMIT,
+    "max_fee_per_cell": PRICE_LIMIT,
+}
+_OPTIONAL_LIMITS: Final = {"value": AMOUNT_LIMIT, "timer_allowance": AMOUNT_LIMIT}
+_COMMON: Final = frozenset({"kind", "sender", *_LIMITS})
+_OWN_FIELDS: Final = {
+    "call": frozenset({"to", "handler", "payload"}),
+    "transfer": frozenset({"to"}),
+    "system": frozenset({"opcode", "args"}),
+}
+_ARGUMENTS: Final = {48: {"timer_id"}, 49: {"config"}, 50: {"timer_id", "new_expires_at"}}
+
+
+@dataclass(frozen=True, slots=True)
+class InputBlock:
+    """A block to process."""
+
+    proposer: Address
+    transactions: tuple[Transaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputBlocks:
+    """The same block, ``times`` times in a row: a block with transactions once, an empty one as often as wanted."""
+
+    block: InputBlock
+    times: int
+
+
+def read_genesis(path: Path) -> Genesis:
+    """The genesis of a file. Raises :class:`BadInput`."""
+    return _read(path, _genesis)
+
+
+def read_blocks(path: Path, genesis: Genesis) -> list[InputBlocks]:
+    """The blocks of a file. Raises :class:`BadInput`."""
+    return _read(path, lambda given: _blocks(given, genesis))
+
+
+def _read(path: Path, check: Callable[[Any], T]) -> T:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return check(json_input.parse(text))
+    except Wrong as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def _genesis(given: Any) -> Genesis:
+    fields = json_input.mapping(given, "$", GENESIS_FIELDS, ())
+    accounts = parse_accounts(fields.get("accounts", {}))
+    return Genesis(
+        chain_id=CHAIN_ID,
+        validators=(NO_VALIDATOR,),
+        policy=parse_policy(fields.get("policy", Policy.CIP1.value)),
+        parameters=parse_params(fields.get("params", {}), fields.get("preset")),
+        accounts=accounts,
+        actors=parse_actors(fields.get("actors", {}), accounts),
+        system_deployers=parse_deployers(fields.get("system_deployers", [])),
+        runners=parse_runners(fields.get("runners", [])),
+    )
+
+
+def _blocks(given: Any, genesis: Genesis) -> list[InputBlocks]:
+    listed = json_input.sequence(given, "$")
+    blocks = [_block(item, f"[{i}]", genesis) for i, item in enumerate(listed)]
+    if sum(entry.times for entry in blocks) > MAX_BLOCKS:
+        raise Wrong(f"$: more than {MAX_BLOCKS} blocks in all")
+    return blocks
+
+
+def _block(given: Any, path: str, genesis: Genesis) -> InputBlocks:
+    fields = json_input.mapping(given, path, {"proposer", "txs", "empty"}, {"proposer"})
+    proposer = json_input.address(fields["proposer"], f"{path}.proposer")
+    if ("txs" in fields) == ("empty" in fields):
+        raise Wrong(f"{path}: expected exactly one of 'txs' and 'empty'")
+    if "empty" in fields:
+        times = json_input.integer(fields["empty"], f"{path}.empty", MAX_BLOCKS + 1)
+        return InputBlocks(InputBlock(proposer, ()), times)
+    listed = json_input.sequence(fields["txs"], f"{path}.txs")
+    transactions = (_transaction(item, f"{path}.txs[{i}]", genesis) for i, item in enumerate(listed))
+    return InputBlocks(InputBlock(proposer, tuple(transactions)), 1)
+
+
+def _transaction(given: Any, path: str, genesis: Genesis) -> Transaction:
+    kind = given.get("kind") if isinstance(given, dict) else None
+    if not isinstance(kind, str) or kind not in _OWN_FIELDS:
+        known = ", ".join(sorted(_OWN_FIELDS))
+        raise Wrong(f"{path}.kind: expected one of {known}, got {json.dumps(kind)[:64]}")
+    needed = _COMMON | _OWN_FIELDS[kind]
+    fields = json_input.mapping(given, path, needed | set(_OPTIONAL_LIMITS), needed)
+    sender = json_input.address(fields["sender"], f"{path}.sender")
+    if is_reserved(sender):
+        raise Wrong(f"{path}.sender: reserved address")
+    if sender in genesis.actors:
+        raise Wrong(f"{path}.sender: an actor sends no transactions")
+    numbers = {name: json_input.integer(fields[name], f"{path}.{name}", limit) for name, limit in _LIMITS.items()}
+    for name, limit in _OPTIONAL_LIMITS.items():
+        numbers[name] = json_input.integer(fields.get(name, 0), f"{path}.{name}", limit)
+    return Transaction(sender=sender, action=_action(kind, fields, path), **numbers)
+
+
+def _action(kind: str, fields: dict[str, Any], path: str) -> Action:
+    if kind == "system":
+        return System(_instruction(fields, path))
+    to = json_input.address(fields["to"], f"{path}.to")
+    if kind == "transfer":
+        return Transfer(to)
+    handler = json_input.text(fields["handler"], f"{path}.handler")
+    if not is_name(handler):
+        raise Wrong(f"{path}.handler: expected 1 to {MAX_NAME_BYTES} bytes")
+    return Call(to, handler, _payload(fields["payload"], f"{path}.payload"))
+
+
+def _payload(given: Any, path: str) -> bytes:
+    """Text, ``{"hex": …}``, or a list, which stands for its JSON (SPEC §2)."""
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, list):
+        return json.dumps(given, separators=(",", ":")).encode("ascii")
+    if isinstance(given, dict):
+        fields = json_input.mapping(given, path, {"hex"}, {"hex"})
+        return json_input.hex_bytes(fields["hex"], f"{path}.hex")
+    raise Wrong(f"{path}: expected a text, a list or {{'hex': …}}, got {json_input.kind(given)}")
+
+
+def _instruction(fields: dict[str, Any], path: str) -> Instruction:
+    opcode = json_input.integer(fields["opcode"], f"{path}.opcode", U64_LIMIT)
+    if opcode not in _ARGUMENTS:
+        known = ", ".join(map(str, _ARGUMENTS))
+        raise Wrong(f"{path}.opcode: {opcode} is unknown; known: {known}")
+    args = json_input.mapping(fields["args"], f"{path}.args", _ARGUMENTS[opcode], _ARGUMENTS[opcode])
+    if opcode == 49:
+        json_input.items(args["config"], f"{path}.args.config")
+        return UpdateTimerConfig(json.dumps(args["config"], separators=(",", ":")))
+    timer_id = json_input.hex_bytes(args["timer_id"], f"{path}.args.timer_id", HASH_BYTES)
+    if opcode == 48:
+        return CancelTimer(timer_id)
+    expires_at = json_input.integer(args["new_expires_at"], f"{path}.args.new_expires_at", U64_LIMIT)
+    return ExtendTimer(timer_id, expires_at)

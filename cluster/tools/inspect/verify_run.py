@@ -1,0 +1,133 @@
+"""``stampede verify-run``: a run's final blocks executed again, by this Python and by others, under other hash seeds.
+
+Each goes through all blocks from the genesis on, in a process of its own (:mod:`cluster.shadow`), and what comes out is
+compared block by block: header, receipts, state root. So an order that depends on hashing, or a Python that computes
+something else, shows as a difference; where it does, the step and the state keys in which the two part are named. It
+knows nothing of mutants: a run that a planted bug got into does not verify.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from cluster.audit.reexecution.bisect import bisect
+from cluster.audit.reexecution.describe import lines
+from cluster.audit.reexecution.interpreters import Answer, Mismatched, check_interpreter, execute
+from cluster.common.errors import BadInput, ExitCode, HarnessError
+from cluster.record.archive import DivergedExecution
+from cluster.record.folder import RESULT_FILE, ArchivedRun, read_run
+from validator.chain.block import Block
+from validator.primitives.codec import CodecError, decode
+
+HASH_SEED: Final = 4242
+"""The process's ``PYTHONHASHSEED``, unless others are asked for; one up where the caller has the same."""
+WORST_FIRST: Final = (ExitCode.FAIL, ExitCode.BAD_INPUT, ExitCode.INCONCLUSIVE)
+
+
+def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[int] = ()) -> ExitCode:
+    """Re-execute a run under each Python and hash seed, a line each on standard output; returns the worst.
+
+    A Python that cannot execute blocks is a line on standard error. Raises :class:`BadInput` where the folder holds no
+    run.
+    """
+    run = read_run(folder)
+    codes = [_compare_with_result(run)]
+    for python in pythons or [sys.executable]:
+        try:
+            check_interpreter(python)
+        except BadInput as error:
+            print(f"stampede: {error}", file=sys.stderr, flush=True)
+            codes.append(error.exit_code)
+            continue
+        codes += [_shadow(run, folder, python, seed) for seed in hash_seeds or [other_hash_seed()]]
+    return next((code for code in WORST_FIRST if code in codes), ExitCode.PASS)
+
+
+def other_hash_seed() -> int:
+    """A hash seed that is not this process's."""
+    return HASH_SEED + (os.environ.get("PYTHONHASHSEED") == str(HASH_SEED))
+
+
+def _compare_with_result(run: ArchivedRun) -> ExitCode:
+    """Whether the archive holds the blocks that the result speaks of; a line only where it does not."""
+    difference = difference_from_result(run)
+    if difference is not None:
+        print(f"fail: {difference}", flush=True)
+        return ExitCode.FAIL
+    return ExitCode.PASS
+
+
+def _shadow(run: ArchivedRun, folder: Path, python: str, hash_seed: int) -> ExitCode:
+    try:
+        answer = execute(python, hash_seed, folder)
+    except HarnessError as error:
+        print(f"inconclusive: {error}", flush=True)
+        return ExitCode.INCONCLUSIVE
+    name = f"Python {answer.python}, hash seed {answer.hash_seed}"
+    if python != sys.executable:
+        name += f" ({python})"
+    for line in _words(run, name, answer):
+        print(line, flush=True)
+    if answer.mismatch is not None:
+        return ExitCode.FAIL
+    return ExitCode.PASS if answer.heights else ExitCode.INCONCLUSIVE
+
+
+def _words(run: ArchivedRun, name: str, answer: Answer) -> Iterator[str]:
+    if answer.mismatch is not None:
+        yield f"fail: {name}: height {answer.mismatch.height}: {answer.mismatch.reason}"
+        yield from _where(run, answer.python, answer.mismatch)
+    elif not answer.heights:
+        yield f"inconclusive: {name}: the run kept no blocks"
+    else:
+        yield f"pass: {name}: {answer.heights} heights re-executed to the same roots, the last one {answer.root}"
+
+
+def _where(run: ArchivedRun, python: str, mismatch: Mismatched) -> list[str]:
+    """The step and the keys in which another Python's execution parts from this one's."""
+    if not mismatch.trace:
+        return []
+    expected = _header_root(run.blocks[mismatch.height - 1].block)
+    given = (mismatch.height, mismatch.reason, expected, "", mismatch.receipts, mismatch.trace)
+    (page,) = bisect(run.genesis, run.blocks, [DivergedExecution(f"Python {python}", *given)])
+    return lines(page)[1:]
+
+
+def _header_root(block: bytes) -> str:
+    try:
+        return decode(block, Block).header.state_root.hex()
+    except CodecError:
+        return ""
+
+
+# --- the result -----------------------------------------------------------------------------------------------------
+
+
+def difference_from_result(run: ArchivedRun) -> str | None:
+    """How the archive differs from the longest validators of the result, or ``None``. Raises :class:`BadInput`."""
+    tips, held = _recorded_tips(run), len(run.blocks)
+    recorded = max((height for height, _ in tips), default=0)
+    if recorded != held:
+        return f"recorded {recorded} heights, the archive holds {held}"
+    roots = sorted({root or "none" for height, root in tips if height == recorded})
+    if held and run.blocks[-1].computed_root.hex() not in roots:
+        return (
+            f"recorded state root {' and '.join(roots)} at height {held},"
+            f" the archive holds {run.blocks[-1].computed_root.hex()}"
+        )
+    return None
+
+
+def _recorded_tips(run: ArchivedRun) -> list[tuple[int, str | None]]:
+    """Height and state root of each validator in ``result.json``. Raises :class:`BadInput`."""
+    try:
+        tips = [(tip["height"], tip["state_root"]) for tip in run.result["validators"]]
+    except (KeyError, TypeError):
+        tips = [(None, None)]
+    if not all(isinstance(height, int) and isinstance(root, str | None) for height, root in tips):
+        raise BadInput(f"{RESULT_FILE}: validators: expected a list of objects with height and state_root")
+    return tips

@@ -1,0 +1,200 @@
+"""Bugs in the harness itself: checks that are blind, and a fault that is believed to have bitten.
+
+Nothing outside watches the harness, so what catches such a bug is a *known answer*: a run whose verdict is settled,
+because a planted bug is in it, or a fault that cannot bite, or nothing at all. A sound harness gives that answer, and a
+mutated one another: the kill table would show a survivor. Only ``stampede mutants`` plants these, never a scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.audit.books import Books
+from cluster.audit.ledger.ledger import Ledger
+from cluster.checks import run as checks
+from cluster.checks.run import Check, Verdict
+from cluster.common.outcome import Outcome
+from cluster.faults import engine as fault_engine
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, RunCounter
+from cluster.record.run import RunRecord
+from cluster.simulation.watches.safety_monitor import SafetyMonitor, broken
+
+Plant = Callable[[RunCounter], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAnswer:
+    """What a sound harness says of a run: the verdict of one check."""
+
+    hunt: Hunt
+    check: str
+    verdict: Outcome
+    mutant: str | None = None
+    """The planted bug in its validators."""
+    rule: str = ""
+    """Of the check ``safety``, the rule whose own verdict it is."""
+
+    @property
+    def words(self) -> str:
+        of = "a sound chain" if self.mutant is None else self.mutant
+        what = f"{self.check}: {self.rule}" if self.rule else self.check
+        return f"known answer: {what} {self.verdict} on {of}"
+
+    def given(self, record: RunRecord, verdict: Verdict) -> Outcome:
+        """What a harness said of the run."""
+        if not self.rule:
+            return verdict.check(self.check).verdict
+        assert record.monitor is not None, "mutants are hunted in the simulator"
+        return Outcome.FAIL if broken(record.monitor, self.rule) else Outcome.PASS
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessMutant:
+    """A planted bug in the harness."""
+
+    name: str
+    description: str
+    answer: KnownAnswer
+    plant: Plant
+    """Plants it for a while; the counter is told whenever the mutated line runs."""
+
+    @property
+    def area(self) -> Area:
+        return Area.HARNESS
+
+    @property
+    def hunt(self) -> Hunt:
+        return self.answer.hunt
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _blind_check(original: Callable[[Books], Check]) -> Plant:
+    """One of the checks passes whatever it is shown."""
+    name = original.__name__.removeprefix("check_")
+
+    def plant(counter: RunCounter) -> AbstractContextManager[None]:
+        def blind(_books: Books) -> Check:
+            counter.ran()
+            return Check(name, Outcome.PASS, "nothing was compared")
+
+        sighted = checks.CHECKS
+        return _replaced(checks, "CHECKS", tuple(blind if check is original else check for check in sighted))
+
+    return plant
+
+
+def _without_certificates(counter: RunCounter) -> AbstractContextManager[None]:
+    def believes(_monitor: SafetyMonitor, _certificate: object) -> bool:
+        counter.ran()
+        return True
+
+    return _replaced(SafetyMonitor, "_is_signed", believes)
+
+
+def _without_ancestry(counter: RunCounter) -> AbstractContextManager[None]:
+    def no_problems(_monitor: SafetyMonitor, _height: int, _header: object) -> list[str]:
+        counter.ran()
+        return []
+
+    return _replaced(SafetyMonitor, "_ancestry_problems", no_problems)
+
+
+def _without_work(counter: RunCounter) -> AbstractContextManager[None]:
+    def looks_away(_ledger: Ledger, _context: object, _outcome: object) -> None:
+        counter.ran()
+
+    return _replaced(Ledger, "_check_nothing_was_passed_over", looks_away)
+
+
+def _without_fire_times(counter: RunCounter) -> AbstractContextManager[None]:
+    def looks_away(_ledger: Ledger, _context: object, _fire: object, _life: object) -> None:
+        counter.ran()
+
+    return _replaced(Ledger, "_check_fire_time", looks_away)
+
+
+def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
+    pay = Ledger._pay
+
+    def pays(ledger: Ledger, payer: bytes, burned: int, tip: int) -> None:
+        pay(ledger, payer, burned, tip)
+        ledger.burned += burned
+        counter.runs += burned > 0
+
+    return _replaced(Ledger, "_pay", pays)
+
+
+def _always_bites(counter: RunCounter) -> AbstractContextManager[None]:
+    def seen(_plan: object, _counts: object) -> tuple[bool, str]:
+        counter.ran()
+        return True, "it was there"
+
+    return _replaced(fault_engine, "seen_on_links", seen)
+
+
+HARNESS_MUTANTS: dict[str, HarnessMutant] = {
+    mutant.name: mutant
+    for mutant in (
+        HarnessMutant(
+            "compares-no-roots",
+            "the check of state roots compares nothing, and passes",
+            KnownAnswer(Hunt("calm", ONE), "state_roots", Outcome.FAIL, "wrong-balance"),
+            _blind_check(checks.check_state_roots),
+        ),
+        HarnessMutant(
+            "reads-no-evidence",
+            "the check of evidence reads no proof, and passes",
+            KnownAnswer(Hunt("bad-links", ALL), "evidence", Outcome.FAIL, "finalizes-after-nullify"),
+            _blind_check(checks.check_evidence),
+        ),
+        HarnessMutant(
+            "monitor-without-certificates",
+            "the monitor takes every certificate for signed",
+            KnownAnswer(Hunt("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
+            _without_certificates,
+        ),
+        HarnessMutant(
+            "monitor-without-ancestry",
+            "the monitor looks at no final block's ancestry",
+            KnownAnswer(Hunt("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
+            _without_ancestry,
+        ),
+        HarnessMutant(
+            "books-without-work-conservation",
+            "the books do not look for timers that were passed over",
+            KnownAnswer(Hunt("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
+            _without_work,
+        ),
+        HarnessMutant(
+            "books-without-fire-times",
+            "the books never look at when a timer fires",
+            KnownAnswer(Hunt("calm", ()), "coverage", Outcome.PASS),
+            _without_fire_times,
+        ),
+        HarnessMutant(
+            "books-burn-twice",
+            "the books count what is burned twice",
+            KnownAnswer(Hunt("calm", ()), "conservation", Outcome.PASS),
+            _burns_twice,
+        ),
+        HarnessMutant(
+            "bites-without-biting",
+            "a fault of links counts as bitten, whatever was seen of it",
+            KnownAnswer(Hunt("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
+            _always_bites,
+        ),
+    )
+}
+"""By name."""

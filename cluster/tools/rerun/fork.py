@@ -1,0 +1,115 @@
+"""``stampede fork``: a recorded run up to a height, and from there on another future.
+
+The run is run again up to the moment at which the height was first final, held against the recorded digests of every
+height until then, and goes on with other settings (:mod:`cluster.scenario.sections.forks`). The fork stands in the new
+run's scenario, so that its folder is one like any other: it runs again, is replayed, shrunk, swept and forked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput, ExitCode
+from cluster.common.interrupts import Interrupts
+from cluster.record.run import RunRecord
+from cluster.scenario import Scenario, change_scenario, minimal_fields, scenario_from
+from cluster.scenario.overrides import Change, differences
+from cluster.scenario.sections.forks import WHOLE, check_change, check_may_change
+from cluster.simulation.driver import Simulation
+from cluster.tools.console.terminal import Progress
+from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
+from cluster.tools.rerun.replay import DoesNotRepeat
+from cluster.tools.run.running import perform_run
+
+SHOWN_DIGITS: Final = 12
+
+
+class _Forked(Simulation):
+    """A simulation that is held against the run that it is a fork of, before it takes another way."""
+
+    origin: RecordedRun
+
+    def take_fork(self, number: int) -> None:
+        if number == len(self._given.forks) - 1:
+            for height, digest in self.record.checkpoints.items():
+                if self.origin.checkpoints.get(height) != digest:
+                    told = f"the runs part before height {height} is final"
+                    raise DoesNotRepeat(self.origin.difference(told))
+        super().take_fork(number)
+
+
+def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None, out: Path | None) -> ExitCode:
+    """Run another future of a run, judge it and write its folder. Raises :class:`HarnessError`."""
+    origin = read_recorded(folder)
+    scenario = forked_scenario(origin, height, changes, seed)
+
+    def perform(_folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
+        simulation = _Forked(
+            scenario,
+            origin.seed,
+            checkout_commit(),
+            progress.update,
+            progress.notice,
+            checkpoint=interrupts.checkpoint,
+        )
+        simulation.origin = origin
+        return nullcontext(simulation.run())
+
+    verdict, _ = perform_run(scenario, "sim", out, perform, None)
+    return verdict.exit_code
+
+
+def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:
+    """The recorded scenario with one more fork, in the place of those from that height on. Raises :class:`BadInput`."""
+    source = f"{origin.folder} at height {height}"
+    if height not in origin.checkpoints:
+        reached = max(origin.checkpoints, default=0)
+        told = f"it reached height {reached}" if reached else "its result.json has no checkpoints"
+        raise BadInput(f"{source}: the run cannot be forked there: {told}")
+    whole = origin.scenario
+    kept = [each for each in whole.forks if each.at_height < height]
+    before = _without_forks(whole) if not kept else whole.after_fork(len(kept) - 1)
+    after = _changed(before, changes, source)
+    section: dict[str, Any] = {
+        "at_height": height,
+        "origin": f"{origin.folder.name}, digest {origin.digest[:SHOWN_DIGITS]}, commit {origin.commit}",
+        "changes": {change.path: change.value for change in _changes(before, after, source)},
+    }
+    if seed is not None:
+        section["seed"] = seed
+    data = whole.model_dump(mode="json", exclude_unset=True)
+    data["forks"] = [*(each.model_dump(mode="json", exclude_unset=True) for each in kept), section]
+    return scenario_from(data, source)
+
+
+def _changed(before: Scenario, changes: Sequence[Change], source: str) -> Scenario:
+    try:
+        return change_scenario(before, changes, source)
+    except BadInput:
+        for change in changes:  # that it cannot be changed at all comes before what is wrong with its value
+            _check(partial(check_may_change, change.path), source)
+        raise
+
+
+def _check(check: Callable[[], None], source: str) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise BadInput(f"{source}: {error}") from None
+
+
+def _changes(before: Scenario, after: Scenario, source: str) -> list[Change]:
+    found = list(differences(before.model_dump(mode="json"), after.model_dump(mode="json"), whole=WHOLE))
+    for change in found:
+        _check(partial(check_change, change.path), source)
+    faults = minimal_fields(after).get("faults", [])
+    return [Change("faults", faults) if change.path == "faults" else change for change in found]
+
+
+def _without_forks(scenario: Scenario) -> Scenario:
+    return Scenario.model_validate(scenario.model_dump(mode="json", exclude_unset=True, exclude={"forks"}))

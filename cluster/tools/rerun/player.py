@@ -1,0 +1,77 @@
+"""A recorded run, played event by event, and what of it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.tools.rerun.recorded_run import RecordedRun
+from cluster.tools.rerun.watched_simulation import Entry, WatchedSimulation
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is shown."""
+
+    from_us: int = 0
+    until_us: int | None = None
+    validators: frozenset[int] = frozenset()
+    """None is all."""
+    kinds: frozenset[str] = frozenset()
+
+    def takes(self, entry: Entry) -> bool:
+        return (
+            entry.at_us >= self.from_us
+            and (not self.kinds or entry.kind in self.kinds)
+            and (not self.validators or not entry.whom or not self.validators.isdisjoint(entry.whom))
+        )
+
+
+class Player:
+    """A recorded run on its way, event by event."""
+
+    def __init__(self, run: RecordedRun, checkpoint: Callable[[], None]) -> None:
+        self.run = run
+        self._entries: list[Entry] = []
+        self.simulation = WatchedSimulation(run.scenario, run.seed, self._entries.append)
+        self._checkpoint = checkpoint
+        self._is_begun = False
+
+    @property
+    def now_us(self) -> int:
+        return self.simulation.clock.now_us
+
+    def advance(self) -> list[Entry] | None:
+        """Perform the next event; what happened in it, or ``None`` where the run is over."""
+        self._checkpoint()
+        self._entries.clear()
+        if not self._is_begun:
+            self._is_begun = True
+            self.simulation.begin()
+        elif self.simulation.clock.events >= self.run.events or not self.simulation.advance():
+            return None
+        return list(self._entries)
+
+    def next_event_us(self) -> int:
+        """When the next event is."""
+        return self.simulation.clock.next_us
+
+    def entries(self, shown: Filter) -> Iterator[Entry]:
+        """All that is to be shown, up to the time at which it ends."""
+        while shown.until_us is None or self.next_event_us() <= shown.until_us:
+            found = self.advance()
+            if found is None:
+                return
+            yield from (entry for entry in found if shown.takes(entry))
+
+
+def parse_time_us(text: str) -> int:
+    """Milliseconds, or seconds with an ``s`` behind, as microseconds. Raises :class:`ValueError`."""
+    number, scale = (text[:-1], 1_000) if text.endswith("s") and not text.endswith("ms") else (text, 1)
+    number = number.removesuffix("ms")
+    whole, _, part = number.partition(".")
+    digits = whole + part
+    if not (digits.isascii() and digits.isdecimal() and whole) or len(digits) > 15:
+        raise ValueError(f"{text!r} is no time: expected milliseconds such as 1500 or 1500.25, or seconds such as 1.5s")
+    return round(float(number) * scale * MICROSECONDS_A_MILLISECOND)

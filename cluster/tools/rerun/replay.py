@@ -1,0 +1,94 @@
+"""``stampede replay``: a recorded run once more, with everything that happens in it.
+
+A run is run once in silence and held against its digests before anything of it is shown, so that what is shown is what
+happened. Nothing is kept: memory is that of a run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TextIO
+
+from cluster.common.errors import BadInput, ExitCode, HarnessError
+from cluster.common.interrupts import Interrupts
+from cluster.common.suggestions import unknown
+from cluster.simulation.driver import CHECKPOINT_DIGITS, Simulation
+from cluster.tools.console.output import LastingOutput
+from cluster.tools.rerun.player import Filter, Player
+from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
+from cluster.tools.rerun.step import step
+from cluster.tools.rerun.watched_simulation import KINDS, Entry
+
+SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
+
+
+class DoesNotRepeat(HarnessError):
+    """The run is another than the recorded one."""
+
+    exit_code = ExitCode.FAIL
+
+
+def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | None:
+    """Run it in silence; where it is another run than the recorded one, says where they part."""
+    simulation = Simulation(run.scenario, run.seed, "")
+    simulation.begin()
+    known, below = simulation.record.checkpoints, 0
+    while simulation.clock.events < run.events and simulation.advance():
+        checkpoint()
+        for height in range(below + 1, max(known, default=0) + 1):
+            if run.checkpoints and known.get(height) != run.checkpoints.get(height):
+                return f"the runs part before height {height} is final, at {simulation.clock.now_ms:,.3f} ms"
+            below = height
+    digest = simulation.clock.digest()
+    if digest != run.digest:
+        return f"its digest is {digest[:SHOWN_DIGITS]}…, recorded is {run.digest[:SHOWN_DIGITS]}…"
+    return None
+
+
+def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, is_stepped: bool) -> ExitCode:
+    """Show a recorded run. Raises :class:`HarnessError` where there is none, or where it is another one now."""
+    if shown.until_us is not None and shown.until_us < shown.from_us:
+        raise BadInput("--until is before --from: nothing lies between them")
+    run = read_recorded(folder)
+    shown = Filter(shown.from_us, shown.until_us, _indexes(run, validators), shown.kinds)
+    with Interrupts() as interrupts:
+        problem = check_repeats(run, interrupts.checkpoint)
+        if problem is not None and not is_forced:
+            raise DoesNotRepeat(f"{run.difference(problem)} (--force shows it all the same)")
+        if problem is not None:
+            print(f"stampede: {run.difference(problem)}", file=sys.stderr)
+        player = Player(run, interrupts.checkpoint)
+        if is_stepped:
+            step(player, shown, sys.stdin, sys.stdout)
+        else:
+            _print(player.entries(shown), sys.stdout)
+    return ExitCode.PASS
+
+
+def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
+    names = run.scenario.validators.names
+    for name in validators:
+        if name not in names:
+            raise BadInput(f"--validator: no validator is named {name!r}; there are {', '.join(names)}")
+    return frozenset(names.index(name) for name in validators)
+
+
+def _print(entries: Iterator[Entry], output: TextIO) -> None:
+    """Write the lines; a reader that has seen enough ends it."""
+    lasting = LastingOutput(output)
+    for entry in entries:
+        lasting.write(entry.line() + "\n")
+        if lasting.is_gone:
+            return
+    lasting.flush()
+
+
+def parse_kinds(text: str) -> list[str]:
+    """Kinds with commas between them. Raises :class:`ValueError`."""
+    kinds = [kind.strip() for kind in text.split(",")]
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(unknown("kind", kind, KINDS))
+    return kinds

@@ -1,0 +1,312 @@
+"""``stampede shrink``: the smallest scenario found that still fails as a run did, with the same seed.
+
+What must stay is the check that failed, by its name, or the exception that ended the run, by its type and the beginning
+of its message. The result is written down, read again and run once more before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+from rich.console import Console
+
+from cluster.checks.run import CHECK_NAMES, check_run
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput, ExitCode, HarnessError
+from cluster.common.files import check_target, write_for_user
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome
+from cluster.common.suggestions import unknown
+from cluster.scenario import Scenario, load_scenario, minimal_fields
+from cluster.scenario.overrides import differences
+from cluster.simulation.driver import simulate
+from cluster.tools.rerun.recorded_run import read_recorded
+from cluster.tools.rerun.reduce import Fields, reduce_fields
+
+HEAD_CHARACTERS: Final = 60
+"""Of an exception's message; numbers in it do not count."""
+SHRUNK: Final = "shrunk.yaml"
+DETAIL_CHARACTERS: Final = 300
+NOTES_WIDTH: Final = 110
+
+
+class NotShrunk(HarnessError):
+    """The result does not fail as it should: the search or the run is at fault."""
+
+    exit_code = ExitCode.FAIL
+
+
+class _UsedUp(Exception):
+    """No more runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a run failed."""
+
+    name: str
+    """Of the check; of a run that broke off, the exception's type and the beginning of its message."""
+    detail: str = field(compare=False)
+    is_crash: bool = False
+
+    def is_kept_by(self, found: Sequence[Failure], saying: str) -> Failure | None:
+        """The one among those found that is the same, and says ``saying``."""
+        return next((each for each in found if each == self and saying in each.detail), None)
+
+    @property
+    def words(self) -> str:
+        return f"breaks off with {self.name}" if self.is_crash else f"fails {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be shrunk, and where it came from."""
+
+    scenario: Scenario
+    seed: int
+    source: str
+    target: Path
+    """Where the result goes."""
+    recorded: tuple[str, ...] = ()
+    """The checks that are known to have failed."""
+    commit: str = ""
+    saying: str = ""
+    """What its detail must go on saying, since a check may fail for more than one reason."""
+
+
+def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -> tuple[Failure, ...]:
+    """Run it and say how it failed, in the order of the checks. Raises :class:`KeyboardInterrupt` at a signal, and
+    :class:`BadInput` where the run shows that the scenario is none, as one with a fork that comes too late."""
+    try:
+        record = simulate(scenario, seed, "", checkpoint=checkpoint)
+        if record.interrupted:
+            raise KeyboardInterrupt
+        verdict = check_run(record)
+    except BadInput:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever ends the run is what is looked for)
+        message = " ".join(str(error).split())
+        head = re.sub(r"\b(0x)?[0-9a-f]*\d[0-9a-f]*\b", "#", message)[:HEAD_CHARACTERS]
+        return (Failure(f"{type(error).__name__}: {head}".rstrip(": "), message, is_crash=True),)
+    return tuple(Failure(check.name, check.detail) for check in verdict.checks if check.verdict is Outcome.FAIL)
+
+
+class Shrinker:
+    """One search. ``runs`` bounds how often the scenario is run, the first and the last time not counted."""
+
+    def __init__(
+        self, subject: Subject, failure: Failure, runs: int, checkpoint: Callable[[], None], tell: Callable[[str], None]
+    ) -> None:
+        self.best = minimal_fields(subject.scenario) | {"seed": subject.seed}
+        self.detail = failure.detail
+        self.runs = 0
+        self.ending = ""
+        """Why it ended before nothing more could be found."""
+        self._subject, self._failure, self._most = subject, failure, runs
+        self._checkpoint, self._tell = checkpoint, tell
+        self._known: dict[str, bool] = {}
+
+    def shrink(self) -> Fields:
+        """The smallest fields found; a signal ends the search with what it has."""
+        try:
+            reduce_fields(self.best, self.holds)
+        except _UsedUp:
+            self.ending = f"{self._most} runs are used up (--runs)"
+        except KeyboardInterrupt:
+            self.ending = "interrupted"
+        return self.best
+
+    def holds(self, fields: Fields) -> bool:
+        """Whether these fields fail in the same way; they are the best then."""
+        key = json.dumps(fields, sort_keys=True)
+        if key not in self._known:
+            self._known[key] = self._runs_into_it(fields)
+        return self._known[key]
+
+    def _runs_into_it(self, fields: Fields) -> bool:
+        try:
+            scenario = Scenario.model_validate(fields)
+        except ValidationError:
+            return False
+        if self.runs >= self._most:
+            raise _UsedUp
+        self.runs += 1
+        try:
+            found = failures_of(scenario, self._subject.seed, self._checkpoint)
+        except BadInput:
+            return False
+        same = self._failure.is_kept_by(found, self._subject.saying)
+        if same is None:
+            return False
+        self.best, self.detail = fields, same.detail
+        self._tell(f"run {self.runs:>3}: {size_of(scenario)}")
+        return True
+
+
+def size_of(scenario: Scenario) -> str:
+    """How large a scenario is, in words."""
+    counts = {
+        "fault": len(scenario.faults),
+        "validator": scenario.validators.count,
+        "user": scenario.load.user_count,
+        "setting": sum(1 for _ in _settings(minimal_fields(scenario))),
+    }
+    words = [f"{count} {what}{'s' if count != 1 else ''}" for what, count in counts.items()]
+    return f"{', '.join(words)}, height {scenario.stop.height}"
+
+
+def shrink(
+    given: Path, seed: int | None, out: Path | None, runs: int, check: str | None, saying: str, console: Console
+) -> ExitCode:
+    """Shrink a run's folder or a scenario file, and write the result. Raises :class:`HarnessError`."""
+    subject = replace(_subject(given, seed, out), saying=saying)
+    if subject.target.exists():
+        raise BadInput(f"{subject.target}: exists already; --out names another file")
+    check_target(subject.target)
+    with Interrupts() as interrupts:
+        failure = _failure(subject, check, interrupts.checkpoint)
+        console.print(f"{subject.source}, seed {subject.seed}: {failure.words}", soft_wrap=True, markup=False)
+
+        def tell(line: str) -> None:
+            console.print(line, soft_wrap=True, markup=False)
+
+        shrinker = Shrinker(subject, failure, runs, interrupts.checkpoint, tell)
+        fields = shrinker.shrink()
+        text = scenario_text(subject, failure, shrinker, fields)
+        is_cut_short = shrinker.ending == "interrupted"
+        if not is_cut_short:
+            verify(text, subject, failure)
+        write_for_user(subject.target, text)
+    for line in what_went(subject.scenario, Scenario.model_validate(fields)):
+        tell(f"  {line}")
+    told = f"{shrinker.ending}, so it may not be minimal" if shrinker.ending else "nothing more can go"
+    tell(f"{shrinker.runs} runs; {told}; {failure.words}: {shrinker.detail[:DETAIL_CHARACTERS]}")
+    tell(f"written  {subject.target}")
+    tell(f"again    {_command(subject)}")
+    return ExitCode.INCONCLUSIVE if is_cut_short else ExitCode.PASS
+
+
+def verify(text: str, subject: Subject, failure: Failure) -> None:
+    """Read what is to be written, and run it once more. Raises :class:`NotShrunk` where it fails no more."""
+    scenario = Scenario.model_validate(yaml.safe_load(text))
+    found = failures_of(scenario, subject.seed, lambda: None)
+    if failure.is_kept_by(found, subject.saying) is None:
+        told = found[0].words if found else "does not fail at all"
+        raise NotShrunk(f"the shrunk scenario {told}, where it should be one that {failure.words}: nothing is written")
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _subject(given: Path, seed: int | None, out: Path | None) -> Subject:
+    if not given.exists():
+        raise BadInput(f"{given}: no such folder or file: expected a run's folder or a scenario")
+    if not given.is_dir():
+        scenario = load_scenario(given)
+        target = out or given.with_name(f"{given.stem}-{SHRUNK}")
+        return Subject(scenario, scenario.seed if seed is None else seed, str(given), target)
+    run = read_recorded(given)
+    if seed is None:
+        return Subject(run.scenario, run.seed, str(given), out or given / SHRUNK, run.failed, run.commit)
+    return Subject(run.scenario, seed, str(given), out or given / SHRUNK)
+
+
+def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]) -> Failure:
+    """What is to stay: the check that was asked for, else the first that is known to have failed, else the first."""
+    found = failures_of(subject.scenario, subject.seed, checkpoint)
+    if check is not None and check not in (*CHECK_NAMES, *(each.name for each in found)):
+        raise BadInput(f"--check: {unknown('check', check, CHECK_NAMES)}")
+    wanted = check or next(iter(subject.recorded), None)
+    failure = next((each for each in found if wanted is None or each.name == wanted), None)
+    if failure is None and check is None and found and found[0].is_crash:
+        failure = found[0]
+    if failure is not None and subject.saying not in failure.detail:
+        told = f"{failure.words}, but does not say {subject.saying!r}: {failure.detail[:DETAIL_CHARACTERS]}"
+        raise BadInput(f"{subject.source}, seed {subject.seed}: {told}")
+    if failure is None:
+        instead = f"it {found[0].words} instead" if found else "it does not fail at all"
+        what = f"does not fail {wanted}: {instead}" if wanted else "does not fail"
+        when = (
+            f" (it did at commit {subject.commit}, this is {checkout_commit()})" if wanted in subject.recorded else ""
+        )
+        raise BadInput(f"{subject.source}, seed {subject.seed}: {what}{when}")
+    return failure
+
+
+def _command(subject: Subject) -> str:
+    return f"stampede run {shlex.quote(str(subject.target))} --backend sim --seed {subject.seed}"
+
+
+def scenario_text(subject: Subject, failure: Failure, shrinker: Shrinker, fields: Fields) -> str:
+    """The file, with what it is for."""
+    notes = [
+        f"Shrunk from {subject.source} in {shrinker.runs} runs, at commit {checkout_commit()}.",
+        *([f"It may not be minimal: {shrinker.ending}."] if shrinker.ending else []),
+        f"With seed {subject.seed} it {failure.words}: {shrinker.detail[:DETAIL_CHARACTERS]}",
+        f"Again: {_command(subject)}",
+        "It does so without:",
+        *(f"  {line}" for line in what_went(subject.scenario, Scenario.model_validate(fields))),
+    ]
+    header = "".join(f"# {line}\n" for note in notes for line in _wrapped(note))
+    told = minimal_fields(Scenario.model_validate(fields)) | {"seed": subject.seed}
+    ordered = {name: told[name] for name in Scenario.model_fields if name in told}
+    return header + "\n" + yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True)
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    line = "".join(c if c.isprintable() else " " for c in text)
+    yield from textwrap.wrap(line, NOTES_WIDTH, subsequent_indent="    ", break_on_hyphens=False) or [""]
+
+
+def what_went(before: Scenario, after: Scenario) -> Iterator[str]:
+    """What the smaller scenario is without, a line each."""
+    for what, many, few in (
+        ("faults", len(before.faults), len(after.faults)),
+        ("validators", before.validators.count, after.validators.count),
+        ("users", before.load.user_count, after.load.user_count),
+        ("forks", len(before.forks), len(after.forks)),
+        ("epochs", len(before.validators.epochs), len(after.validators.epochs)),
+    ):
+        if many != few:
+            yield f"{what}: {many} → {few}"
+    large, small = minimal_fields(before), minimal_fields(after)
+    for change in differences(large, small):
+        if change.path.partition(".")[0] in ("faults", "forks", "seed") or change.path in _COUNTED:
+            continue
+        old = change.path and _value(large, change.path)
+        yield f"{change.path}: {_short(old)} → {'default' if change.removes else _short(change.value)}"
+
+
+_COUNTED: Final = frozenset({"validators.count", "validators.nodes", "validators.epochs", "load.users"})
+
+
+def _value(fields: Any, path: str) -> Any:
+    for name in path.split("."):
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    return fields
+
+
+def _short(value: Any) -> str:
+    text = "default" if value is None else json.dumps(value)
+    return text if len(text) <= HEAD_CHARACTERS else f"{text[: HEAD_CHARACTERS - 1]}…"
+
+
+def _settings(value: Any) -> Iterator[Any]:
+    """All single values of plain data."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _settings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _settings(inner)
+    else:
+        yield value

@@ -1,0 +1,123 @@
+"""Stepping through a recorded run at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TextIO
+
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.simulation.machine import Machine
+from cluster.tools.rerun.player import Filter, Player, parse_time_us
+from cluster.tools.rerun.watched_simulation import head
+from validator.storage.journal import JOURNAL_FILE
+
+HELP: Final = """\
+n [COUNT]   the next event that shows something (also an empty line)
+h [HEIGHT]  go on until that height, or else the next one, is final somewhere
+t TIME      go on until that time
+s [NAME]    the state of a validator, or of all
+q           quit"""
+
+
+def step(player: Player, shown: Filter, commands: TextIO, output: TextIO) -> None:
+    """Read commands until there are no more, or the run is over."""
+    Stepper(player, shown, output).run(commands)
+
+
+class Stepper:
+    """One session."""
+
+    def __init__(self, player: Player, shown: Filter, output: TextIO) -> None:
+        self._player, self._shown, self._output = player, shown, output
+        self._names = player.run.scenario.validators.names
+        self._is_over = False
+
+    def run(self, commands: TextIO) -> None:
+        self._say(f"{self._player.run.folder}: {self._player.run.events:,} events; ? tells the commands")
+        while not self._is_over:
+            self._output.write("> ")
+            self._output.flush()
+            line = commands.readline()
+            if not line or line.strip() in ("q", "quit"):
+                return
+            self._obey(*(line.split(maxsplit=1) or ["n"]))
+
+    def _obey(self, command: str, argument: str = "") -> None:
+        argument = argument.strip()
+        known: dict[str, Callable[[str], None]] = {"n": self._next, "h": self._to_height, "t": self._to_time}
+        known |= {"s": self._show_state, "?": lambda _: self._say(HELP)}
+        obey = known.get(command)
+        if obey is None:
+            self._say(f"unknown command {command!r}; ? tells the commands")
+            return
+        try:
+            obey(argument)
+        except ValueError as error:
+            self._say(str(error))
+
+    def _next(self, argument: str) -> None:
+        for _ in range(_number(argument, 1)):
+            for shows in self._events():
+                if shows:
+                    break
+
+    def _to_height(self, argument: str) -> None:
+        reached = self._player.simulation.record.checkpoints
+        height = _number(argument, max(reached, default=0) + 1)
+        if max(reached, default=0) >= height:
+            raise ValueError(f"height {height} is final already")
+        for _ in self._events():
+            if max(reached, default=0) >= height:
+                break
+
+    def _to_time(self, argument: str) -> None:
+        until_us = parse_time_us(argument)
+        while self._player.next_event_us() <= until_us and next(self._events(), None) is not None:
+            pass
+
+    def _events(self) -> Iterator[bool]:
+        """Performs events and shows what is to be shown of each; yields whether there was something."""
+        while True:
+            entries = self._player.advance()
+            if entries is None:
+                self._is_over = True
+                self._say(f"the run is over at {self._player.now_us / MICROSECONDS_A_MILLISECOND:,.3f} ms")
+                return
+            lines = [entry.line() for entry in entries if self._shown.takes(entry)]
+            for line in lines:
+                self._say(line)
+            yield bool(lines)
+
+    def _show_state(self, name: str) -> None:
+        if name and name not in self._names:
+            raise ValueError(f"no validator is named {name!r}; there are {', '.join(self._names)}")
+        for machine in self._player.simulation.machines:
+            if name in ("", machine.name):
+                self._say(state_of(machine))
+
+    def _say(self, text: str) -> None:
+        self._output.write(text + "\n")
+
+
+def state_of(machine: Machine) -> str:
+    """One line about a machine."""
+    if machine.joining is not None:
+        return f"{machine.name}: joins by a snapshot"
+    if machine.validator is None:
+        return f"{machine.name}: is down, started {machine.tally.starts} times"
+    node, final = machine.validator.node, machine.validator.executor.final_header
+    still = "stands still, " if machine.is_paused else ""
+    diverged = f", diverged at height {node.diverged.height}" if node.diverged is not None else ""
+    return (
+        f"{machine.name}: {still}view {node.view} led by validator {node.leader}, final view {node.final_view},"
+        f" height {node.height}, state {head(final.state_root)}, {len(node.mempool):,} transactions wait,"
+        f" {machine.tally.pending_timers:,} timers pending, journal {machine.disk.size(JOURNAL_FILE):,} bytes{diverged}"
+    )
+
+
+def _number(text: str, default: int) -> int:
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
+        raise ValueError(f"{text!r} is no number")
+    return int(text)

@@ -1,0 +1,390 @@
+"""A simulated run as it is watched: what every validator hears, does and makes final, a line each.
+
+:class:`WatchedSimulation` is the very simulation that ran, with observers in the places where something reaches a
+validator or leaves it. They change nothing, so its digest is the same.
+
+A line says when (milliseconds of virtual time), of what kind it is, whom it concerns and what happened. Kinds:
+
+==============  ======================================================================================================
+kind            what
+==============  ======================================================================================================
+vote            a vote arrives (``a → b``), or is lost (``a ✗ b``); likewise the other messages
+proposal        a leader's block
+certificate     a certificate of votes
+request         somebody asks for certificates, blocks, a snapshot or a view
+block           blocks on request
+snapshot        a snapshot's offer, chunks, and views told to who joins
+transactions    transactions from validator to validator
+garbage         bytes that are no message
+load            transactions of the load's users
+job             the executor is given a job, or is done with it
+timer           a timer expires
+sync            the journal is durable
+final           a block is final
+machine         a validator starts, stops, pauses, goes on, joins or diverges
+evidence        proof of misbehaviour
+drop            something was dropped, and why
+fault           a fault begins or ends
+==============  ======================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from cluster.faults.link_model import Links
+from cluster.record.run import Sample
+from cluster.scenario import Scenario
+from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.simulation.driver import Simulation
+from cluster.simulation.machine import Machine
+from consensus import messages as consensus
+from consensus.messages import VoteKind
+from validator.chain.messages import (
+    BlockRequest,
+    BlockResponse,
+    ChunkRequest,
+    ChunkResponse,
+    ConsensusMessage,
+    FinalBlocksRequest,
+    FinalBlocksResponse,
+    PeerMessage,
+    SnapshotOffer,
+    SnapshotRequest,
+    TransactionsMessage,
+    ViewReport,
+    ViewRequest,
+    decode_message,
+)
+from validator.node import executor
+from validator.node.events import (
+    BlockFinal,
+    Completed,
+    Diverged,
+    Effect,
+    Event,
+    EvidenceFound,
+    Joined,
+    Message,
+    PeerFault,
+    Run,
+    Submit,
+    Synced,
+    Timeout,
+    TransactionDropped,
+    TransactionRefused,
+)
+from validator.primitives.codec import CodecError
+
+KINDS: Final = (
+    "vote",
+    "proposal",
+    "certificate",
+    "request",
+    "block",
+    "snapshot",
+    "transactions",
+    "garbage",
+    "load",
+    "job",
+    "timer",
+    "sync",
+    "final",
+    "machine",
+    "evidence",
+    "drop",
+    "fault",
+)
+DIGEST_DIGITS: Final = 8
+CERTIFICATE_WORDS: Final = {
+    VoteKind.NOTARIZE: "notarization",
+    VoteKind.NULLIFY: "nullification",
+    VoteKind.FINALIZE: "finalization",
+    VoteKind.TIMEOUT: "timeouts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened."""
+
+    at_us: int
+    kind: str
+    whom: tuple[int, ...]
+    """The validators that it concerns, by index; empty where it concerns all."""
+    text: str
+
+    def line(self) -> str:
+        return f"{self.at_us / MICROSECONDS_A_MILLISECOND:12.3f}  {self.kind:<12}  {self.text}"
+
+
+Tell = Callable[[str, tuple[int, ...], str], None]
+"""``tell(kind, whom, text)``."""
+
+
+class WatchedMachine(Machine):
+    """A machine that tells what reaches it and what it does."""
+
+    __slots__ = ("tell",)
+
+    tell: Tell
+
+    def say(self, kind: str, text: str) -> None:
+        self.tell(kind, (self.index,), f"{self.name} {text}")
+
+    def start(self) -> None:
+        self.say("machine", "starts")
+        Machine.start(self)
+
+    def crash(self, random: Random, scattered: bool = False) -> None:
+        self.say("machine", "is down")
+        Machine.crash(self, random, scattered)
+
+    def shut_down(self) -> None:
+        self.say("machine", "stops in good order")
+        Machine.shut_down(self)
+
+    def pause(self) -> None:
+        self.say("machine", "stands still")
+        Machine.pause(self)
+
+    def go_on(self) -> None:
+        self.say("machine", f"goes on, {len(self._held):,} events waited")
+        Machine.go_on(self)
+
+    def deliver(self, event: Event) -> None:
+        if not self.is_paused and self.is_running and not isinstance(event, Message):
+            self._say_event(event)
+        Machine.deliver(self, event)
+
+    def _say_event(self, event: Event) -> None:
+        match event:
+            case Timeout(timer):
+                of_view = f" of view {timer.number}" if timer.number else ""
+                self.say("timer", f"timer {timer.owner}{of_view} expires")
+            case Synced(token):
+                self.say("sync", f"journal is durable up to {token}")
+            case Completed(result):
+                self.say("job", f"is done: {describe_result(result)}")
+            case Submit(transactions=transactions):
+                self.say("load", f"gets {_count(len(transactions), 'transaction')} from a user")
+            case _:
+                pass
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case BlockFinal():
+                self.say(
+                    "final",
+                    f"height {effect.height}, view {effect.view}, block {head(effect.digest)}:"
+                    f" {_count(effect.transactions, 'transaction')}, {_count(effect.fires, 'fire')},"
+                    f" state {head(effect.state_root)}",
+                )
+            case Run(job):
+                self.say("job", f"begins: {describe_job(job)}")
+            case Diverged(height, reason=reason):
+                self.say("machine", f"diverged at height {height}: {reason}")
+            case Joined(height):
+                self.say("machine", f"has the snapshot of height {height}")
+            case EvidenceFound(kind, culprit):
+                self.say("evidence", f"proves {kind} of validator {culprit}")
+            case PeerFault(peer, reason):
+                self.say("drop", f"drops what validator {peer} sent: {reason}")
+            case TransactionRefused(digest, reason, peer):
+                whose = "a user" if peer is None else f"validator {peer}"
+                self.say("load", f"refuses transaction {head(digest)} of {whose}: {reason}")
+            case TransactionDropped(digest, reason):
+                self.say("load", f"drops transaction {head(digest)} from its mempool: {reason}")
+            case _:
+                pass
+        Machine._perform(self, effect)
+
+
+class _WatchedLinks(Links):
+    """Links that remember to whom the last message was lost."""
+
+    lost: Sequence[int] = ()
+
+    def arrivals(
+        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
+    ) -> list[tuple[int, int]]:
+        wanted = list(receivers)
+        found = Links.arrivals(self, sender, wanted, size, now_us)
+        arrived = {receiver for receiver, _ in found}
+        self.lost = [receiver for receiver in wanted if receiver != sender and receiver not in arrived]
+        return found
+
+
+class WatchedSimulation(Simulation):
+    """A simulation whose every happening is told."""
+
+    machine_class = WatchedMachine
+
+    def __init__(self, scenario: Scenario, seed: int, tell: Callable[[Entry], None], checkpoint: Any = None) -> None:
+        self._names = scenario.validators.names
+        self._tell_entry = tell
+        super().__init__(scenario, seed, "", _ignore_sample, self._on_fault, checkpoint=checkpoint)
+
+    def _tell(self, kind: str, whom: tuple[int, ...], text: str) -> None:
+        self._tell_entry(Entry(self.clock.now_us, kind, whom, text))
+
+    def _on_fault(self, text: str) -> None:
+        self._tell("fault", (), text)
+
+    def _make_links(self) -> Links:
+        return _WatchedLinks(self.scenario.network, self.random)
+
+    def _machine(self, index: int, name: str) -> Machine:
+        return self._watched(super()._machine(index, name))
+
+    def _twin(self, machine: Machine) -> Machine:
+        return self._watched(super()._twin(machine))
+
+    def _watched(self, machine: Machine) -> Machine:
+        assert isinstance(machine, WatchedMachine)
+        machine.tell = self._tell
+        return machine
+
+    def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
+        super()._send(sender, recipient, payload)
+        links = self.links
+        assert isinstance(links, _WatchedLinks)
+        if links.lost:
+            kind, text = describe(payload, self._names)
+            for target in links.lost:
+                self._tell(kind, (sender, target), f"{self._names[sender]} ✗ {self._names[target]}  {text}")
+
+    def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
+        kind, text = describe(payload, self._names)
+        machine = self.machines[recipient]
+        state = "" if machine.is_running else " (is down)"
+        state = " (waits: stands still)" if machine.is_paused else state
+        self._tell(kind, (sender, recipient), f"{self._names[sender]} → {self._names[recipient]}{state}  {text}")
+        super()._deliver(sender, recipient, payload)
+
+
+def _ignore_sample(_: Sample) -> None:
+    """Nobody draws a progress line."""
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def head(digest: bytes) -> str:
+    """The beginning of a digest."""
+    return digest.hex()[:DIGEST_DIGITS] or "none"
+
+
+def describe(payload: bytes, names: Sequence[str]) -> tuple[str, str]:
+    """A message's kind, and what it says."""
+    try:
+        message = decode_message(payload)
+        if isinstance(message, ConsensusMessage):
+            return _consensus(consensus.decode(message.payload), names)
+    except (CodecError, consensus.MessageError):
+        return "garbage", f"{len(payload):,} bytes that are no message"
+    return _other(message)
+
+
+def _consensus(message: consensus.Message, names: Sequence[str]) -> tuple[str, str]:
+    match message:
+        case consensus.Vote():
+            return "vote", _vote(message, names)
+        case consensus.Timeout(vote, high):
+            return "vote", f"{_vote(vote, names)}{'' if high is None else f' with {_certificate(high)}'}"
+        case consensus.Proposal():
+            text = f"view {message.view} on view {message.parent_view}, block {head(message.digest)}"
+            return "proposal", f"{text}, {len(message.body):,} bytes, signed by {_name(message.vote.signer, names)}"
+        case consensus.CertificateRequest(views):
+            return "request", f"for the certificates of views {', '.join(map(str, views))}"
+        case consensus.Certificate() | consensus.TimeoutCertificate():
+            return "certificate", _certificate(message)
+
+
+def _vote(vote: consensus.Vote, names: Sequence[str]) -> str:
+    block = f", block {head(vote.digest)}" if vote.digest else ""
+    return f"{vote.kind.name.lower()} view {vote.view}{block}, signed by {_name(vote.signer, names)}"
+
+
+def _certificate(certificate: consensus.AnyCertificate) -> str:
+    what = CERTIFICATE_WORDS[certificate.kind]
+    block = f", block {head(certificate.digest)}" if isinstance(certificate, consensus.Certificate) else ""
+    signers = " ".join(str(entry[0]) for entry in certificate.signatures)
+    return f"{what} of view {certificate.view}{block if block != ', block none' else ''}, signed by {signers}"
+
+
+def _other(message: PeerMessage) -> tuple[str, str]:
+    match message:
+        case TransactionsMessage(transactions):
+            return "transactions", _count(len(transactions), "transaction")
+        case BlockRequest(digest):
+            return "request", f"for block {head(digest)}"
+        case FinalBlocksRequest(first, most):
+            return "request", f"for final blocks from height {first} on, at most {most}"
+        case SnapshotRequest():
+            return "request", "for a snapshot"
+        case ChunkRequest(height, chunk, offset):
+            start = f" from byte {offset:,} on" if offset else ""
+            return "request", f"for chunk {chunk} of the snapshot of height {height}{start}"
+        case ViewRequest():
+            return "request", "for the current view"
+        case BlockResponse(body):
+            return "block", f"of {len(body):,} bytes"
+        case FinalBlocksResponse(bodies, links):
+            return "block", f"{_count(len(bodies), 'final block')}, {_count(len(links), 'header')} up to a finalization"
+        case SnapshotOffer(manifest=manifest):
+            return "snapshot", f"offer with a manifest of {len(manifest):,} bytes"
+        case ChunkResponse(height, chunk, data, total=total):
+            whole = f" of {total:,}" if total != len(data) else ""
+            return "snapshot", f"chunk {chunk} of height {height}, {len(data):,}{whole} bytes"
+        case ViewReport():
+            return "snapshot", "the current view"
+        case _:
+            return "garbage", type(message).__name__
+
+
+def describe_job(job: executor.Job) -> str:
+    """What the executor is to do."""
+    match job:
+        case executor.Build(view, parent, candidates=candidates):
+            return f"build for view {view} on {head(parent)}, {_count(len(candidates), 'candidate')}"
+        case executor.Execute(digest, block):
+            return f"execute block {head(digest)} of height {block.header.height}, view {block.header.view}"
+        case executor.Finalize(digest):
+            return f"make block {head(digest)} final"
+        case executor.ReadBlocks(peer, first, most):
+            return f"read blocks from height {first} on, at most {most}, for validator {peer}"
+        case executor.ReadSnapshot(peer):
+            return f"read of a snapshot for validator {peer}"
+        case executor.ReadAccounts(addresses):
+            return f"read {_count(len(addresses), 'account')} for the mempool"
+
+
+def describe_result(result: executor.JobResult) -> str:
+    """What the executor has done."""
+    match result:
+        case executor.Built(view, digest=digest, block=block):
+            return f"built block {head(digest)} of height {block.header.height} for view {view}"
+        case executor.Executed(digest, error):
+            return f"executed block {head(digest)}: {error or 'valid'}"
+        case executor.Finalized(digest, header):
+            return f"block {head(digest)} of height {header.height} is committed"
+        case executor.FinalizedInvalid(digest, header, reason):
+            return f"block {head(digest)} of height {header.height} is final and invalid: {reason}"
+        case executor.BlocksRead(peer, bodies):
+            return f"read {_count(len(bodies), 'block')} for validator {peer}"
+        case executor.SnapshotRead(peer):
+            return f"read of a snapshot for validator {peer}"
+        case executor.AccountsRead(accounts=accounts):
+            return f"read {_count(len(accounts), 'account')} for the mempool"
+
+
+def _name(index: int, names: Sequence[str]) -> str:
+    return names[index] if index < len(names) else f"validator {index}, who is not there"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

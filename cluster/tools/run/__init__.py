@@ -1,0 +1,1 @@
+"""``stampede run`` and ``stampede up``."""

@@ -1,0 +1,235 @@
+"""One run from scenario to verdict, on either backend.
+
+Signals are held back from the moment at which there is a folder to the one at which everything is in it: they end what
+runs or is collected (:class:`~cluster.common.interrupts.Interrupts`), never what judges, writes or cleans up.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO, cast
+
+from rich.console import Console
+
+from cluster.audit.books import Books, keep_books
+from cluster.checks.run import Check, Judge, Verdict, check_run
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput, HarnessError
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome, worst
+from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
+from cluster.record.run import Backend, RunRecord, Sample
+from cluster.report.results import finish_run, reproduce_command
+from cluster.report.run_index import refresh_index
+from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.scenario.files import find_scenario
+from cluster.scenario.overrides import Change, options_of, parse_setting
+from cluster.tools.console.output import LastingOutput
+from cluster.tools.console.terminal import Progress, print_kept, print_verdict
+from validator.primitives.types import ValidatorError
+from validator.transition.genesis_block import GenesisError
+
+OnSample = Callable[[Sample], None]
+OnNotice = Callable[[str], None]
+Perform = Callable[[Path, Progress, Interrupts], AbstractContextManager[RunRecord]]
+"""``perform(folder, progress, interrupts)``: what a run is, between its folder's making and its verdict. What was
+started for it ends with the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """What is particular to runs of the live testnet."""
+
+    keep: bool = False
+    """A testnet that does not pass is kept up, at rest, until a signal comes."""
+    until_told: bool = False
+    """It runs until it is told to end, whatever the scenario says of its end."""
+    served: Served = ON_THE_LOOPBACK
+    faucet: bool = False
+    """It has a faucet, even where the scenario asks for none."""
+
+
+def run_scenario(
+    scenario_path: Path,
+    backend: Backend = "live",
+    seed: int | None = None,
+    out: Path | None = None,
+    twice: bool = False,
+    changes: Sequence[Change] = (),
+    live: LiveOptions = LiveOptions(),
+) -> tuple[Verdict, Path]:
+    """Run a scenario file, show its progress and its verdict, write its folder.
+
+    Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it a second
+    time, and the runs must agree on every event. ``changes`` are made to the scenario, which the folder has as it ran.
+    Raises :class:`~cluster.common.errors.HarnessError` where nothing could be run, or two runs differ.
+    """
+    if live.keep and backend != "live":
+        raise BadInput("only a live testnet can be kept up: --keep needs --backend live")
+    if live.served != ON_THE_LOOPBACK and backend != "live":
+        raise BadInput("only a live testnet listens: --bind needs --backend live")
+    if twice and backend != "sim":
+        raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
+    scenario_path = find_scenario(scenario_path)
+    scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
+    if live.faucet and scenario.chain.faucet is None:
+        asked = [parse_setting("chain.faucet={}")]
+        scenario, changes = change_scenario(scenario, asked, f"{scenario_path} with a faucet"), [*changes, *asked]
+    problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
+    if problem:
+        raise BadInput(f"{scenario_path}: {problem}")
+    chosen = scenario.seed if seed is None else seed
+
+    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
+        watch = progress.update, progress.notice
+        return drive(scenario, backend, chosen, folder, *watch, interrupts, twice=twice, live=live)
+
+    return perform_run(scenario, backend, out, perform, None if changes else scenario_path, live)
+
+
+def perform_run(
+    scenario: Scenario,
+    backend: Backend,
+    out: Path | None,
+    perform: Perform,
+    source: Path | None,
+    live: LiveOptions = LiveOptions(),
+    judge: Judge | None = None,
+) -> tuple[Verdict, Path]:
+    """Let ``perform`` run what it knows, show its progress and its verdict, write its folder; ``source`` is the
+    scenario's file, where it ran as it stands there; ``judge`` adds the checks of a drill.
+
+    Returns the verdict and the folder.
+    """
+    with Interrupts() as interrupts, ExitStack() as testnet:
+        is_users = out is not None and out.exists()
+        folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
+        console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
+        progress = Progress(
+            console, None if live.until_told else scenario.stop.height, backend, scenario.validators.names
+        )
+        with _one_line_failures(folder, is_users):
+            try:
+                record = testnet.enter_context(perform(folder, progress, interrupts))
+                if not live.keep:
+                    testnet.close()
+            finally:
+                progress.close()
+            if record.scenario.faults != scenario.faults:
+                source = None  # others were added meanwhile
+            verdict = finish(record, folder, interrupts, source, judge=judge)
+        try:
+            point_latest(folder)
+            refresh_index(folder)
+        except OSError as error:
+            console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
+        print_verdict(console, verdict, _report(folder), reproduce_command(record, folder, source))
+        if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
+            print_kept(console, folder / ENDPOINTS_FILE)
+            interrupts.wait_for_one()
+    return verdict, folder
+
+
+def _report(folder: Path) -> Path | None:
+    report = folder / REPORT_FILE
+    return report if report.exists() else None
+
+
+def drive(
+    scenario: Scenario,
+    backend: Backend,
+    seed: int,
+    folder: Path,
+    on_sample: OnSample,
+    on_notice: OnNotice,
+    interrupts: Interrupts,
+    *,
+    twice: bool = False,
+    live: LiveOptions = LiveOptions(),
+) -> AbstractContextManager[RunRecord]:
+    """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data.
+
+    A live testnet runs on, at rest, until the context ends.
+    """
+    commit = checkout_commit()
+    if twice:
+        from cluster.simulation.determinism import simulate_twice
+
+        return nullcontext(simulate_twice(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint))
+    if backend == "sim":
+        from cluster.simulation.driver import simulate
+
+        return nullcontext(simulate(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint))
+    from cluster.live.driver.driver import live_testnet
+
+    return live_testnet(
+        scenario,
+        seed,
+        commit,
+        folder,
+        on_sample,
+        on_notice,
+        interrupts,
+        threading.Event() if live.until_told else None,
+        live.served,
+    )
+
+
+def finish(
+    record: RunRecord,
+    folder: Path,
+    interrupts: Interrupts,
+    scenario_path: Path | None = None,
+    books: Books | None = None,
+    judge: Judge | None = None,
+) -> Verdict:
+    """Judge and write a run. Where a signal came, and be it meanwhile, the run counts as interrupted.
+
+    In the latter case everything is written once more, so that the files say what the exit code does. Where they cannot
+    be written the verdict says so, and is no pass. ``books`` are the record's, where they exist already.
+    """
+    books = books if books is not None else keep_books(record)
+    while True:
+        record.interrupted = record.interrupted or interrupts.seen
+        try:
+            verdict = finish_run(record, folder, scenario_path, books, judge)
+        except OSError as error:
+            return _unwritten(check_run(record, books, judge), f"{error.filename or folder}: {error.strerror or error}")
+        if record.interrupted or not interrupts.seen:
+            return verdict
+
+
+def _unwritten(verdict: Verdict, why: str) -> Verdict:
+    """The verdict of a run whose files could not be written."""
+    problem = f"the run's files cannot be written: {why}"
+    checks = tuple(
+        check
+        if check.name != "no_problems"
+        else Check(check.name, worst([check.verdict, Outcome.INCONCLUSIVE]), f"{problem}; {check.detail}")
+        for check in verdict.checks
+    )
+    return replace(verdict, outcome=worst([verdict.outcome, Outcome.INCONCLUSIVE]), checks=checks)
+
+
+@contextmanager
+def _one_line_failures(folder: Path, is_users: bool) -> Iterator[None]:
+    """Expected failures become the harness's own; a folder that holds nothing goes, but one that the user made."""
+    try:
+        yield
+    except GenesisError as error:
+        raise BadInput(f"the genesis cannot be built: {error}") from error
+    except ValidatorError as error:
+        raise HarnessError(f"the run broke off: {type(error).__name__}: {error}") from error
+    except OSError as error:
+        raise HarnessError(f"{error.filename or folder}: {error.strerror or error}") from error
+    finally:
+        if not is_users:
+            with suppress(OSError):
+                folder.rmdir()

@@ -1,0 +1,125 @@
+"""``stampede sweep``: a scenario with many seeds. ``stampede fuzz``: a random scenario for each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput
+from cluster.common.limits import MAX_SEED
+from cluster.tools.console.options import add_change_options
+
+MAX_SEEDS: Final = 1_000_000
+"""In one sweep."""
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the console command's parser."""
+    command = commands.add_parser("sweep", help="run a scenario with many seeds in the simulator")
+    command.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
+    add_change_options(command)
+    add_options(command)
+    command.set_defaults(command=_sweep)
+
+    command = commands.add_parser("fuzz", help="run a random scenario for each of many seeds in the simulator")
+    command.add_argument("--protocol", choices=("simplex", "hotstuff"), default="simplex")
+    add_options(command)
+    command.set_defaults(command=_fuzz)
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The options that every sweep takes."""
+    command.add_argument("--seeds", type=seed_range, required=True, metavar="A:B", help="from A to below B")
+    command.add_argument(
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
+    )
+    command.add_argument("--stop-on-fail", action="store_true", help="end at the first seed that fails")
+    command.add_argument(
+        "--min-passed",
+        type=pass_count,
+        metavar="N",
+        help="how many seeds must pass where none fails; the others may be undecided (default: all)",
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, a test case a seed")
+    command.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the sweep; one that was interrupted goes on there"
+    )
+
+
+def seed_range(text: str) -> range:
+    """``A:B`` as the seeds from A to below B."""
+    first, colon, end = text.partition(":")
+    problem = f"{text!r} is no range of seeds: expected A:B, two integers from 0 to 2**64 - 1, A below B"
+    if not colon or not all(part.isascii() and part.isdecimal() for part in (first, end)):
+        raise argparse.ArgumentTypeError(problem)
+    seeds = range(int(first), int(end))
+    if not seeds or seeds[-1] > MAX_SEED:
+        raise argparse.ArgumentTypeError(problem)
+    if len(seeds) > MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} are {len(seeds):,} seeds: expected at most {MAX_SEEDS:,}")
+    return seeds
+
+
+def pass_count(text: str) -> int:
+    """A number of seeds that are to pass."""
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_SEEDS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seeds: expected 1 to {MAX_SEEDS}")
+    return int(text)
+
+
+def worker_count(text: str) -> int:
+    """A number of worker processes."""
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_024):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of workers: expected 1 to 1024")
+    return int(text)
+
+
+def _sweep(options: Any) -> int:
+    from cluster.tools.sweeps.tasks import ScenarioTask
+
+    return run_task(ScenarioTask.load(options.scenario, options.changes), f"sweep-{options.scenario.stem}", options)
+
+
+def _fuzz(options: Any) -> int:
+    from cluster.tools.sweeps.random_scenario import check_installed
+    from cluster.tools.sweeps.tasks import FuzzTask
+
+    check_installed()
+    return run_task(FuzzTask(options.protocol), f"fuzz-{options.protocol}", options)
+
+
+def run_task(task: Any, name: str, options: Any) -> int:
+    """Sweep as the options say, and return the exit code."""
+    from rich.console import Console
+
+    from cluster.common.files import check_target, write_for_user
+    from cluster.record.folder import new_run_folder
+    from cluster.report.run_index import refresh_index
+    from cluster.tools.sweeps.fanout import default_workers
+    from cluster.tools.sweeps.runner import check_task, sweep, sweep_xml
+
+    wanted = len(options.seeds) if options.min_passed is None else options.min_passed
+    if wanted > len(options.seeds):
+        raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(options.seeds)}")
+    check_task(task, options.seeds[0])
+    for file in (options.json, options.junit):
+        if file is not None and (options.out is None or file.parent.resolve() != options.out.resolve()):
+            check_target(file)
+    folder = options.out or new_run_folder(name, datetime.now(UTC))
+    workers = options.workers or default_workers()
+    console = Console(file=sys.stdout, highlight=False)
+    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console, wanted)
+    try:
+        refresh_index(folder)
+    except OSError as error:
+        console.print(f"the index of runs is not up to date: {error.strerror}", soft_wrap=True, markup=False)
+    if options.json is not None:
+        write_for_user(options.json, json.dumps(summary.page(), indent=2) + "\n")
+    if options.junit is not None:
+        write_for_user(options.junit, sweep_xml(task, summary))
+    return summary.exit_code

@@ -1,0 +1,72 @@
+"""Seeds over Ray: as many at a time as there are processors, each in a worker process that takes one after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Final, TypeVar
+
+from cluster.common.errors import HarnessError
+from cluster.common.interrupts import Interrupts
+from cluster.live.driver.ray_session import RaySession, one_line
+
+POLL_S: Final = 0.2
+
+T = TypeVar("T")
+
+
+def default_workers() -> int:
+    """As many as this process may use processors."""
+    return len(os.sched_getaffinity(0))
+
+
+def fan_out(
+    run: Callable[[int], T], seeds: Iterable[int], workers: int, interrupts: Interrupts, what: str = "seed"
+) -> Generator[tuple[int, T], None, None]:
+    """Run each seed in some worker; yields seed and result as they end, in whatever order. ``what`` the numbers are.
+
+    ``run`` is a function that can be pickled. What is under way is given up at a signal, which raises
+    :class:`KeyboardInterrupt`, and when the iterator is closed. Raises :class:`HarnessError` where a worker died or
+    ``run`` raised.
+    """
+    try:
+        session = RaySession.start(workers)
+    except SystemExit:
+        raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM
+    interrupts.install()
+    try:
+        yield from _drain(session, run, iter(seeds), workers, interrupts, what)
+    finally:
+        session.close([])
+
+
+def _drain(
+    session: RaySession,
+    run: Callable[[int], T],
+    seeds: Iterator[int],
+    workers: int,
+    interrupts: Interrupts,
+    what: str,
+) -> Generator[tuple[int, T], None, None]:
+    ray = session.ray
+    task, shared = ray.remote(num_cpus=1, max_retries=0)(_call), ray.put(run)
+    running: dict[Any, int] = {}
+    while True:
+        while len(running) < workers and (seed := next(seeds, None)) is not None:
+            running[task.remote(shared, seed)] = seed
+        if not running:
+            return
+        interrupts.checkpoint()
+        session.check()
+        ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL_S)
+        for answer in ended:
+            seed = running.pop(answer)
+            try:
+                result = ray.get(answer)
+            except ray.exceptions.RayError as error:
+                raise HarnessError(f"{what} {seed} broke off: {one_line(error)}") from error
+            yield seed, result
+
+
+def _call(run: Callable[[int], T], seed: int) -> T:
+    return run(seed)

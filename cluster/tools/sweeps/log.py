@@ -1,0 +1,86 @@
+"""The file of a sweep: what it is about, then a line a seed, as they end.
+
+``seeds.jsonl`` in the sweep's folder. A line that a crash left unfinished is cut off; its seed runs again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from io import BufferedRandom
+from pathlib import Path
+
+import msgspec
+
+from cluster.common.errors import BadInput
+from cluster.record.folder import SWEEP_LOG_FILE
+from cluster.tools.sweeps.outcome import SeedOutcome
+
+
+class SweepLog:
+    """The outcomes of a sweep, on disk. ``task`` says what runs, so that another one does not go on in its place."""
+
+    def __init__(self, folder: Path, task: str, commit: str = "") -> None:
+        """Open or begin the folder's log. Raises :class:`BadInput` where it is another task's or another commit's, or
+        cannot be read.
+        """
+        self._commit = commit
+        self.outcomes: dict[int, SeedOutcome] = {}
+        self._path = folder / SWEEP_LOG_FILE
+        try:
+            if not self._path.exists() and folder.is_dir() and any(folder.iterdir()):
+                raise BadInput(f"{folder}: is not empty and holds no sweep to go on with: name another --out")
+            folder.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
+            self._file: BufferedRandom = self._path.open("r+b")
+        except OSError as error:
+            raise BadInput(f"{self._path}: cannot be opened: {error.strerror}") from None
+        self._recover(task)
+
+    def add(self, outcome: SeedOutcome) -> None:
+        """Write down what a seed came to."""
+        self.outcomes[outcome.seed] = outcome
+        self._write(msgspec.json.encode(outcome))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _recover(self, task: str) -> None:
+        data = self._file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._file.truncate(len(whole))
+        self._file.seek(len(whole))
+        lines = whole.splitlines()
+        if not lines:
+            self._write(msgspec.json.encode({"task": task, "commit": self._commit}))
+            return
+        self._take(lines, task)
+
+    def _take(self, lines: Iterable[bytes], task: str) -> None:
+        begun: dict[str, str] = {}
+        for number, line in enumerate(lines, start=1):
+            try:
+                if number == 1:
+                    begun = msgspec.json.decode(line, type=dict[str, str])
+                else:
+                    outcome = msgspec.json.decode(line, type=SeedOutcome)
+                    self.outcomes[outcome.seed] = outcome
+            except msgspec.MsgspecError as error:
+                self._file.close()
+                raise BadInput(f"{self._path}: line {number}: {error}") from None
+            if number == 1 and (differs := self._what_differs(begun, task)):
+                self._file.close()
+                raise BadInput(f"{self._path}: {differs}")
+
+    def _what_differs(self, begun: dict[str, str], task: str) -> str:
+        other, commit = begun.get("task"), begun.get("commit", "")
+        if other != task:
+            return f"belongs to another sweep ({other}), not to this one ({task})"
+        if commit != self._commit:
+            return f"was begun with commit {commit}, and this is {self._commit}: name another --out"
+        return ""
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())

@@ -1,0 +1,120 @@
+"""What one seed came to."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cluster.audit.books import keep_books
+from cluster.checks.metrics.metrics import metrics
+from cluster.checks.run import Verdict, check_run
+from cluster.common.outcome import Outcome
+from cluster.record.run import RunRecord
+
+HEIGHTS_TO_COUNT: Final = 30
+FIRES_TO_COUNT: Final = 20
+FAULTS_TO_COUNT: Final = 2
+"""A seed that saw less than this proves nothing, whatever its verdict; a scenario may have fewer faults by design."""
+COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
+"""Checks that may be inconclusive in a seed that passes: how many faults must bite is asked here."""
+
+
+class SeedOutcome(msgspec.Struct, frozen=True):
+    """One seed: its verdict, why, and how much was seen."""
+
+    seed: int
+    verdict: str
+    """``pass``, ``fail`` or ``inconclusive``."""
+    reason: str
+    """The first check that did not pass, in one line; empty where all did."""
+    undecided: list[str]
+    """The checks that were inconclusive."""
+    heights: int
+    fires: int
+    faults: dict[str, int]
+    """Faults that were seen to bite by kind, and byzantine behaviours that did."""
+    faults_needed: int
+    """So many must have bitten: two, or all that the scenario has."""
+    digest: str
+    seconds: float
+    metrics: dict[str, float] = {}
+    """Every figure of the run, for ``stampede compare``; empty in logs of before there was that."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether enough was seen for a pass to say anything."""
+        return (
+            self.heights >= HEIGHTS_TO_COUNT
+            and self.fires >= FIRES_TO_COUNT
+            and sum(self.faults.values()) >= self.faults_needed
+        )
+
+    @property
+    def passed(self) -> bool:
+        return not self.failed and set(self.undecided) <= COUNTED_HERE and self.counts
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict == Outcome.FAIL
+
+    @property
+    def why(self) -> str:
+        """Why it did not pass, in one line."""
+        if self.reason or self.counts:
+            return self.reason
+        bit = sum(self.faults.values())
+        return (
+            f"too little was seen: {self.heights} heights of {HEIGHTS_TO_COUNT}, {self.fires} fires of"
+            f" {FIRES_TO_COUNT}, {bit} faults of {self.faults_needed}"
+        )
+
+
+def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
+    """The outcome of a run that has ended, and its verdict, check by check."""
+    books = keep_books(record)
+    verdict = check_run(record, books)
+    outcome = SeedOutcome(
+        seed=record.seed,
+        verdict=verdict.outcome.value,
+        reason=" ".join(verdict.reason.split()),
+        undecided=[check.name for check in verdict.checks if check.verdict is Outcome.INCONCLUSIVE],
+        heights=books.common_height,
+        fires=books.ledger.fires,
+        faults=dict(Counter(fault.kind for fault in record.faults if fault.bit) + _bites(record)),
+        faults_needed=min(FAULTS_TO_COUNT, len(record.scenario.faults)),
+        digest=record.digest or "",
+        seconds=seconds,
+        metrics=metrics(books),
+    )
+    return outcome, verdict
+
+
+def broken_off(seed: int, error: Exception, seconds: float) -> SeedOutcome:
+    """The outcome of a run that an error ended: a failure, of which nothing else is known."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(str(error).split())
+    reason = (
+        f"broke off: {type(error).__name__}{f': {said}' if said else ''} ({Path(frame.filename).name}:{frame.lineno})"
+    )
+    return SeedOutcome(
+        seed=seed,
+        verdict=Outcome.FAIL.value,
+        reason=reason,
+        undecided=[],
+        heights=0,
+        fires=0,
+        faults={},
+        faults_needed=0,
+        digest="",
+        seconds=seconds,
+    )
+
+
+def _bites(record: RunRecord) -> Counter[str]:
+    pages = [(validator.status or {}).get("byzantine") for validator in record.validators if validator.byzantine]
+    bites = [page.get("bites") for page in pages if isinstance(page, dict)]
+    return Counter(name for found in bites if isinstance(found, dict) for name, count in found.items() if count)

@@ -1,0 +1,321 @@
+"""Runs the seeds of a sweep: progress, interruption, resumption, a summary.
+
+What a seed runs is a :class:`Task`: plain data that a worker process rebuilds a scenario from. A seed that fails leaves
+a run's folder behind, with its report and the one command that runs it again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput, ExitCode
+from cluster.common.files import write_for_user
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome
+from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE
+from cluster.report.junit import Case, junit_xml
+from cluster.report.results import finish_run
+from cluster.scenario import Scenario
+from cluster.scenario.files import scenario_text
+from cluster.tools.console.terminal import can_redraw
+from cluster.tools.sweeps.fanout import fan_out
+from cluster.tools.sweeps.log import SweepLog
+from cluster.tools.sweeps.outcome import SeedOutcome, broken_off, judge
+
+TRACEBACK_FILE: Final = "traceback.txt"
+"""In the folder of a seed that broke off."""
+SOMETIMES: Final[Mapping[str, int]] = {
+    "deepest_reorg": 2,  # a branch of one block is given up in nearly every run
+    "backlog_max": 1,
+    "timers_cancelled": 1,
+    "timers_expired": 1,
+    "timers_insufficient_funds": 1,
+    "transactions_reverted": 1,
+    "messages": 1,
+    "agent_queries": 1,
+}
+"""Figures of a run that a summary counts seeds by, from so much on."""
+SHOWN: Final = 10
+"""Seeds that are named in a summary's lines."""
+TENTHS: Final = 10
+"""So many lines at most tell how far a sweep is, where there is no terminal."""
+
+
+class Task(Protocol):
+    """What every seed of a sweep runs. Plain data: it crosses to worker processes."""
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words; two tasks with the same title run the same."""
+
+    @property
+    def shared(self) -> Scenario | None:
+        """The scenario that all seeds run; ``None`` where each has its own."""
+
+    def scenario(self, seed: int) -> Scenario:
+        """What a seed runs. Raises :class:`~cluster.common.errors.BadInput`."""
+
+    def command(self, seed: int) -> str:
+        """The one command that runs a seed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all seeds together came to."""
+
+    outcomes: tuple[SeedOutcome, ...]
+    wanted: int
+    interrupted: bool
+    min_passed: int | None = None
+    """So many must pass where none fails; ``None`` is all."""
+    commit: str = ""
+    """Of the code that ran."""
+
+    @property
+    def failed(self) -> list[SeedOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.failed]
+
+    @property
+    def passed(self) -> list[SeedOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.passed]
+
+    @property
+    def undecided(self) -> list[SeedOutcome]:
+        """Neither failed nor passed: inconclusive, or too little was seen."""
+        return [outcome for outcome in self.outcomes if not outcome.failed and not outcome.passed]
+
+    @property
+    def faults(self) -> Counter[str]:
+        """Faults that bit, by kind, over all seeds."""
+        total: Counter[str] = Counter()
+        for outcome in self.outcomes:
+            total.update(outcome.faults)
+        return total
+
+    @property
+    def seen(self) -> dict[str, int]:
+        """In how many seeds what does not happen in every one did, by the figure that says so."""
+        return {
+            figure: sum(outcome.metrics.get(figure, 0) >= least for outcome in self.outcomes)
+            for figure, least in SOMETIMES.items()
+        }
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.failed:
+            return ExitCode.FAIL
+        enough = self.wanted if self.min_passed is None else self.min_passed
+        if self.interrupted or len(self.outcomes) < self.wanted or len(self.passed) < enough:
+            return ExitCode.INCONCLUSIVE
+        return ExitCode.PASS
+
+    def page(self) -> dict[str, Any]:
+        """As it is written for other programs."""
+        return {
+            "seeds": len(self.outcomes),
+            "passed": len(self.passed),
+            "failed": [outcome.seed for outcome in self.failed],
+            "undecided": [outcome.seed for outcome in self.undecided],
+            "faults": dict(sorted(self.faults.items())),
+            "seen": self.seen,
+            "heights": sum(outcome.heights for outcome in self.outcomes),
+            "fires": sum(outcome.fires for outcome in self.outcomes),
+        }
+
+
+def check_task(task: Task, seed: int) -> None:
+    """See that a seed can run, before anything starts. Raises :class:`BadInput`."""
+    scenario = task.scenario(seed)
+    if scenario.simulator_problem:
+        raise BadInput(f"{scenario.name}: {scenario.simulator_problem}")
+
+
+def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
+    """Run one seed, in a worker process. A failing one leaves ``<folder>/seed-<seed>``; so does one that breaks off,
+    which is what a bug may do first, and the others go on.
+    """
+    from cluster.simulation.driver import simulate
+
+    started, leaves = time.monotonic(), Path(folder) / f"seed-{seed}"
+    try:
+        record = simulate(task.scenario(seed), seed, commit)
+        outcome, _ = judge(record, time.monotonic() - started)
+        if outcome.failed:
+            finish_run(record, leaves)
+    except Exception as error:  # noqa: BLE001 (whatever ends the run is what is looked for)
+        leaves.mkdir(parents=True, exist_ok=True)
+        (leaves / TRACEBACK_FILE).write_text(traceback.format_exc(), encoding="utf-8")
+        return broken_off(seed, error, time.monotonic() - started)
+    return outcome
+
+
+def sweep(
+    task: Task,
+    seeds: Sequence[int],
+    folder: Path,
+    workers: int,
+    stop_on_fail: bool,
+    console: Console,
+    min_passed: int | None = None,
+) -> Summary:
+    """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.common.errors.HarnessError`."""
+    commit = checkout_commit()
+    log = SweepLog(folder, task.title, commit)
+    if task.shared is not None:
+        write_for_user(folder / SCENARIO_FILE, scenario_text(task.shared, None))
+    left = [seed for seed in seeds if seed not in log.outcomes]
+    interrupted = False
+    try:
+        with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
+            bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
+            run = partial(run_seed, task, str(folder), commit)
+            lines = PlainProgress(console, [log.outcomes[seed] for seed in seeds if seed in log.outcomes], len(seeds))
+            lines.begin(task.title, workers)
+
+            def show(outcome: SeedOutcome) -> None:
+                _show(progress, bar, task, outcome, commit)
+                lines.add(outcome)
+
+            try:
+                _run_all(run, left, workers, stop_on_fail, interrupts, log, show)
+            except KeyboardInterrupt:
+                interrupted = True
+    finally:
+        log.close()
+    wanted = set(seeds)
+    outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
+    summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit)
+    (folder / SWEEP_SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
+    print_summary(console, task, summary)
+    return summary
+
+
+def _run_all(
+    run: Callable[[int], SeedOutcome],
+    seeds: Sequence[int],
+    workers: int,
+    stop_on_fail: bool,
+    interrupts: Interrupts,
+    log: SweepLog,
+    show: Callable[[SeedOutcome], None],
+) -> None:
+    if not seeds:
+        return
+    ended = fan_out(run, seeds, workers, interrupts)
+    try:
+        for _, outcome in ended:
+            log.add(outcome)
+            show(outcome)
+            if outcome.failed and stop_on_fail:
+                return
+    finally:
+        ended.close()
+
+
+def sweep_xml(task: Task, summary: Summary) -> str:
+    """The sweep for continuous integration: a test case a seed."""
+    cases = [
+        Case(
+            name=f"seed {outcome.seed}",
+            outcome=Outcome.FAIL if outcome.failed else Outcome.PASS if outcome.passed else Outcome.INCONCLUSIVE,
+            detail=outcome.why or f"{outcome.heights:,} heights, {outcome.fires:,} fires",
+            more="" if outcome.passed else f"again: {task.command(outcome.seed)}",
+            seconds=outcome.seconds,
+        )
+        for outcome in summary.outcomes
+    ]
+    return junit_xml(task.title, cases, {"seeds": str(summary.wanted), "commit": summary.commit})
+
+
+def _progress(console: Console, total: int) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not can_redraw(console),
+    )
+
+
+class PlainProgress:
+    """Where no bar is drawn: a line at the beginning, and one whenever another tenth of the seeds is through.
+
+    The last tenth has none: the summary follows.
+    """
+
+    def __init__(self, console: Console, ended: Sequence[SeedOutcome], total: int) -> None:
+        self._console = console
+        self._total = total
+        self._counts = Counter(map(_word, ended))
+        self._said = self._tenths
+        self._started = time.monotonic()
+
+    def begin(self, title: str, workers: int) -> None:
+        done = self._counts.total()
+        before = f", {done:,} of them ended before" if done else ""
+        self._print(f"{title}: {self._total:,} seeds{before}; up to {workers:,} at a time")
+
+    def add(self, outcome: SeedOutcome) -> None:
+        self._counts[_word(outcome)] += 1
+        if self._tenths > self._said and self._counts.total() < self._total:
+            self._said = self._tenths
+            words = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
+            seconds = time.monotonic() - self._started
+            self._print(f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s: {words}")
+
+    @property
+    def _tenths(self) -> int:
+        return self._counts.total() * TENTHS // self._total
+
+    def _print(self, line: str) -> None:
+        if not can_redraw(self._console):
+            self._console.print(line, soft_wrap=True, markup=False)
+
+
+def _word(outcome: SeedOutcome) -> str:
+    return "failed" if outcome.failed else "passed" if outcome.passed else "undecided"
+
+
+def _show(progress: Progress, bar: Any, task: Task, outcome: SeedOutcome, commit: str) -> None:
+    progress.advance(bar)
+    if not outcome.passed:
+        progress.console.print(f"seed {outcome.seed} {_word(outcome)}: {outcome.why}", soft_wrap=True, markup=False)
+        progress.console.print(f"  again  {_again(task, outcome, commit)}", soft_wrap=True, markup=False)
+
+
+def _again(task: Task, outcome: SeedOutcome, commit: str) -> str:
+    return f"{task.command(outcome.seed)}  # at commit {commit}"
+
+
+def print_summary(console: Console, task: Task, summary: Summary) -> None:
+    """The end of a sweep, in a few lines."""
+    seconds = sum(outcome.seconds for outcome in summary.outcomes)
+    heights = sum(outcome.heights for outcome in summary.outcomes)
+    fires = sum(outcome.fires for outcome in summary.outcomes)
+    ran = f"{len(summary.outcomes)} of {summary.wanted}" if summary.interrupted else f"{len(summary.outcomes)}"
+    console.print(
+        f"{task.title}: {ran} seeds, {len(summary.passed)} passed, {len(summary.failed)} failed,"
+        f" {len(summary.undecided)} undecided; {heights:,} heights, {fires:,} fires, {seconds:,.0f} s of work",
+        soft_wrap=True,
+        markup=False,
+    )
+    faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(summary.faults.items()))
+    console.print(f"faults that bit  {faults or 'none'}", soft_wrap=True, markup=False)
+    seen = ", ".join(f"{figure} {count:,}" for figure, count in summary.seen.items() if count)
+    console.print(f"seeds that saw   {seen or 'none'}", soft_wrap=True, markup=False)
+    for outcome in summary.failed[:SHOWN]:
+        console.print(f"again  {_again(task, outcome, summary.commit)}", soft_wrap=True, markup=False)

@@ -1,0 +1,83 @@
+"""What the seeds of a sweep run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blake3 import blake3
+
+from cluster.scenario import Scenario, change_scenario, load_scenario
+from cluster.scenario.overrides import Change, change_words, options_of
+from cluster.tools.sweeps.random_scenario import random_scenario
+
+NAMED_DIGITS: Final = 12
+"""Hex digits of a scenario's hash in a task's title."""
+SWEEP: Final = "sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioTask:
+    """One scenario, with each seed."""
+
+    path: str
+    """Where it came from, for the command that runs a seed again."""
+    scenario_json: str
+    """What runs: the file with the changes made."""
+    changes: tuple[str, ...] = ()
+    """As one types them into a shell, for that command, too."""
+
+    @staticmethod
+    def load(path: Path, changes: Sequence[Change] = ()) -> ScenarioTask:
+        """The task of a scenario file, with some fields set anew. Raises :class:`~cluster.common.errors.BadInput`."""
+        scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
+        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(change_words(changes)))
+
+    @property
+    def title(self) -> str:
+        return f"{SWEEP} {self.shared.name} {blake3(self.scenario_json.encode()).hexdigest()[:NAMED_DIGITS]}"
+
+    @property
+    def shared(self) -> Scenario:
+        return Scenario.model_validate_json(self.scenario_json)
+
+    def scenario(self, seed: int) -> Scenario:
+        """The same for every seed."""
+        return self.shared
+
+    def command(self, seed: int) -> str:
+        """A run of the scenario with that seed."""
+        return " ".join(
+            ("stampede run", shlex.quote(self.path), "--backend sim", f"--seed {seed}", *self.changes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzTask:
+    """A random scenario for each seed."""
+
+    protocol: str
+
+    @property
+    def title(self) -> str:
+        return f"fuzz {self.protocol}"
+
+    @property
+    def shared(self) -> None:
+        """Each seed has its own."""
+
+    def scenario(self, seed: int) -> Scenario:
+        """Drawn from the seed."""
+        return random_scenario(seed, self.protocol)
+
+    def command(self, seed: int) -> str:
+        """The seed alone, again."""
+        return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}"
+
+
+def scenario_name(title: str) -> str:
+    """The scenario's name in the title of a :class:`ScenarioTask`."""
+    return title.removeprefix(SWEEP).rpartition(" ")[0].strip()

@@ -1,0 +1,111 @@
+"""Classes of actors, how late they are served, and how fairly, against naive counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from cluster.audit.books import Books, keep_books
+from cluster.audit.ledger.ledger import TimerState
+from cluster.checks.metrics.actor_classes import (
+    OTHERS,
+    class_of_actors,
+    gini_index,
+    jain_index,
+    use_by_actor,
+    use_by_class,
+)
+from cluster.record.run import RunRecord
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from tests.cluster.records import ACTOR, make_record
+
+SCENARIO = Scenario.model_validate(
+    {
+        "name": "classes",
+        "load": {
+            "users": [
+                {"workload": "heartbeat", "count": 2, "interval_ms": 300},
+                {"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 12, "burn": 60_000}},
+                {
+                    "workload": "program",
+                    "options": {"program": "subscription", "calls": []},
+                },
+            ]
+        },
+        "stop": {"height": 14},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def record() -> RunRecord:
+    return simulate(SCENARIO, 5)
+
+
+@pytest.fixture(scope="module")
+def books(record: RunRecord) -> Books:
+    return keep_books(record)
+
+
+def test_a_class_is_a_workload_and_its_program(record: RunRecord) -> None:
+    assert list(class_of_actors(record).values()) == [
+        "heartbeat",
+        "heartbeat",
+        "flood",
+        "flood",
+        "program subscription",
+    ]
+
+
+def test_every_fire_and_every_due_timer_is_counted_once(books: Books) -> None:
+    uses = use_by_actor(books)
+    ledger = books.ledger
+    assert sum(use.fires for use in uses) == ledger.fires > 0
+    assert sum((use.lateness for use in uses), Counter()) == ledger.lateness
+    due = sum(life.trigger_height <= ledger.height for life in ledger.timers.values() if life.ended_at is None)
+    ended = [life for life in ledger.timers.values() if life.ended_at is not None]
+    due += sum(life.trigger_height <= (life.ended_at or 0) for life in ended)
+    assert sum(use.due for use in uses) == due
+    assert {use.group for use in uses} == {"heartbeat", "flood"}
+
+
+def test_classes_are_the_sums_of_their_actors(books: Books) -> None:
+    classes = use_by_class(use_by_actor(books))
+    assert [group.name for group in classes] == ["flood", "heartbeat"]
+    assert sum(group.fires for group in classes) == books.ledger.fires
+    for group in classes:
+        assert group.fires == sum(group.lateness.values())
+        late = group.lateness_blocks(1.0)
+        assert late == max(group.lateness)
+
+
+def test_weights_are_those_of_the_specification(books: Books) -> None:
+    """Naively: W of every actor that had a timer due at each look, from all fires before."""
+    uses = use_by_actor(books)
+    ledger = books.ledger
+    fires = [(life.actor, life.ended_at) for life in ledger.timers.values() if life.state is TimerState.FIRED]
+    looks = range(1, ledger.height + 1)
+    for use in uses:
+        total = 0.0
+        for height in looks:
+            recent = Counter(actor for actor, at in fires if at is not None and at < height)
+            counts = sorted(recent.values())
+            middle = counts[(len(counts) - 1) // 2] + counts[len(counts) // 2] if counts else 0
+            divisor = max(2, middle)
+            total += (2 * divisor - min(2 * recent[use.actor], divisor)) / divisor
+        assert use.weight == pytest.approx(total / len(looks))
+
+
+def test_actors_that_are_not_the_loads_are_others() -> None:
+    (use,) = use_by_actor(keep_books(make_record()))
+    assert (use.actor, use.group) == (ACTOR, OTHERS)
+
+
+def test_the_indices_at_their_ends() -> None:
+    assert jain_index([5.0, 5.0, 5.0]) == 1.0
+    assert jain_index([9.0, 0.0, 0.0]) == pytest.approx(1 / 3)
+    assert gini_index([5.0, 5.0, 5.0]) == pytest.approx(0.0)
+    assert gini_index([0.0, 0.0, 0.0, 8.0]) == pytest.approx(0.75)
+    assert (jain_index([0.0, 0.0]), gini_index([0.0, 0.0])) == (1.0, 0.0)

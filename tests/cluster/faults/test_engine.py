@@ -1,0 +1,540 @@
+"""The engine of faults on a stage that only notes what it is told, and whose machines take their time."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from cluster.faults.engine import FaultEngine, Impairment, Recovery
+from cluster.faults.link_faults import LinkCounts
+from cluster.record.run import FaultRecord
+from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault
+from cluster.scenario.sections.release import Release
+from consensus.messages import VoteKind
+
+NOBODY = LinkCounts()
+
+
+class FakeStage:
+    """Four validators. What is told to links and disks counts only once :meth:`confirm` says so."""
+
+    def __init__(self, hosts: Sequence[Sequence[int]] = ((0,), (1,), (2,), (3,))) -> None:
+        self.random = Random(1)
+        self.now_ms = 0.0
+        self.height = 1
+        self.hosts = hosts
+        self.running = {index for host in hosts for index in host}
+        self.up = set(self.running)
+        self.lost: set[int] = set()
+        self.diverged: set[int] = set()
+        self.heights: dict[int, int] = {}
+        self.died: Counter[int] = Counter()
+        self.dies_at_once = True
+        self.shares = False
+        self.log: list[str] = []
+        self.prepared: list[tuple[tuple[int, ...], str]] = []
+        self.prepares_at_once = True
+        self.goes_on: Callable[[], None] | None = None
+        self.notices: list[str] = []
+        self.links: dict[int, LinkFault] = {}
+        self.counts = LinkCounts(sent=9, dropped=9)
+        self.impairments: dict[int, Impairment] = {}
+        self.late_counts: Counter[int] = Counter()
+        self.traps: set[int] = set()
+        self.releases: dict[int, Release] = {}
+        self.confirms_at_once = True
+        self.unconfirmed: list[Callable[[], None]] = []
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+
+    def advance(self, by_ms: float) -> None:
+        end = self.now_ms + by_ms
+        while self._due and self._due[0][0] <= end:
+            at_ms, _, call = heapq.heappop(self._due)
+            self.now_ms = max(self.now_ms, at_ms)
+            call()
+        self.now_ms = end
+
+    def confirm(self) -> None:
+        waiting, self.unconfirmed = self.unconfirmed, []
+        for then in waiting:
+            then()
+
+    def _tell(self, then: Callable[[], None]) -> None:
+        if self.confirms_at_once:
+            then()
+        else:
+            self.unconfirmed.append(then)
+
+    def at(self, time_ms: int, label: str, call: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._due, (time_ms, self._number, call))
+
+    def later(self, delay_ms: int, label: str, call: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._due, (self.now_ms + delay_ms, self._number, call))
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def set_links(self, faults: Mapping[int, LinkFault], then: Callable[[], None]) -> None:
+        self.links = dict(faults)
+        self._tell(then)
+
+    def link_counts(self, key: int) -> LinkCounts:
+        return self.counts
+
+    def is_up(self, index: int) -> bool:
+        return index in self.up
+
+    def is_running(self, index: int) -> bool:
+        return index in self.running
+
+    def is_lost(self, index: int) -> bool:
+        return index in self.lost
+
+    def leader(self) -> int | None:
+        return 2
+
+    def shares_fate(self, plan: AnyFault) -> bool:
+        return self.shares or isinstance(plan, KillFault)
+
+    def deaths(self, index: int) -> int:
+        return self.died[index]
+
+    def _stop(self, index: int) -> None:
+        self.running.discard(index)
+        self.up.discard(index)
+        self.died[index] += self.dies_at_once
+
+    def prepare(self, indices: Sequence[int], release: Release, then: Callable[[], None]) -> None:
+        assert self.log == [], "before anybody stops"
+        self.prepared.append((tuple(indices), release.version))
+        if self.prepares_at_once:
+            then()
+        self.goes_on = then
+
+    def replace(self, indices: Sequence[int], release: Release) -> None:
+        for index in indices:
+            self.log.append(f"replace {index}")
+            self._stop(index)
+            self.releases[index] = release
+
+    def runs(self, index: int, release: Release) -> bool:
+        return self.releases.get(index) == release
+
+    def height_of(self, index: int) -> int:
+        return self.heights.get(index, self.height)
+
+    def has_diverged(self, index: int) -> bool:
+        return index in self.diverged
+
+    def keep_blocks(self, index: int) -> None:
+        self.log.append(f"keep {index}")
+
+    def crash(self, index: int, plan: DownFault) -> None:
+        self.log.append(f"crash {index}")
+        self._stop(index)
+
+    def start(self, index: int) -> None:
+        self.log.append(f"start {index}")
+        self.running.add(index)
+
+    def recovery(self, index: int) -> Recovery | None:
+        return Recovery(5, 0)
+
+    def words_of_return(self, indices: Sequence[int]) -> list[str]:
+        return [f"told of {list(indices)}"]
+
+    def impair(self, impairments: Mapping[int, Impairment], then: Callable[[], None]) -> None:
+        self.impairments.update(impairments)
+        self._tell(then)
+
+    def late(self, index: int, kind: str) -> int:
+        return self.late_counts[index]
+
+    def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
+        return f"{late} of {kind}: {', '.join(names)}"
+
+    def lay_trap(self, index: int, plan: Any) -> None:
+        self.traps.add(index)
+
+    def has_trap(self, index: int) -> bool:
+        return index in self.traps
+
+    def lose_disk(self, index: int) -> None:
+        self.log.append(f"lose {index}")
+
+    def flip_a_bit(self, index: int) -> str | None:
+        return f"file of {index}"
+
+
+def make(
+    *faults: dict[str, Any], stage: FakeStage | None = None, count: int = 4, hosts: int = 4
+) -> tuple[FaultEngine, FakeStage]:
+    stage = stage or FakeStage()
+    validators = {"count": count, "hosts": hosts}
+    scenario = Scenario.model_validate({"name": "engine", "validators": validators, "faults": list(faults)})
+    engine = FaultEngine(scenario, stage)
+    engine.schedule()
+    return engine, stage
+
+
+def reach(engine: FaultEngine, stage: FakeStage, height: int) -> None:
+    stage.height = height
+    engine.on_new_height(height)
+    stage.advance(0)
+
+
+CUT = {"kind": "partition", "groups": [["validator-1"]], "at_height": 5, "for_ms": 1_000}
+KILL = {"kind": "kill", "target": "validator-1", "at_height": 5, "down_ms": 1_000}
+
+
+def bands(record: FaultRecord) -> tuple[float | None, float | None, int, int | None]:
+    return record.begun_ms, record.ended_ms, record.height_when_begun, record.height_when_ended
+
+
+def test_a_fault_lasts_from_its_height_for_its_time() -> None:
+    engine, stage = make(CUT)
+    reach(engine, stage, 4)
+    assert stage.links == {} and engine.are_over
+    stage.advance(70)
+    reach(engine, stage, 6)
+    assert list(stage.links) == [0] and not engine.are_over
+    stage.advance(999)
+    assert stage.links
+    stage.height = 9
+    stage.advance(1)
+    assert stage.links == {} and engine.are_over
+    assert bands(engine.records[0]) == (70, 1_070, 6, 9)
+    assert (engine.records[0].bit, engine.records[0].evidence) == (True, "9 messages dropped")
+
+
+def test_it_begins_once_it_is_in_force_everywhere_and_ends_when_it_is_taken_back() -> None:
+    """So that whatever was final in between was final under it."""
+    engine, stage = make(CUT)
+    stage.confirms_at_once = False
+    reach(engine, stage, 5)
+    stage.advance(300)
+    assert stage.notices == []
+    stage.confirm()
+    assert engine.records[0].begun_ms == 300
+    stage.advance(1_000)
+    assert stage.links == {}
+    stage.advance(40)
+    assert not engine.are_over, "nobody said yet what it did"
+    stage.confirm()
+    assert engine.are_over
+    assert (engine.records[0].begun_ms, engine.records[0].ended_ms) == (300, 1_300)
+
+
+def test_one_that_is_to_end_before_it_is_in_force_ends_then() -> None:
+    engine, stage = make(CUT | {"until_height": 7})
+    stage.confirms_at_once = False
+    reach(engine, stage, 5)
+    reach(engine, stage, 7)
+    assert stage.links
+    stage.confirm()
+    assert stage.links == {}
+    stage.confirm()
+    assert engine.are_over
+    stage.advance(5_000)
+    assert len(stage.notices) == 2
+
+
+def test_links_follow_from_all_faults_that_are_in_force_in_their_order() -> None:
+    worse = {"kind": "degrade", "loss": 0.5, "at_height": 5, "for_ms": 500}
+    engine, stage = make(CUT, worse)
+    reach(engine, stage, 5)
+    assert [plan.kind for plan in stage.links.values()] == ["partition", "degrade"]
+    stage.advance(500)
+    assert [plan.kind for plan in stage.links.values()] == ["partition"]
+
+
+def test_a_fault_that_did_nothing_did_not_bite() -> None:
+    stage = FakeStage()
+    stage.counts = NOBODY
+    engine, _ = make(CUT, {"kind": "pause", "target": "random", "at_height": 5, "for_ms": 10}, stage=stage)
+    reach(engine, stage, 5)
+    stage.advance(1_000)
+    assert [record.bit for record in engine.records] == [False, False]
+    assert [record.ended_ms for record in engine.records] == [1_000, 10]
+
+
+def test_impairments_are_those_of_all_faults() -> None:
+    engine, stage = make(
+        {"kind": "pause", "target": "validator-1", "at_height": 5, "for_ms": 100},
+        {"kind": "slow_disk", "target": "validator-1", "at_height": 5, "for_ms": 200, "sync_ms": 30},
+        {"kind": "slow_disk", "target": "validator-1", "at_height": 5, "for_ms": 300, "sync_ms": 20},
+        {"kind": "clock_skew", "target": "leader", "at_height": 5, "for_ms": 300, "factor": 2},
+        {"kind": "clock_skew", "target": "validator-2", "at_height": 5, "for_ms": 400, "factor": 3},
+    )
+    reach(engine, stage, 5)
+    assert stage.impairments == {1: Impairment(True, sync_ms=30), 2: Impairment(clock_speed=6)}
+    stage.late_counts[1] = 4
+    stage.advance(100)
+    assert stage.impairments[1] == Impairment(sync_ms=30)
+    assert (engine.records[0].bit, engine.records[0].evidence) == (True, "4 of pause: validator-1")
+    stage.advance(100)
+    assert stage.impairments[1] == Impairment(sync_ms=20)
+    stage.advance(200)
+    assert stage.impairments == {1: Impairment(), 2: Impairment()}
+
+
+def test_a_killed_validator_is_started_when_nobody_holds_it_down() -> None:
+    engine, stage = make(KILL, KILL | {"at_height": 6, "down_ms": 2_000})
+    reach(engine, stage, 5)
+    reach(engine, stage, 6)
+    assert stage.log == ["crash 1"]
+    assert engine.is_held_down(1)
+    stage.advance(1_999)
+    assert stage.log == ["crash 1"]
+    stage.advance(1)
+    assert stage.log == ["crash 1", "start 1"]
+    assert not engine.are_over, "it does not answer yet"
+    stage.up.add(1)
+    engine.on_up()
+    stage.advance(0)
+    assert engine.are_over
+    assert [record.bit for record in engine.records] == [True, False], "it was down when the second one came"
+    assert engine.records[0].first_back_ms == engine.records[0].ended_ms == 2_000
+    assert "told of [1]" in engine.records[0].evidence
+
+
+def test_a_kill_bites_once_the_process_is_seen_to_be_gone() -> None:
+    engine, stage = make(KILL)
+    stage.dies_at_once = False
+    reach(engine, stage, 5)
+    engine.look()
+    assert not engine.records[0].bit
+    stage.died[1] += 1
+    engine.look()
+    assert engine.records[0].bit
+
+
+def test_who_shares_a_host_shares_its_fate() -> None:
+    """A killed host's validators are all targets; otherwise they are impaired, and nobody asks for their disks."""
+    wipe = {"kind": "wipe", "target": "validator-4", "at_height": 5, "down_ms": 100}
+    stage = FakeStage([[0, 4], [1, 5], [2, 6], [3]])
+    engine, _ = make(wipe, KILL | {"target": "validator-0"}, stage=stage, count=7)
+    stage.shares = True
+    reach(engine, stage, 5)
+    assert stage.log == ["keep 4", "crash 4", "lose 4", "crash 0"]
+    wiped, killed = engine.records
+    assert (wiped.targets, wiped.impaired) == (("validator-4",), ("validator-4", "validator-0"))
+    assert killed.targets == killed.impaired == ("validator-0", "validator-4")
+
+
+def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:
+    engine, stage = make({"kind": "disk_full", "target": "validator-1", "at_height": 5, "down_ms": 300})
+    assert not engine.on_failed(1, "no fault yet")
+    reach(engine, stage, 5)
+    assert stage.traps == {1} and engine.are_over, "it only lies in wait"
+    stage.traps.clear()
+    stage._stop(1)
+    assert not engine.on_failed(2, "another one: No space left on device")
+    assert not engine.on_failed(1, "the journal is inconsistent"), "nothing of a full disk"
+    assert engine.on_failed(1, "journal: write failed: No space left on device")
+    assert not engine.on_failed(1, "twice: planned fault")
+    assert not engine.are_over
+    stage.advance(300)
+    assert stage.log == ["start 1"]
+    stage.up.add(1)
+    engine.on_up()
+    stage.advance(0)
+    record = engine.records[0]
+    assert record.bit and engine.are_over
+    assert "validator-1 stopped: journal: write failed: No space left" in record.evidence
+
+
+def test_a_failed_sync_explains_no_other_stop() -> None:
+    engine, stage = make({"kind": "failed_sync", "target": "validator-1", "at_height": 5, "down_ms": 300})
+    reach(engine, stage, 5)
+    stage._stop(1)
+    assert not engine.on_failed(1, "state/log-000001: a frame does not fit its checksum")
+    assert not engine.records[0].bit
+    assert engine.on_failed(1, "state/log-000001: sync failed: Input/output error (planned fault)")
+
+
+def test_a_rotten_disk_is_refused_and_replaced() -> None:
+    engine, stage = make({"kind": "bit_rot", "target": "validator-1", "at_height": 5, "down_ms": 300})
+    reach(engine, stage, 5)
+    stage.advance(300)
+    assert stage.log == ["keep 1", "crash 1", "start 1"]
+    stage._stop(1)
+    assert not engine.on_failed(1, "another file: damaged")
+    assert engine.on_failed(1, "file of 1: damaged")
+    stage.advance(0)
+    assert stage.log == ["keep 1", "crash 1", "start 1", "lose 1", "start 1"]
+    stage.up.add(1)
+    engine.on_up()
+    stage.advance(0)
+    assert engine.records[0].bit and engine.records[0].problem == ""
+
+
+def test_a_rotten_disk_that_is_not_refused_is_a_problem() -> None:
+    engine, stage = make({"kind": "bit_rot", "target": "validator-1", "at_height": 5, "down_ms": 300})
+    reach(engine, stage, 5)
+    stage.advance(300)
+    stage.up.add(1)
+    engine.on_up()
+    stage.advance(0)
+    assert "started from a disk on which a bit of file of 1 had flipped" in engine.records[0].problem
+
+
+def test_a_validator_that_never_comes_back_is_not_waited_for() -> None:
+    engine, stage = make(KILL)
+    reach(engine, stage, 5)
+    assert not engine.are_over
+    stage.lost.add(1)
+    assert engine.are_over
+    assert engine.records[0].ended_ms is None
+
+
+def test_one_that_waits_for_votes_begins_with_those_of_a_quorum_in_one_view() -> None:
+    engine, stage = make(KILL | {"after_votes": "nullify"})
+    engine.on_vote(0, 3, VoteKind.NULLIFY)
+    reach(engine, stage, 5)
+    assert engine.is_listening
+    for sender, view, kind in [(0, 4, VoteKind.NULLIFY), (1, 4, VoteKind.NOTARIZE), (1, 5, VoteKind.TIMEOUT)]:
+        engine.on_vote(sender, view, kind)
+    engine.on_vote(2, 4, VoteKind.TIMEOUT)
+    stage.advance(0)
+    assert stage.log == []
+    engine.on_vote(3, 4, VoteKind.NULLIFY)
+    stage.advance(0)
+    assert stage.log == ["crash 1"]
+    assert not engine.is_listening
+
+
+def test_the_committee_of_the_view_is_who_counts() -> None:
+    epochs = [{"from_view": 1, "members": [f"validator-{index}" for index in range(4)]}]
+    validators = {"count": 7, "epochs": epochs}
+    fault = KILL | {"after_votes": "notarize", "target": "f"}
+    scenario = Scenario.model_validate({"name": "engine", "validators": validators, "faults": [fault]})
+    stage = FakeStage()
+    stage.up.update(range(7))
+    engine = FaultEngine(scenario, stage)
+    engine.schedule()
+    reach(engine, stage, 5)
+    for sender in (0, 1, 4, 5, 6):
+        engine.on_vote(sender, 3, VoteKind.NOTARIZE)
+    stage.advance(0)
+    assert stage.log == [], "three of them do not vote, whatever they send"
+    engine.on_vote(2, 3, VoteKind.NOTARIZE)
+    stage.advance(0)
+    assert len(stage.log) == 1, "of a committee of four f is one"
+
+
+def test_those_at_a_time_begin_then() -> None:
+    begins = {key: value for key, value in KILL.items() if key != "at_height"} | {"at_ms": 250}
+    engine, stage = make(begins)
+    stage.advance(249)
+    assert stage.log == []
+    stage.advance(1)
+    assert stage.log == ["crash 1"]
+    assert engine.records[0].begun_ms == 250
+
+
+# --- upgrades -------------------------------------------------------------------------------------------------------
+
+UPGRADE = {"kind": "upgrade", "at_height": 5, "down_ms": 100, "heights_between": 2}
+
+
+def come_back(engine: FaultEngine, stage: FakeStage, *indices: int) -> None:
+    """The host that is down starts, and its validators make two heights final."""
+    stage.advance(100)
+    stage.up.update(indices)
+    stage.height += 2
+    engine.on_progress()
+    stage.advance(0)
+
+
+def test_faults_that_are_added_while_it_runs_are_performed_like_the_others() -> None:
+    engine, stage = make(CUT)
+    records = engine.records
+    reach(engine, stage, 6)
+    given = [CUT, KILL | {"at_height": 8}, KILL | {"at_height": None, "at_ms": 0, "target": "validator-2"}]
+    engine.adopt(Scenario.model_validate({"name": "engine", "faults": given}))
+    stage.advance(0)
+    assert stage.log == ["crash 2"], "it was to begin at a time that is over"
+    reach(engine, stage, 8)
+    assert stage.log == ["crash 2", "crash 1"]
+    stage.advance(2_000)
+    stage.up.update((1, 2))
+    engine.on_up()
+    stage.advance(0)
+    assert engine.are_over and stage.links == {}
+    assert records is engine.records
+    assert [record.kind for record in records] == ["partition", "kill", "kill"]
+    assert all(record.ended_ms is not None for record in records)
+
+
+def test_an_upgrade_goes_from_host_to_host() -> None:
+    engine, stage = make(UPGRADE)
+    reach(engine, stage, 5)
+    assert stage.log == ["replace 0"]
+    stage.advance(100)
+    assert stage.log == ["replace 0", "start 0"]
+    stage.up.add(0)
+    stage.height, stage.heights[0] = 8, 6
+    engine.on_progress()
+    stage.advance(0)
+    assert stage.log == ["replace 0", "start 0"], "it has not shown that it can"
+    stage.heights[0] = 7
+    engine.on_progress()
+    stage.advance(0)
+    assert stage.log[2:] == ["replace 1"]
+    stage.heights.clear()
+    for index in (1, 2, 3):
+        come_back(engine, stage, index)
+    assert engine.are_over
+    assert stage.prepared == [((0, 1, 2, 3), "2")], "once for all"
+    record = engine.records[0]
+    assert record.bit and "4 of 4 validators run version 2" in record.evidence
+    assert record.one_at_a_time == tuple((f"validator-{index}",) for index in range(4))
+    assert record.impaired == () and record.problem == ""
+
+
+def test_nobody_is_replaced_before_the_other_code_is_prepared() -> None:
+    engine, stage = make(UPGRADE)
+    stage.prepares_at_once = False
+    reach(engine, stage, 5)
+    stage.advance(1_000)
+    assert (len(stage.prepared), stage.log) == (1, [])
+    assert stage.goes_on is not None
+    stage.goes_on()
+    assert stage.log == ["replace 0"]
+
+
+def test_an_upgrade_stops_where_a_validator_diverges() -> None:
+    engine, stage = make(UPGRADE | {"target": ["validator-2", "validator-0", "validator-1"]})
+    reach(engine, stage, 5)
+    come_back(engine, stage, 2)
+    stage.advance(100)
+    stage.diverged.add(0)
+    engine.on_progress()
+    stage.advance(0)
+    assert engine.are_over
+    assert stage.log == ["replace 2", "start 2", "replace 0", "start 0"]
+    record = engine.records[0]
+    assert record.targets == ("validator-2", "validator-0")
+    assert record.problem == "validator-0 diverged with version 2: nobody else was upgraded then"
+
+
+@pytest.mark.parametrize("what", ["the version", "the process"])
+def test_an_upgrade_that_changed_nothing_did_not_bite(what: str) -> None:
+    engine, stage = make(UPGRADE | {"target": "validator-1"})
+    stage.dies_at_once = what == "the version"
+    reach(engine, stage, 5)
+    if what == "the version":
+        stage.releases.clear()
+    come_back(engine, stage, 1)
+    assert engine.are_over
+    assert not engine.records[0].bit

@@ -1,0 +1,539 @@
+"""Each kind of fault bites in the simulator, and one that does not is noticed."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+from cluster.checks.run import Check, check_run
+from cluster.common.errors import BadInput
+from cluster.common.outcome import Outcome
+from cluster.disks.memory import FaultPlan, MemoryDisk
+from cluster.faults.link_faults import LinkFaultInForce
+from cluster.live.driver.driver import run_live
+from cluster.record.run import FaultRecord, Finalization, RunRecord
+from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import KIND_NAMES, live_problem
+from cluster.simulation import machine as machine_module
+from cluster.simulation.driver import Simulation, simulate
+from cluster.simulation.machine import Machine
+from cluster.simulation.stage import SimulatedStage
+from consensus.keys import ValidatorSet
+from validator.chain.genesis import Genesis
+from validator.node.assembly import Validator
+from validator.node.events import SetTimer, TimerName
+from validator.storage.archive import ARCHIVE_FILE
+from validator.storage.journal import JOURNAL_FILE
+
+
+def make_scenario(*faults: dict[str, Any], count: int = 4, height: int = 30, **fields: Any) -> Scenario:
+    plan = {
+        "name": "faults",
+        "validators": count,
+        "consensus": {
+            "block_interval_ms": 100,
+            "leader_timeout_ms": 400,
+            "advance_timeout_ms": 600,
+            "rebroadcast_ms": 300,
+        },
+        "faults": list(faults),
+        "stop": {"height": height, "drain_blocks": 2, "timeout_s": 60},
+        "success": {"heights_compared": 20, "transactions": 0, "fires": 0},
+    }
+    return Scenario.model_validate(plan | fields)
+
+
+def run(*faults: dict[str, Any], seed: int = 5, **fields: Any) -> RunRecord:
+    return simulate(make_scenario(*faults, **fields), seed)
+
+
+def check(record: RunRecord, name: str = "faults") -> Check:
+    return check_run(record).check(name)
+
+
+# --- every kind bites -----------------------------------------------------------------------------------------------
+
+LASTING = {"at_height": 5, "for_ms": 2_000}
+BITING = {
+    "kill": ({"target": "validator-1"}, "recovered height"),
+    "wipe": ({"target": "validator-1", "at_height": 12}, "joined by the snapshot of height 16"),
+    "disk_full": ({"target": "validator-1"}, "failed: planned fault"),
+    "failed_sync": ({"target": "validator-1"}, "sync failed: planned fault"),
+    "bit_rot": ({"target": "validator-1", "at_height": 12}, "validator-1 stopped: "),
+    "pause": (LASTING | {"target": "validator-1"}, "events held back of validator-1"),
+    "slow_disk": (LASTING | {"target": "validator-1", "sync_ms": 40}, "slow syncs of validator-1"),
+    "slow_execution": (LASTING | {"target": "validator-1", "job_ms": 40}, "slow jobs of validator-1"),
+    "clock_skew": (LASTING | {"target": "validator-1", "factor": 3.0}, "timers at another speed of validator-1"),
+    "partition": (LASTING | {"groups": [["validator-1"]]}, "messages dropped"),
+    "one_way_partition": (LASTING | {"from": ["validator-1"]}, "messages dropped"),
+    "cut": (LASTING | {"from": ["validator-1"], "to": ["validator-2"]}, "messages dropped"),
+    "degrade": (LASTING | {"loss": 0.1, "duplication": 0.1, "reordering": 0.1, "latency_ms": 40.0}, "doubled"),
+    "leader_delay": (LASTING | {"delay_ms": 100}, "sends of leaders 100 ms later"),
+    "upgrade": ({"heights_between": 2}, "4 of 4 validators run version 2 now"),
+}
+
+
+@cache
+def bitten(kind: str) -> RunRecord:
+    fields, _ = BITING[kind]
+    return run({"kind": kind, "at_height": 5} | fields)
+
+
+@pytest.mark.parametrize("kind", KIND_NAMES)
+def test_every_kind_bites_and_says_by_what(kind: str) -> None:
+    record = bitten(kind)
+    fault = record.faults[0]
+    assert fault.bit
+    assert fault.begun_ms is not None
+    assert fault.ended_ms is not None
+    assert fault.ended_ms > fault.begun_ms
+    assert BITING[kind][1] in fault.evidence
+    verdict = check_run(record)
+    assert verdict.outcome is Outcome.PASS, [each for each in verdict.checks if each.verdict is not Outcome.PASS]
+
+
+@pytest.mark.parametrize("kind", ["partition", "degrade", "slow_disk", "kill"])
+def test_a_fault_changes_the_run_and_repeats_itself(kind: str) -> None:
+    fields, _ = BITING[kind]
+    again = run({"kind": kind, "at_height": 5} | fields)
+    assert again.digest == bitten(kind).digest != run().digest
+
+
+# --- a fault that does not bite is noticed --------------------------------------------------------------------------
+
+
+def cut_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LinkFaultInForce, "_is_hit", lambda *_: False)
+
+
+def delay_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedStage, "leader_delay_us", lambda _self, _sender: 0)
+
+
+def impair_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedStage, "impair", lambda _self, _impairments, then: then())
+
+
+def crash_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Machine, "crash", lambda _self, _random, _scattered=False: None)
+
+
+def rot_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedStage, "on_final", lambda _self, _index: None)
+
+
+def fail_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("cluster.simulation.stage.FILLING", frozenset({"nothing"}))
+    patch.setattr("cluster.simulation.stage.SYNCING", frozenset({"nothing"}))
+
+
+def install_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Simulation, "_install", lambda _self, _index, _release: None)
+
+
+PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "partition": cut_nothing,
+    "one_way_partition": cut_nothing,
+    "cut": cut_nothing,
+    "degrade": cut_nothing,
+    "leader_delay": delay_nothing,
+    "pause": impair_nothing,
+    "slow_disk": impair_nothing,
+    "slow_execution": impair_nothing,
+    "clock_skew": impair_nothing,
+    "kill": crash_nothing,
+    "wipe": crash_nothing,
+    "bit_rot": rot_nothing,
+    "disk_full": fail_nothing,
+    "failed_sync": fail_nothing,
+    "upgrade": install_nothing,
+}
+
+
+@pytest.mark.parametrize("kind", KIND_NAMES)
+def test_a_fault_that_does_nothing_makes_the_run_inconclusive(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[kind](monkeypatch)
+    fields, _ = BITING[kind]
+    record = run({"kind": kind, "at_height": 5} | fields)
+    assert not record.faults[0].bit
+    found = check(record)
+    assert found.verdict is Outcome.INCONCLUSIVE
+    assert "was not seen to bite" in found.detail
+
+
+def test_a_degradation_to_what_the_links_are_does_not_bite() -> None:
+    record = run({"kind": "degrade", "latency_ms": 20.0} | LASTING)
+    assert check(record).verdict is Outcome.INCONCLUSIVE
+    assert "none touched" in record.faults[0].evidence
+
+
+def test_a_degradation_may_better_the_links() -> None:
+    plan = make_scenario({"kind": "degrade", "loss": 0.0, "duplication": 0.0} | LASTING)
+    links = plan.links.model_copy(update={"loss": 0.05, "duplication": 0.05})
+    record = Simulation(plan.model_copy(update={"links": links}), 1, "test").run()
+    assert record.faults[0].bit
+    assert "on better links" in record.faults[0].evidence
+
+
+@pytest.mark.parametrize("kind", ["partition", "pause"])
+def test_a_fault_that_lasts_beyond_the_end_is_said_to_be_under_way(kind: str) -> None:
+    whom = {"groups": [["validator-1"]]} if kind == "partition" else {"target": "validator-1"}
+    plan = make_scenario({"kind": kind, "at_height": 5, "for_ms": 3_600_000} | whom)
+    stop = plan.stop.model_copy(update={"timeout_s": 20})
+    record = Simulation(plan.model_copy(update={"stop": stop}), 1, "test").run()
+    found = check(record)
+    assert found.verdict is Outcome.INCONCLUSIVE
+    assert found.detail.endswith("was still under way at the end")
+
+
+def test_a_fault_at_a_time_that_never_comes_is_inconclusive() -> None:
+    record = run({"kind": "pause", "target": "random", "at_ms": 50_000, "for_ms": 10})
+    assert "never began" in check(record).detail
+
+
+def test_a_rotten_bit_that_nobody_notices_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryDisk, "flip_bit", lambda *_: None)
+    record = bitten.__wrapped__("bit_rot")
+    found = check(record)
+    assert found.verdict is Outcome.FAIL
+    assert "validator-1 started from a disk on which a bit of " in found.detail
+
+
+def test_rot_is_refused_by_an_error_that_names_the_file() -> None:
+    """Damage to the last commit would be mended from the archive, so the bit must lie before it."""
+    rotten = set()
+    for seed in range(8):
+        evidence = run({"kind": "bit_rot", "target": "f", "at_height": 10}, seed=seed).faults[0].evidence
+        found = re.search(r"a bit of (\S+) at offset \d+ of (\S+) flipped, (\S+) stopped: (\S+): ", evidence)
+        assert found is not None, evidence
+        assert (found[1], found[2]) == (found[4], found[3])
+        rotten.add(found[1].partition("-")[0])
+    assert rotten == {ARCHIVE_FILE, JOURNAL_FILE, "state/log"}
+
+
+def test_a_height_that_is_final_without_a_quorum_fails() -> None:
+    record = run({"kind": "partition", "groups": [["validator-0", "validator-1"]]} | LASTING)
+    sound = check(record)
+    assert sound.verdict is Outcome.PASS
+    assert "without a quorum" in sound.detail
+    begun = record.faults[0].begun_ms
+    assert begun is not None
+    record.finalizations.append(Finalization(begun + 701, 0, 99))
+    found = check(record)
+    assert found.verdict is Outcome.FAIL
+    assert "1 height from 99 on was finalised without a quorum" in found.detail
+
+
+def test_a_disk_that_fails_without_a_fault_is_a_problem() -> None:
+    simulation = Simulation(make_scenario(height=12, stop={"height": 12, "timeout_s": 5}), 5, "test")
+    simulation.machines[2].disk.plan = FaultPlan(40)
+    record = simulation.run()
+    assert record.problems[0].startswith("validator-2 stopped: ")
+    assert "failed: planned fault" in record.problems[0]
+    assert check(record, "no_problems").verdict is Outcome.FAIL
+
+
+# --- targets and moments --------------------------------------------------------------------------------------------
+
+
+def only(record: RunRecord) -> FaultRecord:
+    assert len(record.faults) == 1
+    return record.faults[0]
+
+
+def test_targets_are_drawn_from_the_seed() -> None:
+    fault = {"kind": "pause", "target": "random"} | LASTING
+    targets = {only(run(fault, seed=seed, height=12)).targets for seed in range(8)}
+    assert len(targets) > 1
+    assert only(run(fault, seed=3, height=12)).targets == only(run(fault, seed=3, height=12)).targets
+
+
+def test_f_targets_as_many_as_are_withstood() -> None:
+    fault = only(run({"kind": "kill", "target": "f", "at_height": 5, "down_ms": 900}, count=7))
+    assert len(fault.targets) == 2
+    assert fault.bit
+
+
+def test_the_leader_is_who_leads_the_newest_view() -> None:
+    class Watched(Simulation):
+        leader = -1
+
+        def _on_new_height(self) -> None:
+            super()._on_new_height()
+            if self._best_height == 5:
+                self.clock.after(0, "look", b"", self._look)
+
+        def _look(self) -> None:
+            nodes = [machine.validator.node for machine in self.machines if machine.validator is not None]
+            self.leader = max(nodes, key=lambda node: node.view).leader
+
+    simulation = Watched(make_scenario({"kind": "pause", "target": "leader"} | LASTING), 5, "test")
+    assert only(simulation.run()).targets == (f"validator-{simulation.leader}",)
+
+
+def test_faults_begin_at_times_and_end_at_heights() -> None:
+    record = run({"kind": "pause", "target": "validator-1", "at_ms": 700, "until_height": 20})
+    fault = only(record)
+    assert fault.begun_ms == 700
+    assert fault.height_when_ended == 20
+    assert check(record).verdict is Outcome.PASS
+
+
+def test_overlapping_faults_hold_a_machine_until_the_last_is_over() -> None:
+    kill = {"kind": "kill", "target": "validator-1"}
+    record = run(kill | {"at_height": 5, "down_ms": 3_000}, kill | {"at_height": 8, "down_ms": 500})
+    long, short = record.faults
+    assert short.begun_ms is not None
+    assert short.begun_ms < (long.ended_ms or 0) == short.ended_ms
+    status = record.validators[1].status
+    assert status is not None
+    assert status["starts"] == 2
+
+
+def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
+    full = {"kind": "failed_sync", "target": ["validator-0", "validator-1"], "at_height": 10, "down_ms": 100}
+    simulation = Simulation(make_scenario(full, count=7), 5, "test")
+    plain = simulation.faults.on_failed
+
+    def losing_the_other(index: int, reason: str) -> bool:
+        is_explained = plain(index, reason)
+        simulation.machines[1 - index].disk.plan = None
+        return is_explained
+
+    simulation.faults.on_failed = losing_the_other  # type: ignore[method-assign]
+    fault = only(simulation.run())
+    assert fault.bit
+    assert fault.ended_ms is not None
+
+
+def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed() -> None:
+    """A clock that was very slow for a moment does not make its validator miss the views of a minute."""
+    machine = Simulation(make_scenario(), 5, "test").machines[0]
+    timer, second_us = TimerName("test"), 1_000_000
+    machine.set_clock_speed(0.04)
+    machine._perform(SetTimer(timer, 1_000))
+    assert machine._timers[timer].expires_us == 25 * second_us
+    machine.set_clock_speed(1.0)
+    assert machine._timers[timer].expires_us == second_us
+    machine.set_clock_speed(2.0)
+    assert machine._timers[timer].expires_us == second_us // 2
+
+
+def test_a_machines_own_clock_runs_as_its_timers_do() -> None:
+    simulation = Simulation(make_scenario(), 5, "test")
+    machine, clock = simulation.machines[0], simulation.clock
+    for speed, passes_ms, says_ms in ((1.0, 100, 100), (0.5, 100, 150), (4.0, 25, 250)):
+        machine.set_clock_speed(speed)
+        clock.now_us += passes_ms * 1_000
+        assert machine.own_ms == says_ms
+
+
+def test_who_is_back_first_is_noted_while_the_fault_lasts_and_not_after_it() -> None:
+    short = {"kind": "kill", "target": "validator-1", "at_height": 5, "down_ms": 400}
+    long = {"kind": "kill", "target": ["validator-1", "validator-2"], "at_height": 6, "down_ms": 2_000}
+    again = {"kind": "kill", "target": "validator-1", "at_height": 15, "down_ms": 500}
+    faults = run(short, long, again).faults
+    assert all(fault.ended_ms is not None and fault.first_back_ms is not None for fault in faults)
+    assert all((fault.first_back_ms or 0) <= (fault.ended_ms or 0) for fault in faults)
+    paused = run({"kind": "pause", "target": "validator-1", "at_height": 5, "for_ms": 300}, again).faults
+    assert paused[0].first_back_ms is None, "nobody was down"
+
+
+def test_what_comes_for_a_paused_machine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_module, "MAX_HELD_MESSAGES", 20)
+    simulation = Simulation(make_scenario({"kind": "pause", "target": "validator-1"} | LASTING), 5, "test")
+    record = simulation.run()
+    assert simulation.machines[1].lost_while_paused > 20
+    assert check(record).verdict is Outcome.PASS
+
+
+# --- recovery -------------------------------------------------------------------------------------------------------
+
+
+def test_recovery_has_a_bound_that_follows_from_the_timeouts() -> None:
+    assert make_scenario().recovery_ms == 300 + 3 * 700
+    assert make_scenario(count=7).recovery_ms == 300 + 4 * 700
+    consensus = make_scenario().consensus.model_copy(update={"leader_election": "random"})
+    assert make_scenario().model_copy(update={"consensus": consensus}).recovery_ms == 300 + 9 * 700
+    assert make_scenario(success={"recovery_ms": 9}).recovery_ms == 9
+
+
+def test_a_recovery_that_takes_too_long_fails() -> None:
+    halves = {"kind": "partition", "groups": [["validator-0", "validator-1"]]} | LASTING
+    record = run(halves, success={"heights_compared": 20, "transactions": 0, "fires": 0, "recovery_ms": 1})
+    found = check(record, "recovery")
+    assert found.verdict is Outcome.FAIL
+    assert "allowed 1 ms" in found.detail
+
+
+def test_a_network_that_never_recovers_fails() -> None:
+    record = run({"kind": "partition", "groups": [["validator-0", "validator-1"]]} | LASTING)
+    end = record.faults[0].ended_ms
+    assert end is not None
+    record.finalizations = [seen for seen in record.finalizations if seen.at_ms <= end or seen.validator == 0]
+    found = check(record, "recovery")
+    assert found.verdict is Outcome.FAIL
+    assert "no quorum finalised a height" in found.detail
+    record.duration_ms = end + 1
+    assert check(record, "recovery").verdict is Outcome.INCONCLUSIVE
+
+
+# --- upgrades -------------------------------------------------------------------------------------------------------
+
+
+def upgrade(**fields: Any) -> RunRecord:
+    return run({"kind": "upgrade", "at_height": 5, "heights_between": 2, **fields}, load=TIMERS)
+
+
+TIMERS = {
+    "users": [{"workload": "flood", "count": 2, "interval_ms": 200, "options": {"timers": 5, "spread_blocks": 3}}]
+}
+
+
+def test_upgraded_validators_start_again_with_another_version_one_host_after_the_other() -> None:
+    record = upgrade(target=["validator-2", "validator-0"])
+    assert only(record).targets == ("validator-2", "validator-0")
+    statuses = [validator.status or {} for validator in record.validators]
+    assert [status["version"] for status in statuses] == ["2", "1", "2", "1"]
+    assert [status["starts"] for status in statuses] == [2, 1, 2, 1]
+    assert statuses[2]["recovered_height"] < statuses[0]["recovered_height"]
+    assert check(record).verdict is Outcome.PASS
+    assert "heights finalised in the" in check(record).detail
+
+
+def test_one_that_an_upgrade_keeps_down_for_longer_is_back_with_it() -> None:
+    record = run(
+        {"kind": "kill", "target": "validator-1", "at_height": 5, "down_ms": 500},
+        {"kind": "upgrade", "target": "validator-1", "at_height": 5, "heights_between": 2, "down_ms": 1_500},
+    )
+    kill, upgrade = record.faults
+    assert kill.bit
+    assert kill.ended_ms == (upgrade.begun_ms or 0) + 1_500
+    assert check(record, "recovery").verdict is Outcome.PASS
+
+
+def test_a_bad_upgrade_is_caught_before_it_reaches_anybody_else() -> None:
+    record = upgrade(mutant="wrong-balance")
+    fault = only(record)
+    assert fault.targets == ("validator-0",)
+    assert fault.problem == "validator-0 diverged with version 2: nobody else was upgraded then"
+    verdict = check_run(record)
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.check("state_roots").verdict is verdict.check("faults").verdict is Outcome.FAIL
+    assert "validator-0 diverged" in verdict.check("state_roots").detail
+    assert [validator.mutant for validator in record.validators] == ["wrong-balance", None, None, None]
+    assert record.validators[0].mutant_runs > 0
+    assert check_run(upgrade(target="validator-0")).outcome is Outcome.PASS, "without the bug"
+
+
+def test_a_network_that_stands_still_during_an_upgrade_fails() -> None:
+    """One host at a time is no excuse: the others are a quorum."""
+    record = upgrade()
+    fault = only(record)
+    assert fault.begun_ms is not None and fault.ended_ms is not None
+    assert fault.ended_ms - fault.begun_ms > record.recovery_ms
+    begun, ended = fault.begun_ms, fault.ended_ms
+    record.finalizations = [seen for seen in record.finalizations if not begun < seen.at_ms <= ended]
+    found = check(record)
+    assert found.verdict is Outcome.FAIL
+    assert "no height was finalised in the" in found.detail
+    fault.one_at_a_time = (("validator-0", "validator-1"),)
+    assert check(record).verdict is Outcome.PASS, "a host with more than f of them may hold everybody up"
+
+
+def test_an_upgrade_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown mutant 'none-such'"):
+        make_scenario({"kind": "upgrade", "at_height": 5, "mutant": "none-such"})
+    with pytest.raises(ValueError, match=r"no validator is named 'validator-9'"):
+        make_scenario({"kind": "upgrade", "at_height": 5, "target": "validator-9"})
+    with pytest.raises(ValueError, match=r"'leader' stands alone"):
+        make_scenario({"kind": "upgrade", "at_height": 5, "target": ["leader", "validator-0"]})
+
+
+# --- what a backend cannot do is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KIND_NAMES)
+def test_the_live_testnet_performs_every_kind(kind: str) -> None:
+    fields, _ = BITING[kind]
+    assert make_scenario({"kind": kind, "at_height": 5} | fields).live_problem is None
+
+
+def test_the_live_testnet_refuses_a_disk_that_reorders(tmp_path: Path) -> None:
+    scenario = make_scenario({"kind": "kill", "target": "random", "at_height": 5, "reorders": True})
+    with pytest.raises(
+        BadInput, match=r"^faults: faults\[0\]\.reorders: on the live testnet a killed process loses nothing"
+    ):
+        run_live(scenario, 1, "test", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_code_of_another_folder_must_be_there_and_is_for_the_live_testnet(tmp_path: Path) -> None:
+    scenario = make_scenario({"kind": "upgrade", "at_height": 5, "code": str(tmp_path)})
+    problem = live_problem(scenario.faults)
+    assert problem is not None
+    assert problem.startswith(f"faults[0].code: {tmp_path} is no checkout: there is no ")
+    with pytest.raises(BadInput, match=r"^faults: faults\[0\]\.code: all machines of the simulator run in one process"):
+        simulate(scenario, 1)
+    scenario = make_scenario({"kind": "upgrade", "at_height": 5, "code": str(Path(__file__).parents[3])})
+    assert live_problem(scenario.faults) is None
+
+
+# --- nothing is shared ----------------------------------------------------------------------------------------------
+
+FREE = (ModuleType, Enum, type, FunctionType, BuiltinFunctionType, Genesis, ValidatorSet)
+"""Code, and what all validators are given and none may change."""
+
+
+def reachable(validator: Validator) -> dict[int, object]:
+    """Mutable objects that a validator can reach."""
+    found: dict[int, object] = {}
+    stack: list[object] = [validator]
+    while stack:
+        each = stack.pop()
+        if id(each) in found or isinstance(each, FREE):
+            continue
+        found[id(each)] = each
+        stack += gc.get_referents(each)
+    return found
+
+
+def shared(simulation: Simulation) -> list[object]:
+    """Containers with content that two validators can both reach."""
+    validators = [machine.validator for machine in simulation.machines if machine.validator is not None]
+    one, other = (reachable(validator) for validator in validators[:2])
+    return [one[each] for each in one.keys() & other.keys() if isinstance(one[each], dict | list | set | bytearray)]
+
+
+def test_validators_share_nothing_but_what_they_were_given() -> None:
+    simulation = Simulation(make_scenario(height=10), 5, "test")
+    simulation.run()
+    assert shared(simulation) == []
+    results: dict[bytes, bytes] = {b"block": b"result"}
+    for machine in simulation.machines:
+        assert machine.validator is not None
+        machine.validator.executor.archive.planted = results  # type: ignore[attr-defined]
+    assert shared(simulation) == [results]
+
+
+def test_a_fault_may_wait_for_the_votes_of_a_quorum() -> None:
+    """All are killed as soon as a quorum has nullified: it takes a leader that is silent, and three votes on disk."""
+    everybody = [f"validator-{index}" for index in range(4)]
+    paused = {"kind": "pause", "target": "leader", "at_height": 8, "for_ms": 4_000}
+    killed = {"kind": "kill", "target": everybody, "at_height": 8, "after_votes": "nullify", "down_ms": 1_000}
+    record = run(paused, killed)
+    begun, ended = record.faults[0].begun_ms, record.faults[1].begun_ms
+    assert begun is not None and ended is not None
+    assert ended >= begun + record.scenario.consensus.leader_timeout_ms / 2, "that view, and no earlier one"
+    assert record.faults[1].bit
+    never = run({"kind": "kill", "target": "validator-1", "at_height": 8, "after_votes": "nullify"})
+    assert check(never).verdict is Outcome.INCONCLUSIVE, "nobody nullifies where nothing is wrong"
+    assert "never began" in check(never).detail

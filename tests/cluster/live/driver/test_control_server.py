@@ -1,0 +1,195 @@
+"""The testnet's own endpoint: what it shows of the driver's last look, its token, and how many requests it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from cluster.common.errors import BadInput
+from cluster.live.control_client import ControlClient, ControlError
+from cluster.live.driver import control_server as control
+from cluster.live.driver.control_server import AddFault, ControlServer, Overview, StopRun
+from cluster.live.web.addresses import Served
+from cluster.live.web.prometheus import merge_pages
+from cluster.live.web.server import MAX_CLIENTS, ClientBudgets, Rate
+from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ControlServer]:
+    running = ControlServer(tmp_path / "token")
+    yield running
+    running.close()
+
+
+def ask(server: ControlServer, method: str, path: str, token: str | None = None) -> tuple[int, str]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    answer = urllib3.request(method, server.url + path, headers=headers, retries=False, timeout=10)
+    return answer.status, answer.data.decode()
+
+
+def token_of(folder: Path) -> str:
+    return (folder / "token").read_text(encoding="utf-8").strip()
+
+
+def test_it_shows_the_drivers_last_look(server: ControlServer) -> None:
+    assert ask(server, "GET", "/status") == (200, "{}")
+    server.view = Overview({"height": 7}, {"validator-0": "http://127.0.0.1:99"}, labels={"scenario": "smoke"})
+    assert json.loads(ask(server, "GET", "/status")[1]) == {"height": 7}
+    targets: list[dict[str, Any]] = json.loads(ask(server, "GET", "/targets")[1])
+    assert targets == [{"targets": ["127.0.0.1:99"], "labels": {"scenario": "smoke", "validator": "validator-0"}}]
+
+
+def test_one_page_holds_the_metrics_of_all_validators(server: ControlServer) -> None:
+    chain = FakeChain()
+    with ServerThread(FakePages(chain, 0)) as first, ServerThread(FakePages(chain, 1)) as second:
+        urls = {"validator-0": first.url, "validator-1": second.url, "validator-2": NOBODY}
+        server.view = Overview({}, urls, {"stampede_testnet_height": ("Highest.", 9)})
+        ask(server, "GET", "/metrics")
+        status, text = ask(server, "GET", "/metrics")
+    assert status == 200
+    assert 'stampede_validator_up{validator="validator-1"} 1' in text
+    assert 'stampede_validator_up{validator="validator-2"} 0' in text, "one that does not answer says so"
+    assert "\nstampede_testnet_height 9\n" in text
+    assert 'stampede_height{validator="validator-0"} 1' in text
+    assert text.count("# TYPE stampede_http_requests_total counter") == 1
+    assert 'validator="validator-2",' not in text
+
+
+def test_pages_are_merged_metric_by_metric() -> None:
+    page = '# HELP a Things.\n# TYPE a counter\na{x="1"} 2\na{x="2"} 3\n# HELP b One.\n# TYPE b gauge\nb 4\n'
+    assert merge_pages({"one": page, 't"wo': "b 5\nno sample\n# TYPE c gauge\n"}, "of") == (
+        '# HELP a Things.\n# TYPE a counter\na{of="one",x="1"} 2\na{of="one",x="2"} 3\n'
+        '# HELP b One.\n# TYPE b gauge\nb{of="one"} 4\nb{of="t\\"wo"} 5\n'
+    )
+
+
+def test_only_the_runs_token_ends_it(server: ControlServer, tmp_path: Path) -> None:
+    token = token_of(tmp_path)
+    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+    for wrong in (None, "", token[:-1], token + "x", "é"):
+        status, text = ask(server, "POST", "/stop", wrong if wrong is None else wrong.encode().decode("latin-1"))
+        assert (status, "needs the run's token" in text) == (401, True)
+    assert server.orders.empty()
+    assert ask(server, "POST", "/stop", token)[0] == 202
+    assert isinstance(server.orders.get_nowait(), StopRun)
+    assert ask(server, "GET", "/stop", token)[0] == 405
+
+
+def test_what_it_is_told_is_bounded(server: ControlServer, tmp_path: Path) -> None:
+    answers = [ask(server, "POST", "/stop", token_of(tmp_path))[0] for _ in range(control.MAX_WAITING + 1)]
+    assert answers == [202] * control.MAX_WAITING + [429]
+
+
+def test_a_fault_is_handed_to_the_driver_and_its_answer_back(server: ControlServer, tmp_path: Path) -> None:
+    def drive() -> None:
+        for answer in ({"kind": "kill", "at_ms": 7}, BadInput("target: no validator is named 'x'")):
+            order = server.orders.get(timeout=30)
+            assert isinstance(order, AddFault) and order.fields == {"kind": "kill"}
+            if isinstance(answer, BadInput):
+                order.answer.set_exception(answer)
+            else:
+                order.answer.set_result(answer)
+
+    client = ControlClient(server.url, tmp_path / "token")
+    with ThreadPoolExecutor(1) as driver:
+        driving = driver.submit(drive)
+        assert client.add_fault({"kind": "kill"}) == {"kind": "kill", "at_ms": 7}
+        with pytest.raises(BadInput, match=r"^target: no validator is named 'x'$"):
+            client.add_fault({"kind": "kill"})
+        driving.result()
+
+
+def test_what_is_no_fault_or_comes_without_the_token_does_not_reach_the_driver(
+    server: ControlServer, tmp_path: Path
+) -> None:
+    client = ControlClient(server.url, tmp_path / "token")
+    for wrong in ([], 7, "kill"):
+        with pytest.raises(BadInput, match="expected a fault as a JSON object"):
+            client.add_fault(wrong)  # type: ignore[arg-type]
+    (tmp_path / "token").write_text("another")
+    with pytest.raises(ControlError, match="status 401: needs the run's token"):
+        client.add_fault({"kind": "kill"})
+    assert server.orders.empty()
+
+
+def test_a_fault_that_the_driver_does_not_look_at_is_not_performed_later(
+    server: ControlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "ANSWER_TIMEOUT_S", 0.05)
+    with pytest.raises(ControlError, match="status 503: the driver does not take orders now"):
+        ControlClient(server.url, tmp_path / "token").add_fault({"kind": "kill"})
+    order = server.orders.get_nowait()
+    assert isinstance(order, AddFault) and not order.answer.set_running_or_notify_cancel()
+
+
+def test_a_run_that_is_over_or_none_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="expected the folder of a live run that goes on"):
+        ControlClient.of_run(tmp_path)
+    endpoints = tmp_path / "endpoints.json"
+    endpoints.write_text("[]")
+    with pytest.raises(BadInput, match="does not say where"):
+        ControlClient.of_run(tmp_path)
+    endpoints.write_text(json.dumps({"testnet": {"url": NOBODY, "token_file": "token"}}))
+    with pytest.raises(BadInput, match="that run is over"):
+        ControlClient.of_run(tmp_path)
+    (tmp_path / "token").write_text("x")
+    with pytest.raises(ControlError, match="refused"):
+        ControlClient.of_run(tmp_path).stop()
+
+
+def test_a_token_of_before_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old")
+    (tmp_path / "token").chmod(0o644)
+    server = ControlServer(tmp_path / "token")
+    assert token_of(tmp_path) != "old"
+    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+    server.close()
+    assert not (tmp_path / "token").exists(), "it opens nothing any more"
+
+
+def test_a_port_that_is_taken_is_an_error_and_leaves_no_thread(server: ControlServer, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="in use"):
+        ControlServer(tmp_path / "other", Served(port=int(server.url.rpartition(":")[2])))
+    assert not (tmp_path / "other").exists()
+
+
+# --- how many requests a client may make ------------------------------------------------------------------------
+
+
+def test_a_clients_budget_fills_at_its_rate() -> None:
+    now = [0.0]
+    budgets = ClientBudgets(Rate(a_second=2, burst=3), lambda: now[0])
+    assert [budgets.take("a") for _ in range(5)] == [True, True, True, False, False]
+    assert budgets.take("b"), "each client has a budget of its own"
+    now[0] = 0.5
+    assert [budgets.take("a") for _ in range(2)] == [True, False]
+    now[0] = 100.0
+    assert [budgets.take("a") for _ in range(4)] == [True, True, True, False]
+
+
+def test_clients_that_are_remembered_are_bounded() -> None:
+    budgets = ClientBudgets(Rate(a_second=1, burst=1), lambda: 0.0)
+    assert all(budgets.take(str(number)) for number in range(MAX_CLIENTS + 1))
+    assert budgets.take("0"), "the one that was quiet for longest was forgotten"
+    assert not budgets.take("0")
+    assert len(budgets._buckets) == MAX_CLIENTS
+
+
+def test_a_client_that_asks_too_often_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "CLIENT_RATE", Rate(a_second=1, burst=2))
+    server = ControlServer(tmp_path / "token")
+    try:
+        answers = [ask(server, "GET", "/status") for _ in range(9)]
+    finally:
+        server.close()
+    assert [status for status, _ in answers[:2]] == [200, 200]
+    assert (429, '{"error":"too many requests, expected at most 1 a second"}') in answers

@@ -1,0 +1,431 @@
+"""Hosts at the end of a run: all that run come to rest, those that recover or join too, and what is ready is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.live.driver.chain_watch import ChainWatch
+from cluster.live.driver.hosts import _NOT_READY, Host, Hosts, Phase
+from cluster.live.driver.ray_session import Place, relocated_host
+from cluster.live.host import host as host_module
+from cluster.live.host.host import HostView, ValidatorAddress, ValidatorHost, ValidatorView
+from cluster.live.host.lag import LagSpan
+from cluster.live.injection import Injection, LastWords
+from cluster.live.network.transport import PeerAddress
+from cluster.live.processes.processes import Process
+from cluster.record.run import Lag
+from cluster.scenario import Scenario
+from cluster.scenario.sections.release import Release
+from tests.cluster.records import make_record
+
+JOINS_AT = 9
+SCENARIO = Scenario.model_validate(
+    {
+        "name": "hosts",
+        "validators": [None, None, None, {"joins_at_height": JOINS_AT}],
+        "stop": {"height": 25},
+    }
+)
+PID = 7
+READY = replace(_NOT_READY, ready=True, height=5)
+
+
+class FakeActor:
+    """Notes what is called; a call is its own answer."""
+
+    def __init__(self, view: HostView) -> None:
+        self.calls: list[str] = []
+        self.arguments: list[tuple[object, ...]] = []
+        self.is_silent = False
+        self.answers: dict[str, Any] = {"observe": view}
+
+    def __getattr__(self, method: str) -> SimpleNamespace:
+        def remote(*arguments: object) -> tuple[int, str]:
+            self.calls.append(method)
+            self.arguments.append(arguments)
+            return id(self), method
+
+        return SimpleNamespace(remote=remote)
+
+    def answer(self, method: str) -> Any:
+        return self.answers.get(method)
+
+
+class FakeRay:
+    def __init__(self, actors: list[FakeActor]) -> None:
+        self.exceptions = SimpleNamespace(RayError=RuntimeError, ActorUnavailableError=ConnectionError)
+        self.actors = {id(actor): actor for actor in actors}
+        self.killed: list[tuple[int, bool]] = []
+
+    def wait(self, questions: list[Any], **_: object) -> tuple[list[Any], list[Any]]:
+        silent = [each for each in questions if self.actors[each[0]].is_silent]
+        return [each for each in questions if each not in silent], silent
+
+    def get(self, question: tuple[int, str]) -> Any:
+        answer = self.actors[question[0]].answer(question[1])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def kill(self, actor: FakeActor, no_restart: bool) -> None:
+        self.killed.append((id(actor), no_restart))
+
+
+def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
+    """One host for each phase, which carries two validators: a ready one, and one that joins."""
+    views = [ValidatorView(0, READY, 1, []), ValidatorView(1, _NOT_READY, 1, [])]
+    actors = [FakeActor(HostView(PID, views)) for _ in phases]
+    session: Any = SimpleNamespace(ray=FakeRay(actors))
+    hosts = Hosts(session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None)
+    for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
+        host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
+        host.actor, host.phase, host.process = actor, phase, Process(PID, 0)
+        host.addresses = [ValidatorAddress(index, str(index), PeerAddress("", 0), "") for index in (0, 1)]
+        hosts.all.append(host)
+    return hosts, actors
+
+
+@pytest.mark.parametrize("method", ["freeze", "stop"])
+def test_every_host_that_runs_is_asked(method: str) -> None:
+    hosts, actors = hosts_of([Phase.DOWN, Phase.STARTING, Phase.UP, Phase.DEAD])
+    assert hosts.ask_each(method, 1.0, lambda: None) == []
+    assert [actor.calls for actor in actors] == [[], [method], [method], []]
+
+
+def test_a_last_look_starts_nothing_and_tells_who_is_ready() -> None:
+    hosts, actors = hosts_of([Phase.DOWN, Phase.STARTING])
+    hosts.look(JOINS_AT, starts=False)
+    assert [actor.calls for actor in actors] == [["observe"], ["observe"]]
+    assert [host.not_ready for host in hosts.all] == [[0, 1], [1]]
+
+
+class FakeWarden:
+    """Of processes that do what they are told."""
+
+    def __init__(self) -> None:
+        self.gone: set[Process] = set()
+        self.still: set[Process] = set()
+
+    def kill(self, process: Process) -> bool:
+        self.gone.add(process)
+        return True
+
+    def hold(self, process: Process) -> bool:
+        self.still.add(process)
+        return process not in self.gone
+
+    def let_go(self, process: Process) -> None:
+        self.still.discard(process)
+
+    def is_still(self, process: Process) -> bool:
+        return process in self.still
+
+    def is_running(self, process: Process) -> bool:
+        return process not in self.gone
+
+    def close(self) -> None:
+        self.still.clear()
+
+
+class Watched:
+    """One host that is up, and what its driver is told."""
+
+    def __init__(self) -> None:
+        self.hosts, actors = hosts_of([Phase.UP])
+        self.actor, self.host = actors[0], self.hosts.all[0]
+        self.host.validators, self.host.late = [0], {}
+        self.host.addresses = self.host.addresses[:1]
+        self.told: list[str] = []
+        self.ray: Any = self.hosts._session.ray
+        self.warden = FakeWarden()
+        self.hosts._session.warden = lambda place: self.warden  # type: ignore[assignment, method-assign]
+        self.hosts._on_up = lambda host: self.told.append("up")
+        self.hosts._on_lost = lambda host, why, words: self.told.append(f"lost: {why}, {words and words.reason}")
+        self.hosts._on_problem = self.told.append
+        self.answer_as(PID)
+        self.look(3)
+        self.told.clear()
+
+    def answer_as(self, pid: int, words: LastWords | None = None, actor: FakeActor | None = None) -> None:
+        view = HostView(pid, [ValidatorView(0, READY, 1, [])], last_words=words)
+        actor = actor or self.actor
+        actor.answers |= {"observe": view, "inject": view, "start": self.host.addresses}
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.hosts.look(5)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_a_host_that_was_killed_is_up_again_once_it_is_let(watched: Watched) -> None:
+    host = watched.host
+    watched.hosts.kill(host, by_ray=True)
+    assert watched.ray.killed == [(id(watched.actor), False)]
+    watched.look(2)
+    assert (host.deaths, host.phase) == (0, Phase.DOWN), "the old process answers once more"
+    watched.answer_as(8)
+    watched.look(2)
+    assert (host.deaths, host.phase) == (1, Phase.DOWN), "it is held down"
+    host.is_held_down = False
+    watched.look(3)
+    assert (host.phase, host.pid, host.pid_before) == (Phase.UP, 8, PID)
+    assert watched.told == ["up"]
+
+
+def test_a_killed_process_is_gone_before_another_one_answers(watched: Watched) -> None:
+    watched.hosts.kill(watched.host, by_ray=False)
+    watched.actor.is_silent = True
+    watched.look()
+    assert watched.host.deaths == 1
+    watched.actor.is_silent = False
+    watched.answer_as(8)
+    watched.look()
+    assert watched.host.deaths == 1
+
+
+def test_what_is_to_be_done_to_disks_is_done_before_validators_start(watched: Watched) -> None:
+    watched.hosts.kill(watched.host, by_ray=True)
+    watched.host.is_held_down = False
+    watched.host.chores = [("wipe", (0,)), ("flip", (0, "bit"))]
+    watched.answer_as(8)
+    watched.actor.answers["flip"] = "no bit could be flipped"
+    watched.actor.calls.clear()
+    watched.look(6)
+    assert watched.actor.calls[:4] == ["observe", "wipe", "flip", "observe"]
+    assert "start" in watched.actor.calls[4:]
+    assert watched.told == ["no bit could be flipped", "up"]
+
+
+def test_a_host_that_ended_itself_is_told_with_its_last_words(watched: Watched) -> None:
+    watched.actor.answers["observe"] = ConnectionError("unavailable")
+    watched.look()
+    assert (watched.host.phase, watched.told) == (Phase.DOWN, [])
+    watched.answer_as(8, LastWords(PID, 0, "no space"))
+    watched.look()
+    assert watched.told == ["lost: unavailable, no space"]
+
+
+def test_what_hosts_tell_of_their_lag_is_entered_in_the_runs_time(watched: Watched) -> None:
+    spans = [LagSpan(61_000.0, 62_000.0, 400.0), LagSpan(62_000.0, 63_000.0, 30.0)]
+    watched.actor.answers["observe"] = HostView(PID, [ValidatorView(0, READY, 1, [])], lags=spans)
+    watched.look()
+    record = make_record(backend="live")
+    watch = ChainWatch(record, began_epoch_ms=60_000.0)
+    taken = watched.hosts.take_lags()
+    assert taken[: len(spans)] == [(watched.host.number, span) for span in spans]
+    for number, span in taken[: len(spans)]:
+        watch.take_lag(number, span)
+    watch.take_lag(None, LagSpan(59_500.0, 60_500.0, 99.0))
+    number = watched.host.number
+    assert record.lags == [
+        Lag(1_000.0, 2_000.0, 400.0, number),
+        Lag(2_000.0, 3_000.0, 30.0, number),
+        Lag(0.0, 500.0, 99.0, None),
+    ]
+    assert watched.hosts.take_lags() == [], "once"
+
+
+def test_words_of_an_older_process_are_not_those_of_the_last_one(watched: Watched) -> None:
+    watched.actor.answers["observe"] = ConnectionError("unavailable")
+    watched.look()
+    watched.answer_as(8, LastWords(3, 0, "long ago"))
+    watched.look(3)
+    assert watched.told == ["lost: unavailable, None", "up"]
+
+
+def test_a_host_that_only_did_not_answer_was_not_lost(watched: Watched) -> None:
+    watched.actor.answers["observe"] = ConnectionError("unavailable")
+    watched.look()
+    watched.answer_as(PID)
+    watched.look(3)
+    assert (watched.host.phase, watched.host.deaths) == (Phase.UP, 0)
+    assert watched.told == ["up"]
+
+
+def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) -> None:
+    host, hosts = watched.host, watched.hosts
+    hosts.hold(host)
+    assert host.is_still and hosts.is_seen_still(host)
+    watched.actor.answers["observe"] = ConnectionError("unavailable")
+    watched.actor.calls.clear()
+    watched.look(3)
+    assert (watched.actor.calls, host.phase) == ([], Phase.UP)
+    watched.answer_as(PID)
+    hosts.inject(Injection(3), lambda: watched.told.append("in force"))
+    assert watched.told == ["in force"], "it is told when it goes on"
+    assert watched.actor.calls == []
+    hosts.let_go(host)
+    assert watched.actor.calls == ["inject"]
+    assert watched.actor.arguments[-1] == (Injection(3),)
+    assert not host.is_still
+
+
+def test_a_process_that_is_gone_is_not_held(watched: Watched) -> None:
+    assert watched.host.process is not None
+    watched.warden.gone.add(watched.host.process)
+    watched.hosts.hold(watched.host)
+    assert not watched.host.is_still
+
+
+def test_one_that_stands_still_is_killed_by_a_signal(watched: Watched) -> None:
+    watched.hosts.hold(watched.host)
+    watched.hosts.kill(watched.host, by_ray=True)
+    assert watched.ray.killed == []
+    assert (watched.warden.gone, watched.warden.still) == ({Process(PID, 0)}, set())
+
+
+def test_an_order_counts_once_everybody_answered(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.actor.is_silent = True
+    watched.hosts.inject(Injection(1), lambda: watched.told.append("in force"))
+    watched.look()
+    assert watched.told == []
+    watched.actor.is_silent = False
+    watched.look()
+    assert watched.told == ["in force"]
+    watched.actor.is_silent = True
+    monkeypatch.setattr("cluster.live.driver.hosts.ORDER_TIMEOUT_S", -1.0)
+    watched.hosts.inject(Injection(2), lambda: watched.told.append("given up"))
+    assert watched.told[-1] == "given up"
+
+
+def test_an_order_does_not_wait_for_a_host_that_went_down(watched: Watched) -> None:
+    watched.actor.is_silent = True
+    watched.hosts.inject(Injection(1), lambda: watched.told.append("in force"))
+    watched.hosts.kill(watched.host, by_ray=True)
+    watched.look()
+    assert watched.told == ["in force"]
+
+
+class Compiling:
+    """A node on which code of another folder is compiled."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.task = FakeActor(HostView(0, []))
+        self.task.is_silent = True
+        watched.ray.actors[id(self.task)] = self.task
+        watched.hosts._session.warm_up = self.warm_up  # type: ignore[method-assign]
+
+    def warm_up(self, place: Place, code: str) -> Any:
+        self.watched.told.append(f"compiles {code}")
+        return self.task.compiled.remote()
+
+    def prepare(self, release: Release) -> None:
+        told = self.watched.told
+        self.watched.hosts.prepare([self.watched.host], release, lambda: told.append("compiled"), told.append)
+
+
+@pytest.fixture
+def compiling(watched: Watched) -> Compiling:
+    return Compiling(watched)
+
+
+@pytest.mark.parametrize("does", ["nothing", "goes down", "stands still"])
+def test_code_is_compiled_whatever_a_host_does_meanwhile(compiling: Compiling, does: str) -> None:
+    watched = compiling.watched
+    compiling.prepare(Release("2", "/new"))
+    if does == "goes down":
+        watched.hosts.kill(watched.host, by_ray=True)
+    elif does == "stands still":
+        watched.hosts.hold(watched.host)
+    watched.look(2)
+    assert watched.told == ["compiles /new"] and watched.hosts.is_compiling
+    compiling.task.is_silent = False
+    watched.look()
+    assert watched.told == ["compiles /new", "compiled"] and not watched.hosts.is_compiling
+
+
+def test_code_is_compiled_once(compiling: Compiling) -> None:
+    compiling.task.is_silent = False
+    for release in (Release("2", "/new"), Release("3", "/new"), Release("4")):
+        compiling.prepare(release)
+        compiling.watched.look()
+    assert compiling.watched.told == ["compiles /new", "compiled", "compiled", "compiled"]
+
+
+def test_why_code_could_not_be_compiled_is_said(compiling: Compiling, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = compiling.watched
+    compiling.task.is_silent = False
+    compiling.task.answers["compiled"] = RuntimeError("No module named 'cluster.tools.warm_up'")
+    compiling.prepare(Release("2", "/new"))
+    watched.look()
+    told = ["/new could not be compiled beforehand: No module named 'cluster.tools.warm_up'", "compiled"]
+    assert watched.told == ["compiles /new", *told]
+    watched.told.clear()
+    compiling.task.is_silent = True
+    monkeypatch.setattr("cluster.live.driver.hosts.PREPARE_TIMEOUT_S", -1.0)
+    compiling.prepare(Release("2", "/newer"))
+    watched.look()
+    assert watched.told[1:] == ["/newer could not be compiled beforehand: it takes too long", "compiled"]
+
+
+def test_a_host_with_other_code_is_another_actor(watched: Watched) -> None:
+    host, hosts = watched.host, watched.hosts
+    successor = FakeActor(HostView(9, [], version="2", code="/new"))
+    watched.ray.actors[id(successor)] = successor
+    hosts._start_actor = lambda host: successor
+    hosts.replace(host, Release("2"))
+    assert host.phase is Phase.STOPPING and not host.is_running
+    assert watched.actor.calls[-1] == "stop"
+    watched.look()
+    assert watched.ray.killed == [(id(watched.actor), True)]
+    watched.look(2)
+    assert (host.phase, host.deaths) == (Phase.DOWN, 1)
+    host.is_held_down = False
+    watched.answer_as(9, actor=successor)
+    successor.answers["observe"] = replace(successor.answers["observe"], version="2", code="/new")
+    watched.look(3)
+    assert (host.phase, host.pid, host.version, host.code) == (Phase.UP, 9, "2", "/new")
+
+
+def test_code_of_another_folder_comes_first_and_does_all_that_a_host_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relocated = relocated_host(str(tmp_path))
+    public = {name for name in vars(ValidatorHost) if not name.startswith("_")}
+    assert {name for name in vars(relocated) if not name.startswith("_")} == public >= {"start", "observe", "stop"}
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr(
+        host_module, "ValidatorHost", lambda *given: SimpleNamespace(observe=lambda *more: given + more)
+    )
+    host = relocated("folder", "scenario", 1)
+    assert sys.path[0] == str(tmp_path)
+    assert host.observe(True) == ("folder", "scenario", 1, True)
+
+
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
+    """What would end the process of a host."""
+    found: list[BaseException] = []
+    monkeypatch.setattr(host_module, "_crash", found.append)
+    yield found
+    assert found == []
+
+
+@pytest.mark.parametrize("method", ["freeze", "stop"])
+def test_validators_that_recover_or_join_come_to_rest(
+    tmp_path: Path, crashes: list[BaseException], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    for name in ("_log_to", "logging.shutdown"):
+        monkeypatch.setattr(f"{host_module.__name__}.{name}", lambda *_: None)
+    monkeypatch.setattr(host_module, "tame_collector", lambda: 0)
+    for number, is_ready in ((0, True), (3, False)):
+        host = ValidatorHost(str(tmp_path), SCENARIO.model_dump_json(), 3, number, "127.0.0.1")
+        (address,) = host.start(JOINS_AT)
+        assert address.index == number
+        getattr(host, method)()
+        (view,) = host.observe().validators
+        assert view.state.ready is is_ready
+        if method != "stop":
+            host.stop()

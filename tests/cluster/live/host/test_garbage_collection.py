@@ -1,0 +1,48 @@
+"""The collector is tamed, and still collects."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.live.host.garbage_collection import THRESHOLDS, tame_collector
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """What is set apart here, and how often is collected, is taken back."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+class Node:
+    """Something that can be in a cycle."""
+
+    me: Node
+
+
+def cycle() -> weakref.ref[Node]:
+    node = Node()
+    node.me = node
+    return weakref.ref(node)
+
+
+def test_what_lives_is_set_apart_and_what_was_garbage_is_gone(collector: None) -> None:
+    old, before = cycle(), gc.get_freeze_count()
+    assert tame_collector() == gc.get_freeze_count() > before + 10_000
+    assert old() is None
+    assert gc.get_threshold() == THRESHOLDS
+    assert gc.isenabled()
+
+
+def test_cycles_that_come_later_are_still_collected(collector: None) -> None:
+    tame_collector()
+    later = cycle()
+    kept = [[] for _ in range(THRESHOLDS[0] + 1_000)]  # type: ignore[var-annotated]
+    assert kept
+    assert later() is None

@@ -1,0 +1,99 @@
+"""What a host says of itself when it starts, and how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.live.host import host as host_module
+from cluster.live.host.host import CRASH_EXIT_CODE, ValidatorHost, gives_hash_seed_away
+from cluster.live.injection import LastWords
+from cluster.live.processes import last_words
+from cluster.scenario import scenario_from
+
+ROOT = Path(__file__).resolve().parents[4]
+WAIT_S = 60.0
+ALONE = """
+import resource, sys, threading
+from cluster.live.host.host import ValidatorHost
+from cluster.scenario import scenario_from
+scenario = scenario_from({"name": "alone", "validators": 1, "load": {"users": []}})
+host = ValidatorHost(sys.argv[1], scenario.model_dump_json(), 1, 0, "127.0.0.1")
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+host.start()
+threading.Event().wait(float(sys.argv[3]))
+"""
+"""A host whose every file, its log among them, can grow to so many bytes only."""
+
+
+@pytest.mark.parametrize(
+    ("hash_seed", "bind", "is_given_away"),
+    [
+        (None, "10.0.0.7", False),
+        ("", "10.0.0.7", False),
+        ("random", "10.0.0.7", False),
+        ("0", "10.0.0.7", True),
+        ("4294967295", "10.0.0.7", True),
+        ("1", "127.0.0.1", False),
+    ],
+)
+def test_a_fixed_hash_seed_is_warned_of_where_others_can_read_it(
+    hash_seed: str | None, bind: str, is_given_away: bool
+) -> None:
+    assert gives_hash_seed_away(hash_seed, bind) is is_given_away
+
+
+def test_a_validator_whose_disk_is_full_ends_with_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(tmp_path), str(last_words.FILE_BYTES), str(WAIT_S / 2)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == CRASH_EXIT_CODE, done.stderr
+    words = last_words.read(tmp_path / "data" / "host-0.last-words")
+    assert words is not None and words.validator == 0
+    assert "failed: File too large" in words.reason and "\n" not in words.reason
+
+
+class Ended(BaseException):
+    """In the place of the process's end."""
+
+
+def test_words_that_cannot_be_written_keep_no_process_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    scenario = scenario_from({"name": "alone", "validators": 1})
+    host = ValidatorHost(str(tmp_path), scenario.model_dump_json(), 1, 0, "127.0.0.1")
+    monkeypatch.setattr(last_words, "write", no_room)
+    monkeypatch.setattr(host_module.os, "_exit", end)
+    monkeypatch.setattr(host_module.logging, "shutdown", no_room)
+    with pytest.raises(Ended):
+        host._end_for(0, ValueError("anything"))
+
+
+def test_last_words_need_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "data" / "host-3.last-words"
+    assert last_words.read(path) is None
+    last_words.reserve(path)
+    assert last_words.read(path) is None
+    size = path.stat().st_size
+    said = LastWords(7, 2, "journal: append failed: No space left on device")
+    last_words.write(path, said)
+    assert last_words.read(path) == said
+    last_words.write(path, LastWords(8, 2, "\x1b" * 10_000))
+    last_words.reserve(path)
+    found = last_words.read(path)
+    assert found is not None and found.reason == "\x1b" * last_words.MOST_CHARACTERS
+    assert path.stat().st_size == size
+    path.write_bytes(path.read_bytes()[:20])
+    assert last_words.read(path) is None, "killed as it spoke"

@@ -1,0 +1,728 @@
+"""Whole validators in one process, over real sockets and real disks: they agree, crash, come back and come to rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import urllib3
+
+from cluster.audit.books import ledger_of, longest_chain
+from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
+from cluster.disks.directory import DirectoryDisk
+from cluster.live.driver.collect import ServedOverHttp, collect
+from cluster.live.host import validator_loop
+from cluster.live.host.http import build_app
+from cluster.live.host.validator_loop import (
+    MAX_JOIN_MESSAGES,
+    FinalSeen,
+    FirstSeen,
+    Pace,
+    ValidatorLoop,
+    ValidatorSetup,
+    ViewSeen,
+    VoteSent,
+)
+from cluster.live.network.links import OutgoingLinks
+from cluster.live.network.transport import PeerAddress
+from cluster.live.web.event_stream import Subscription
+from cluster.live.web.server import NotReady, serve
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.record.genesis_file import to_json
+from cluster.record.message_trace import RING_MESSAGES, peek
+from cluster.record.run import RunRecord
+from cluster.record.status import Tally
+from cluster.scenario import LinksSection, Scenario
+from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
+from cluster.scenario.network import Network
+from cluster.scenario.node_setup import node_config
+from cluster.scenario.sections.faults import LeaderDelayFault, PartitionFault
+from consensus.certificates import verify_finalization
+from consensus.keys import Ed25519Scheme, ValidatorSet
+from consensus.messages import VoteKind
+from consensus.types import Digest, PublicKey
+from loadgen.client import ValidatorClient
+from loadgen.workloads import LoadUser, Observation
+from validator.chain.block import Header
+from validator.chain.messages import (
+    ChunkRequest,
+    FinalBlocksRequest,
+    SnapshotRequest,
+    TransactionsMessage,
+    ViewReport,
+    encode_message,
+)
+from validator.chain.records import GLOBALS
+from validator.chain.transactions import Call, Transaction, sign
+from validator.node.events import BlockFinal, Effect, Event, Message, TimerName
+from validator.node.executor import Executor, Job, JobResult
+from validator.node.joining import SnapshotJoin
+from validator.node.queries import EventFilter, StatePages
+from validator.primitives.codec import decode
+from validator.primitives.types import Address, Hash, Height
+from validator.state.proofs.proof import verify
+
+WAIT_S = 60.0
+SEED = 3
+SCHEME = Ed25519Scheme()
+SCENARIO = Scenario.model_validate(
+    {
+        "name": "in-one-process",
+        "validators": 4,
+        "consensus": {
+            "block_interval_ms": 20,
+            "leader_timeout_ms": 300,
+            "advance_timeout_ms": 500,
+            "rebroadcast_ms": 200,
+        },
+        "load": {"users": [{"workload": "flood", "count": 2, "options": {"timers": 5, "spread_blocks": 3}}]},
+    }
+)
+VALIDATORS = validator_set(SCHEME, SCENARIO, SEED)
+GENESIS = build_genesis(SCENARIO, SEED, VALIDATORS)
+
+
+class WatchedTally(Tally):
+    """Says when a block became final."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.progress = asyncio.Event()
+
+    def note_final(self, block: BlockFinal) -> None:
+        Tally.note_final(self, block)
+        self.progress.set()
+
+
+class Member:
+    """One validator, its disk, and what crashed it."""
+
+    def __init__(
+        self,
+        root: Path,
+        index: int,
+        joins: bool = False,
+        behaviours: Sequence[str] = (),
+        sleep: Callable[[float], None] = time.sleep,
+        **setup_fields: Any,
+    ) -> None:
+        self.index = index
+        self.disk = DirectoryDisk(root / str(index))
+        self.crashes: list[BaseException] = []
+        signer = validator_signer(SCHEME, SEED, index)
+        self.tally = WatchedTally()
+        setup = ValidatorSetup(
+            str(index), index, GENESIS, signer, VALIDATORS, node_config(SCENARIO, index, RunCounter()), joins=joins
+        )
+        if behaviours:
+            self.tally.byzantine = score = Score()
+            position = Position(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)
+            around = ByzantineValidator([BEHAVIOURS[name] for name in behaviours], position)
+            setup = replace(setup, byzantine=around)
+        setup = replace(setup, **setup_fields)
+        self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally, sleep)
+
+    async def start(self) -> PeerAddress:
+        self.address = await self.loop.listen("127.0.0.1")
+        await self.loop.recover()
+        return self.address
+
+    async def crash(self) -> None:
+        """What a killed process leaves: streams that end and a disk that nobody writes to any more."""
+        await self.loop.transport.close()
+        self.disk.close()
+
+    async def close(self) -> None:
+        await self.loop.close()
+        self.disk.close()
+
+    async def roots(self, last: int) -> list[bytes]:
+        """The state roots that it computed for heights 1 to ``last``."""
+        return [root for _, _, root in await self.loop.blocks_raw(Height(1), last)]
+
+    async def reaches(self, height: int) -> None:
+        while self.loop.state().height < height:
+            self.tally.progress.clear()
+            await self.tally.progress.wait()
+
+
+def introduce(members: Sequence[Member]) -> None:
+    for member in members:
+        member.loop.set_peers({other.index: other.address for other in members})
+
+
+@asynccontextmanager
+async def network(
+    root: Path, count: int = 4, behaviours: Sequence[str] = (), links: LinksSection | None = None, **fields: Any
+) -> AsyncIterator[list[Member]]:
+    """``behaviours`` are the last one's; ``fields`` are of everybody's :class:`Member` and :class:`ValidatorSetup`."""
+    members = []
+    for index in range(count):
+        if links is not None:
+            fields["links"] = OutgoingLinks(Network(links, SCENARIO.validators.names, {}, SEED), index, SEED)
+        members.append(Member(root, index, behaviours=behaviours if index == count - 1 else (), **fields))
+    for member in members:
+        await member.start()
+    introduce(members)
+    yield members
+    for member in members:
+        await member.close()
+        assert member.crashes == []
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def turn() -> None:
+    """Let the loop go round once."""
+    gone_round = asyncio.Event()
+    asyncio.get_running_loop().call_soon(gone_round.set)
+    await gone_round.wait()
+
+
+def users() -> list[LoadUser]:
+    return SCENARIO.load.build_users(SEED, GENESIS.chain_id, GENESIS.parameters)
+
+
+async def submit(member: Member) -> list[Hash]:
+    """One turn of every user; the transactions' hashes."""
+    prices = GENESIS.parameters.initial_basefee
+    look = Observation(0, 0, prices, prices, prices, 0)
+    wires = [wire for user in users() for wire in user.next_transactions(look)]
+    results = await member.loop.submit(wires)
+    assert [result.error for result in results] == [None] * len(wires)
+    return [result.transaction_hash for result in results]
+
+
+def test_validators_agree_and_execute_what_was_submitted(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            hashes = await submit(members[1])
+            for member in members:
+                await member.reaches(8)
+            roots = [await member.roots(8) for member in members]
+            assert roots == [roots[0]] * 4
+            for member in members:
+                receipts = [await member.loop.receipt(each) for each in hashes]
+                assert [receipt and receipt["status"] for receipt in receipts] == ["ok"] * len(hashes)
+            status = await members[2].loop.status()
+            assert (status["name"], status["peers"], status["faults"]) == ("2", [0, 1, 3], {})
+            assert status["fires"] > 0
+            assert members[0].loop.state().messages_sent > 0
+
+    run(test)
+
+
+def test_a_crashed_validator_recovers_from_its_disk_and_catches_up(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await submit(members[0])
+            await members[3].reaches(3)
+            victim = members[3]
+            await victim.crash()
+            left_at = victim.loop.state().height
+            await members[0].reaches(left_at + 3)
+            members[3] = again = Member(tmp_path, 3)
+            await again.start()
+            status = await again.loop.status()
+            assert left_at <= status["recovered_height"] <= members[0].loop.state().height
+            introduce(members)
+            goal = members[0].loop.state().height + 5
+            for member in members:
+                await member.reaches(goal)
+            roots = [await member.roots(goal) for member in members]
+            assert roots == [roots[0]] * 4
+            assert all("the disk was closed" in str(error) for error in victim.crashes)
+
+    run(test)
+
+
+def test_at_rest_the_final_state_stands_still(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await submit(members[0])
+            await members[0].reaches(4)
+            member = members[0]
+            with pytest.raises(NotReady, match="at the end of a run only"):
+                await member.loop.supply()
+            await member.loop.freeze()
+            supply = await member.loop.supply()
+            assert (supply["balances"] > 0, supply["burned"] > 0, supply["accounts"] > 1) == (True, True, True)
+            before = await member.loop.status()
+            await members[1].reaches(before["height"] + 4)
+            after = await member.loop.status()
+            assert {**after, "peers": 0} == {**before, "peers": 0}
+            assert await member.loop.supply() == supply
+            assert len(await member.roots(1_000)) == before["height"]
+            with pytest.raises(NotReady):
+                await member.loop.submit([b""])
+
+    run(test)
+
+
+def audited(url: str) -> Answers:
+    """What the end of a live run verifies of a validator, over HTTP."""
+    record = RunRecord(SCENARIO, "live", SEED, "test", GENESIS)
+    collect(record, {0: url}, lambda: None)
+    found, chain = record.validators[0], longest_chain(record.validators)
+    answers = Answers(found.name)
+    with ValidatorClient(url) as client:
+        for _ in ProofAudit(record, chain, ledger_of(GENESIS, chain)).ask(found, ServedOverHttp(client), answers):
+            pass
+    assert record.monitor is not None and record.monitor.counts == answers.counts
+    assert record.monitor.violations == answers.violations
+    return answers
+
+
+def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events by stream while the chain runs; then pages whose hashes, certificates and proofs hold together."""
+
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            member = members[0]
+            subscription = member.loop.subscribe(None, EventFilter())
+            assert subscription is not None
+            streamed = asyncio.create_task(read_all(subscription))
+            user = users()[0]
+            ring = Call(
+                user.actor, "run", b'[["emit","ring","x"],["schedule",{"in":1,"payload":[["emit","late","y"]]}]]'
+            )
+            body = Transaction(user.address, 0, 100_000, 1_000, 10**9, 1, 10**9, ring)
+            assert (await member.loop.submit([sign(user._key, GENESIS.chain_id, body)]))[0].error is None
+            while member.tally.fires == 0 or member.loop.state().height < 6:
+                await member.reaches(member.loop.state().height + 1)
+            await member.loop.freeze()
+            *events, end = await streamed
+            assert b"event: end" in end and b"the validator is at rest" in end
+            server = await serve(build_app(member.loop))
+            status, parameters, validators, genesis = await asyncio.gather(
+                *(
+                    asyncio.to_thread(get, server.url + path)
+                    for path in ("/status", "/parameters", "/validators", "/genesis")
+                )
+            )
+            page = await asyncio.to_thread(get, server.url + "/events?from=1")
+            told = [json.loads(event.split(b"data: ")[1]) for event in events if b"data: " in event]
+            assert told == page["events"]
+            assert [each["event"]["name"] for each in told] == ["ring", "late"]
+            assert (
+                parameters["policy"] == genesis["policy"] == "cip1"
+                and parameters["preset"] is genesis["preset"] is None
+            )
+            assert genesis == json.loads(to_json(GENESIS))
+            assert sum(status["burned"].values()) == sum(status["burned_since_genesis"].values()) > 0
+            height = status["height"] - 2
+            proof = await asyncio.to_thread(get, f"{server.url}/blocks/{height}/finality")
+            digest, keys = Digest(bytes.fromhex(proof["certified_hash"])), validators["validators"]
+            known = ValidatorSet(tuple(PublicKey(bytes.fromhex(each["public_key"])) for each in keys), SCHEME)
+            namespace = validators["chain_id"].encode()
+            assert verify_finalization(bytes.fromhex(proof["certificate"]), digest, known, namespace)
+            header = decode(bytes.fromhex(proof["header"]), Header)
+            told = await asyncio.to_thread(get, f"{server.url}/proofs/{GLOBALS.hex()}?height={height}")
+            value = verify(Hash(header.state_root), GLOBALS, bytes.fromhex(told["proof"]))
+            assert value is not None and value.hex() == told["value"]
+            proved = await asyncio.to_thread(audited, server.url)
+            assert proved.violations == []
+            assert proved.counts[SERVED_FINALITY] > 1 and proved.counts[SERVED_PROOFS] > 1
+            monkeypatch.setattr("cluster.audit.served_proofs.verify", lambda *_: b"another")
+            assert len((await asyncio.to_thread(audited, server.url)).violations) == proved.counts[SERVED_PROOFS]
+            await server.close()
+
+    run(test)
+
+
+async def read_all(subscription: Subscription) -> list[bytes]:
+    return [message async for message in subscription.messages()]
+
+
+def get(url: str) -> Any:
+    answer = urllib3.request("GET", url, retries=False, timeout=WAIT_S)
+    assert answer.status == 200, answer.data
+    return json.loads(answer.data)
+
+
+def test_proofs_are_made_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validator_loop, "MAX_PROOFS_WAITING", 2)
+
+    async def test() -> None:
+        async with network(tmp_path, 1) as (member,):
+            asked = [asyncio.create_task(member.loop.proof(b"k", None)) for _ in range(3)]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            assert [type(each) for each in found] == [dict, dict, NotReady]
+            assert (await member.loop.proof(b"k", None))["value"] is None
+
+    run(test)
+
+
+def test_a_validators_own_work_waits_for_few_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    entered, gate = threading.Event(), threading.Event()
+
+    def held_page(_pages: StatePages, _address: bytes) -> dict[str, str]:
+        entered.set()
+        assert gate.wait(WAIT_S)
+        done.append("page")
+        return {}
+
+    def noted_run(executor: Executor, job: Job) -> JobResult:
+        done.append("job")
+        return run_job(executor, job)
+
+    run_job = Executor.run
+    monkeypatch.setattr(StatePages, "account", held_page)
+    monkeypatch.setattr(Executor, "run", noted_run)
+
+    async def test() -> None:
+        async with network(tmp_path, 1) as (member,):
+            asked = [asyncio.create_task(member.loop.account(Address(bytes(20)))) for _ in range(9)]
+            await asyncio.to_thread(entered.wait, WAIT_S)
+            done.clear()
+            submitted = asyncio.create_task(submit(member))
+            await turn()
+            await turn()
+            gate.set()
+            await submitted
+            assert done.index("job") <= validator_loop.MAX_PAGES_AT_ONCE
+            assert await asyncio.gather(*asked) == [{}] * 9
+
+    run(test)
+
+
+def test_what_was_seen_is_told_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(5)
+            seen = members[0].loop.drain_observations()
+            finals = [each for each in seen if isinstance(each, FinalSeen)]
+            assert [final.block.height for final in finals] == list(range(1, len(finals) + 1))
+            firsts = {each.height: each.at_ms for each in seen if isinstance(each, FirstSeen)}
+            assert all(firsts[final.block.height] <= final.at_ms for final in finals)
+            later = members[0].loop.drain_observations()
+            assert not {final.block.height for final in finals} & {
+                each.block.height for each in later if isinstance(each, FinalSeen)
+            }
+
+    run(test)
+
+
+def test_messages_are_stamped_where_they_leave_and_where_they_come(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(5)
+            sent, came = (member.loop.drain_stamps() for member in members[:2])
+            assert 0 < len(sent) <= RING_MESSAGES
+            left = {(stamp.size, stamp.mark): stamp.at_ms for stamp in sent if stamp.is_sent and stamp.peer is None}
+            arrived = [stamp for stamp in came if not stamp.is_sent and stamp.peer == 0]
+            assert len(arrived) >= 5
+            assert all(stamp.at_ms >= left[stamp.size, stamp.mark] for stamp in arrived)
+            assert {peek(stamp.head)[0] for stamp in sent} >= {"proposal", "notarize", "finalize"}
+            views = [seen.view for seen in members[0].loop.drain_observations() if isinstance(seen, ViewSeen)]
+            assert len(views) >= 5
+            assert views == sorted(set(views))
+
+    run(test)
+
+
+def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(2)
+            text = await members[0].loop.metrics()
+            names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+            documented = (Path(__file__).parents[4] / "docs" / "http.md").read_text(encoding="utf-8")
+            assert names
+            assert [name for name in names if f"`{name}" not in documented] == []
+
+    run(test)
+
+
+def test_jobs_take_as_long_as_they_are_told(tmp_path: Path) -> None:
+    slept: list[float] = []
+
+    async def test() -> None:
+        async with network(tmp_path, sleep=slept.append) as members:
+            await members[0].reaches(2)
+            assert slept == []
+            members[0].loop.impair(40, 1.0)
+            await members[0].reaches(members[0].loop.state().height + 2)
+            assert set(slept) == {0.04}
+            assert len(slept) == members[0].loop.slow_jobs > 0
+            members[0].loop.impair(None, 1.0)
+            await members[0].loop.account(Address(bytes(20)))  # what was queued before it is done
+            count = len(slept)
+            await members[0].reaches(members[0].loop.state().height + 2)
+            assert len(slept) == count
+
+    run(test)
+
+
+def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed(tmp_path: Path) -> None:
+    async def test() -> None:
+        loop, timer = Member(tmp_path, 0).loop, TimerName("test")
+        now = asyncio.get_running_loop().time
+        loop.impair(None, 0.01)
+        loop._set_timer(timer, 10_000)
+        assert loop._timers[timer].when() - now() == pytest.approx(1_000, abs=5)
+        assert loop.skewed_timers == 1
+        loop.impair(None, 1.0)
+        assert loop._timers[timer].when() - now() == pytest.approx(10, abs=5)
+        loop.impair(None, 100.0)
+        assert loop._timers[timer].when() - now() < 1
+        loop._set_timer(timer, 10_000)
+        assert loop._timers[timer].when() - now() < 1
+        await loop.close()
+
+    run(test)
+
+
+def test_a_validator_may_have_a_slow_machine_and_a_fast_clock_of_its_own(tmp_path: Path) -> None:
+    """What it usually does is not the work of a fault, and a fault comes on top of it."""
+
+    async def test() -> None:
+        member, timer = Member(tmp_path, 0), TimerName("test")
+        member.loop.setup = replace(member.loop.setup, pace=Pace(job_ms=30, clock_speed=2.0))
+        loop = ValidatorLoop(member.loop.setup, member.disk, member.crashes.append, sleep=lambda seconds: None)
+        now = asyncio.get_running_loop().time
+        loop._set_timer(timer, 20_000)
+        assert loop._timers[timer].when() - now() == pytest.approx(10, abs=5)
+        assert loop.skewed_timers == 0
+        loop.impair(10, 0.1)
+        assert loop._job_ms == 30, "no fault makes it faster"
+        loop._set_timer(timer, 20_000)
+        assert loop._timers[timer].when() - now() == pytest.approx(100, abs=5)
+        await loop.close()
+
+    run(test)
+
+
+def test_votes_and_sizes_of_files_are_told_where_a_fault_needs_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(5)
+            assert members[0].loop.old_file_sizes() == {}
+            assert not any(isinstance(seen, VoteSent) for seen in members[0].loop.drain_observations())
+        async with network(tmp_path / "told", tells_votes=True, watches_files=True) as members:
+            await members[0].reaches(6)
+            told = [seen for seen in members[0].loop.drain_observations() if isinstance(seen, VoteSent)]
+            assert {seen.kind for seen in told} >= {VoteKind.NOTARIZE, VoteKind.FINALIZE}
+            assert max(seen.view for seen in told) >= 5
+            sizes = members[0].loop.old_file_sizes()
+            assert set(sizes) == {"journal", "blocks/archive", "state/log-000001"}
+            assert all(0 < size < members[0].disk.size(name) for name, size in sizes.items())
+
+    run(test)
+
+
+def test_links_lie_between_validators_and_leaders_may_be_late(tmp_path: Path) -> None:
+    async def test() -> None:
+        latency = LinksSection(latency_ms=4.0, jitter_ms=0.0)
+        async with network(tmp_path, links=latency) as members:
+            await members[0].reaches(2)
+            cut = PartitionFault(kind="partition", groups=[["validator-3"]], at_height=2, for_ms=1)
+            late = LeaderDelayFault(kind="leader_delay", delay_ms=15, at_height=2, for_ms=1)
+            for member in members:
+                assert member.loop.links is not None
+                member.loop.links.set_faults({1: cut, 2: late})
+            behind = members[3].loop.state().height
+            await members[0].reaches(behind + 6)
+            assert members[3].loop.state().height <= behind + 2, "what was under way may still arrive"
+            counts = [member.loop.links.counts() for member in members if member.loop.links is not None]
+            assert all(each[1].dropped > 0 for each in counts)
+            assert sum(each[2].delayed for each in counts) > 0
+            for member in members:
+                assert member.loop.links is not None
+                member.loop.links.set_faults({})
+            await members[3].reaches(behind + 8)
+            lost = sum(each[1].dropped for each in counts)
+            assert sum(member.loop.state().messages_lost for member in members) >= lost
+
+    run(test)
+
+
+def test_a_validator_that_has_not_recovered_says_so(tmp_path: Path) -> None:
+    async def test() -> None:
+        member = Member(tmp_path, 0)
+        with pytest.raises(NotReady):
+            await member.loop.status()
+        with pytest.raises(NotReady):
+            await member.loop.submit([b""])
+        assert not member.loop.state().ready
+        await member.close()
+
+    run(test)
+
+
+def test_a_bug_is_a_crash(tmp_path: Path) -> None:
+    async def test() -> None:
+        member = Member(tmp_path, 0)
+        await member.start()
+        with pytest.raises(TypeError):
+            await member.loop.submit([None])  # type: ignore[list-item]
+        assert [type(error) for error in member.crashes] == [TypeError]
+        await member.close()
+
+    run(test)
+
+
+def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path, 3) as members:
+            await submit(members[0])
+            await members[0].reaches(12)
+            late = Member(tmp_path, 3, joins=True)
+            late.address = await late.loop.listen("127.0.0.1")
+            members.append(late)
+            introduce(members)
+            with pytest.raises(NotReady):
+                await late.loop.status()
+            await late.loop.recover()
+            status, state = await late.loop.status(), late.loop.state()
+            assert status["snapshot_height"] == state.snapshot_height >= 8
+            assert sum(state.snapshot_chunks.values()) > 0
+            goal = members[0].loop.state().height + 8
+            for member in members:
+                await member.reaches(goal)
+            assert await late.loop.block(Height(1)) is None
+            first = Height(state.snapshot_height + 1)
+            count = goal - state.snapshot_height
+            ours = await late.loop.blocks_raw(first, count)
+            assert ours == await members[0].loop.blocks_raw(first, count)
+            assert len(ours) == count
+
+    run(test)
+
+
+def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        alone = Member(tmp_path, 3, joins=True)
+        alone.address = await alone.loop.listen("127.0.0.1")
+        has_asked = asyncio.Event()
+        monkeypatch.setattr(alone.loop.transport, "send", lambda *_: has_asked.set())
+        recovery = asyncio.create_task(alone.loop.recover())
+        await has_asked.wait()
+        with pytest.raises(NotReady, match="still joining by a snapshot"):
+            await alone.loop.status()
+        alone.loop.give_up_join()
+        await recovery
+        assert not alone.loop.state().ready
+        await alone.close()
+        assert alone.crashes == []
+
+    run(test)
+
+
+def test_a_join_can_be_given_up_before_it_begins(tmp_path: Path) -> None:
+    async def test() -> None:
+        alone = Member(tmp_path, 3, joins=True)
+        await alone.loop.listen("127.0.0.1")
+        recovery = asyncio.create_task(alone.loop.recover())
+        alone.loop.give_up_join()
+        await recovery
+        assert not alone.loop.state().ready
+        await alone.close()
+        assert alone.crashes == []
+
+    run(test)
+
+
+def test_no_peer_crowds_out_what_others_answer_to_a_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        alone = Member(tmp_path, 3, joins=True)
+        await alone.loop.listen("127.0.0.1")
+        taken: list[Message] = []
+        has_asked, has_taken = asyncio.Event(), asyncio.Event()
+        main = asyncio.get_running_loop()
+
+        def handle(join: SnapshotJoin, event: Event) -> list[Effect]:
+            if isinstance(event, Message):
+                taken.append(event)
+            main.call_soon_threadsafe((has_taken if taken and taken[-1].sender == 1 else has_asked).set)
+            return []
+
+        monkeypatch.setattr(SnapshotJoin, "handle", handle)
+        recovery = asyncio.create_task(alone.loop.recover())
+        await has_asked.wait()
+        answer, gossip = encode_message(ViewReport(b"", b"")), encode_message(TransactionsMessage((b"one",)))
+        for _ in range(1_000):
+            alone.loop.transport._on_message(0, answer)
+        for payload in (gossip, answer):
+            alone.loop.transport._on_message(1, payload)
+        await has_taken.wait()
+        assert taken == [Message(0, answer)] * MAX_JOIN_MESSAGES + [Message(1, answer)]
+        alone.loop.transport._on_message(0, answer)
+        while len(taken) == MAX_JOIN_MESSAGES + 1:
+            await turn()
+        alone.loop.give_up_join()
+        await recovery
+        await alone.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [FinalBlocksRequest(1, 1), SnapshotRequest(), ChunkRequest(8, 0)],
+    ids=["blocks", "offer", "chunk"],
+)
+def test_a_read_that_is_dropped_is_not_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: FinalBlocksRequest | SnapshotRequest | ChunkRequest
+) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await members[0].reaches(9)
+            loop, peer = members[0].loop, 1
+            assert loop._validator is not None
+            reading = loop._validator.node._reading_for
+            while reading:
+                await turn()
+            with monkeypatch.context() as patch:
+                patch.setattr(validator_loop, "MAX_READS_WAITING", 0)
+                loop.transport._on_message(peer, encode_message(question))
+                assert reading == {peer}
+                await turn()
+                assert reading == set()
+
+    run(test)
+
+
+@pytest.mark.parametrize("behaviours", [("equivocating-leader", "nullify-and-finalize"), ("garbage", "stale-replayer")])
+def test_a_byzantine_validator_misbehaves_over_real_streams(tmp_path: Path, behaviours: tuple[str, ...]) -> None:
+    async def test() -> None:
+        async with network(tmp_path, behaviours=behaviours) as members:
+            honest, byzantine = members[:3], members[3]
+            target = 4
+            while not all(byzantine.tally.byzantine.bites[name] for name in behaviours):  # type: ignore[union-attr]
+                target += 3  # so that it is not always the same leader that has something to propose
+                await asyncio.gather(submit_anew(members[0]), *(member.reaches(target) for member in honest))
+            roots = [await member.roots(target) for member in honest]
+            assert roots[0] == roots[1] == roots[2]
+            blamed = {peer for member in honest for peer in member.tally.faults_by_peer}
+            assert blamed <= {byzantine.index}
+            page = json.loads(json.dumps(await byzantine.loop.status()))
+            assert set(page["byzantine"]["bites"]) == set(behaviours)
+
+    run(test)
+
+
+async def submit_anew(member: Member) -> None:
+    """One turn of every user, from the nonces that are final."""
+    nonces = [(await member.loop.account(user.address))["nonce"] for user in users()]
+    prices = GENESIS.parameters.initial_basefee
+    looks = [Observation(member.loop.state().height, nonce, prices, prices, prices, 0) for nonce in nonces]
+    wires = [wire for user, look in zip(users(), looks, strict=True) for wire in user.next_transactions(look)]
+    await member.loop.submit(wires)

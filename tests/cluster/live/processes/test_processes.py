@@ -1,0 +1,71 @@
+"""Processes as ``/proc`` shows them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
+
+WAIT_S = 20.0
+WAITS = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
+STARTS_ANOTHER = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WAITS!r}, sys.argv[1]])"
+
+
+def start(code: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """A process that said that it is up, and ends with its standard input."""
+    command = [sys.executable, "-c", code, *arguments]
+    started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"up\n"
+    return started
+
+
+def test_a_process_is_found_until_it_ends() -> None:
+    with start(WAITS) as child:
+        found = processes.find(child.pid)
+        assert found is not None and found.pid == child.pid
+        assert found.is_running
+        assert not Process(child.pid, found.started + 1).is_running
+        child.communicate(timeout=WAIT_S)
+    assert not found.is_running
+    assert processes.find(child.pid) is None
+
+
+def test_processes_are_found_by_argument_with_all_that_they_started() -> None:
+    mark = f"mark-{os.getpid()}"
+    with start(STARTS_ANOTHER, mark) as child:
+        marked = processes.with_argument(mark)
+        assert child.pid in {process.pid for process in marked}
+        assert len(marked) == 2
+        root = processes.find(child.pid)
+        assert root is not None
+        assert processes.with_descendants([root]) == marked
+        assert processes.command(root).startswith("python")
+        child.communicate(timeout=WAIT_S)
+    assert processes.with_argument(mark) == set()
+
+
+def test_processes_are_found_by_the_files_that_they_have_open(tmp_path: Path) -> None:
+    (tmp_path / "log").touch()
+    with (tmp_path / "log").open("rb") as log:
+        command = [sys.executable, "-c", WAITS]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.fileno())
+    with child:
+        found = processes.find(child.pid)
+        assert processes.using(tmp_path) == {found}
+        assert processes.using(tmp_path / "elsewhere") == set()
+        child.communicate(timeout=WAIT_S)
+
+
+def test_what_does_not_end_is_killed() -> None:
+    with start(WAITS) as child:
+        found = processes.find(child.pid)
+        assert found is not None
+        assert processes.end([found], patience_s=0.01) == [found]
+        child.wait(WAIT_S)
+    assert processes.end([found], patience_s=0.01) == []
+    assert child.returncode == -9

@@ -1,0 +1,77 @@
+"""What a hostile peer sends stays in bounds, whatever it is and however much."""
+
+from __future__ import annotations
+
+from random import Random
+
+from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, consensus_message, heard_in, tell
+from cluster.misbehaviour.byzantine.leaders.equivocating_leader import EquivocatingLeader
+from cluster.misbehaviour.byzantine.messages.garbage import Garbage
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, Position, Score
+from cluster.misbehaviour.byzantine.votes.conflicting_voter import ConflictingVoter
+from cluster.scenario.genesis import validator_signer
+from cluster.simulation.driver import Simulation
+from consensus.keys import KeyedHashScheme
+from consensus.messages import NO_DIGEST, NO_PARENT, VoteKind
+from tests.cluster.misbehaviour.byzantine.runs import SEED, scenario
+from validator.node.events import Message, PeerFault, Send
+
+HOSTILE = 3
+ROUNDS = 400
+
+
+def finished() -> Simulation:
+    simulation = Simulation(scenario(4, {}, height=6), SEED, "test", scheme=KeyedHashScheme())
+    simulation.run()
+    return simulation
+
+
+def position_in(simulation: Simulation, index: int) -> Position:
+    signer = validator_signer(simulation._scheme, SEED, index)
+    return Position(index, signer, simulation._validators, simulation._genesis.chain_id, Random(1), Score())
+
+
+def test_a_node_keeps_little_of_what_garbage_it_gets_and_blames_its_sender_alone() -> None:
+    simulation = finished()
+    machine = simulation.machines[0]
+    assert machine.validator is not None
+    node, at = machine.validator.node, position_in(simulation, HOSTILE)
+    garbage = Garbage(at)
+    view = node.view
+    before = len(list(node._tree.held())), len(node.mempool)
+    for step in range(ROUNDS):
+        honest = tell(None, at.vote(VoteKind.NOTARIZE, view + step, view - 1, at.random_digest()))
+        for effect in garbage.alter(honest):
+            assert isinstance(effect, Send)
+            faults = [one for one in node.handle(Message(HOSTILE, effect.payload)) if isinstance(one, PeerFault)]
+            assert {fault.peer for fault in faults} <= {HOSTILE}
+    config = node._config.voting
+    assert all(kept <= node.view + config.view_window for kept in node._engine._rounds)  # type: ignore[attr-defined]
+    assert (len(list(node._tree.held())), len(node.mempool)) == before
+    assert len(node._reading_for) <= 1
+    assert node.view == view
+
+
+def test_a_behaviour_itself_remembers_few_views() -> None:
+    simulation = finished()
+    at = position_in(simulation, HOSTILE)
+    voter, leader = ConflictingVoter(at), EquivocatingLeader(at)
+    for view in range(1, 500):
+        payload = tell(None, position_in(simulation, 1).vote(VoteKind.NOTARIZE, view, 0, bytes(32))).payload
+        event = Message(1, payload)
+        voter.react(event, heard_in(event))
+    assert len(voter._said) <= VIEWS_REMEMBERED
+    assert leader._second == {}
+
+
+def test_every_behaviour_leaves_alone_what_it_is_not_about() -> None:
+    """Nothing but a consensus message is changed, save by those who choose whom to speak to."""
+    simulation = finished()
+    other = Send(2, b"no consensus message")
+    for name, behaviour in BEHAVIOURS.items():
+        made: Behaviour = behaviour(position_in(simulation, HOSTILE))
+        assert made.alter(other) in ([other], []), name
+        assert consensus_message(other) is None
+        assert not made.swallows(Message(1, b""))
+    nullify = tell(None, position_in(simulation, HOSTILE).vote(VoteKind.NULLIFY, 9, NO_PARENT, NO_DIGEST))
+    assert BEHAVIOURS["silent-leader"](position_in(simulation, HOSTILE)).alter(nullify) == [nullify]

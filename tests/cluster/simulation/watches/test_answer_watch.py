@@ -1,0 +1,108 @@
+"""A peer that is stuck is answered, or the watch tells; who need not answer is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from cluster.simulation.watches.answer_watch import AnswerWatch
+from cluster.tools.mutation.scenes import SCENES
+from consensus.messages import Message, Timeout
+from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
+
+BENCH = HotStuffBench()
+LISTENER, STUCK = 0, 2
+REBROADCAST_MS = 100.0
+
+
+class Listening:
+    """A listener's watch."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000.0
+        self.told: list[tuple[bool, str]] = []
+        names = [f"v{i}" for i in range(4)]
+        self.watch = AnswerWatch(names, lambda _, holds, what: self.told.append((holds, what)))
+        self.watch.hears(LISTENER, 0, 1, BENCH.vote(1, FINALIZE, 1, "b1"))
+
+    def hear(self, message: Message, view: int, answer: Message | None = None, life: int = 0) -> None:
+        hearing = self.watch.hears(LISTENER, life, view, message)
+        if answer is not None:
+            self.watch.sends(LISTENER, STUCK, self.now_ms, answer)
+        if hearing is not None:
+            self.watch.heard(hearing, self.now_ms, REBROADCAST_MS)
+
+    @property
+    def verdicts(self) -> list[bool]:
+        return [holds for holds, _ in self.told]
+
+
+def test_a_vote_far_behind_is_answered_at_once() -> None:
+    vote = BENCH.vote(STUCK, NOTARIZE, 5, "b5")
+    silent, helpful = Listening(), Listening()
+    silent.hear(vote, 7)
+    assert silent.told == [(False, "v0, in view 7, hears v2 in view 5, and does not answer")]
+    helpful.hear(vote, 7, BENCH.certificate(NOTARIZE, 6, "b6"))
+    assert helpful.verdicts == [True]
+
+
+def test_a_vote_one_view_behind_is_answered_when_it_comes_again() -> None:
+    listening = Listening()
+    vote = BENCH.vote(STUCK, NULLIFY, 5)
+    listening.hear(vote, 5)
+    listening.hear(BENCH.vote(STUCK, NOTARIZE, 5, "b5"), 6)
+    assert listening.verdicts == [], "the one was no news in its view, the other is merely late"
+    listening.hear(vote, 6)
+    assert listening.verdicts == [False]
+
+
+def test_a_certificate_of_a_view_before_does_not_help_on() -> None:
+    listening = Listening()
+    listening.hear(BENCH.vote(STUCK, NOTARIZE, 5, "b5"), 7, BENCH.certificate(NULLIFY, 4))
+    assert listening.verdicts == [False]
+
+
+@pytest.mark.parametrize(("passed_ms", "holds"), [(2 * REBROADCAST_MS, True), (2 * REBROADCAST_MS + 1, False)])
+def test_an_answer_counts_for_two_ticks(passed_ms: float, holds: bool) -> None:
+    listening = Listening()
+    vote = BENCH.vote(STUCK, NOTARIZE, 5, "b5")
+    listening.hear(vote, 7, BENCH.certificate(NOTARIZE, 6, "b6"))
+    listening.now_ms += passed_ms
+    listening.hear(vote, 7)
+    assert listening.verdicts == [True, holds]
+
+
+def test_what_asks_for_no_answer() -> None:
+    listening = Listening()
+    unproved = Timeout(BENCH.timeout(STUCK, 5, 4).vote, None)
+    for message in (BENCH.vote(STUCK, FINALIZE, 5, "b5"), unproved, BENCH.certificate(NULLIFY, 5)):
+        listening.hear(message, 7)
+    listening.hear(BENCH.vote(STUCK, NOTARIZE, 8, "b8"), 7)
+    assert listening.verdicts == []
+    listening.hear(BENCH.timeout(STUCK, 5, 4), 7)
+    assert listening.verdicts == [False]
+
+
+def test_who_was_started_in_its_view_may_lack_the_certificate() -> None:
+    listening = Listening()
+    vote = BENCH.vote(STUCK, NOTARIZE, 5, "b5")
+    listening.hear(vote, 7, life=1)
+    assert listening.verdicts == []
+    listening.hear(vote, 8, life=1)
+    assert listening.verdicts == [False]
+
+
+def test_a_clock_that_was_slow_excuses_its_silence() -> None:
+    """Its next tick is due by its own clock: the others' clocks say that the answer before was long ago."""
+    scene: dict[str, Any] = dict(SCENES["bad-links"])
+    skew = {"kind": "clock_skew", "target": "validator-0", "factor": 0.02, "at_height": 6, "for_ms": 1_200}
+    consensus = scene["consensus"] | {"rebroadcast_ms": 100}
+    stop = {"height": 12, "drain_blocks": 1, "timeout_s": 120}
+    fields = {"name": "skewed", "validators": {"count": 4}, "consensus": consensus, "stop": stop}
+    record = simulate(Scenario.model_validate(scene | fields | {"faults": [*scene["faults"], skew]}), 4)
+    assert record.monitor is not None
+    assert record.monitor.counts["answers"] > 0
+    assert record.monitor.violations == []

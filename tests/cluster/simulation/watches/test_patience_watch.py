@@ -1,0 +1,154 @@
+"""Who gives a view up although the proposal came is named; who may give it up is left alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import pytest
+
+from cluster.simulation.watches.patience_watch import HEARD_VIEWS, PatienceWatch
+from consensus.messages import Message, Vote
+from consensus.types import View
+from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
+from validator.chain.messages import Reading
+
+BENCH = HotStuffBench()
+VIEW = View(9)
+LEADER = int(BENCH.engine.leader(VIEW))
+ME, OTHER = sorted({0, 1, 2} - {LEADER})[:2]
+LEADER_MS: Final = 500
+ADVANCE_MS: Final = 800
+
+
+class Waiting:
+    """A validator that entered view 9 when its clock said 1,000 ms, having heard the leader in view 8."""
+
+    def __init__(self, *, skips: bool = True, heard_in: int = VIEW - 1) -> None:
+        self.told: list[tuple[str, bool, str]] = []
+        names = [f"v{index}" for index in range(4)]
+        self.watch = PatienceWatch(names, lambda _: LEADER, self.look, skips)
+        self.enter(View(VIEW - 1), 0)
+        self.hear(BENCH.vote(LEADER, FINALIZE, heard_in, "b"), 10)
+        self.enter(VIEW, 1_000)
+
+    def look(self, rule: str, holds: bool, what: str) -> None:
+        self.told.append((rule, holds, what))
+
+    def enter(self, view: View, now_ms: float) -> None:
+        self.watch.enters(ME, view, now_ms, LEADER_MS, ADVANCE_MS)
+
+    def hear(self, message: Message, now_ms: float, *, sender: int = LEADER, is_sound: bool = True) -> None:
+        self.watch.hears(ME, sender, is_sound, now_ms, message)
+
+    def send(self, message: Reading, now_ms: float) -> None:
+        self.watch.sends(ME, now_ms, message)
+
+    def give_up(self, now_ms: float) -> list[bool]:
+        self.send(BENCH.vote(ME, NULLIFY, VIEW), now_ms)
+        return [holds for _, holds, _ in self.told]
+
+
+PROPOSAL = BENCH.proposal(VIEW, "b")
+
+
+def test_whoever_heard_the_proposal_waits_for_the_advance_timer() -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_400)
+    waiting.send(BENCH.vote(ME, NULLIFY, VIEW), 1_500)
+    assert waiting.told == [("patience", False, f"v{ME} gives up view 9, whose proposal came, 299 ms too soon")]
+    patient = Waiting()
+    patient.hear(PROPOSAL, 1_400)
+    assert patient.give_up(1_800) == [True]
+
+
+@pytest.mark.parametrize("message", [BENCH.vote(ME, NULLIFY, VIEW), BENCH.timeout(ME, VIEW, VIEW - 1)])
+def test_whoever_voted_for_the_block_waits_for_the_advance_timer(message: Reading) -> None:
+    waiting = Waiting(heard_in=1)
+    waiting.send(BENCH.vote(ME, NOTARIZE, VIEW, "b"), 1_300)
+    waiting.send(message, 1_799 - 1)
+    assert [holds for _, holds, _ in waiting.told] == [False]
+
+
+def test_without_a_proposal_the_leader_timer_may_give_up() -> None:
+    assert Waiting().give_up(1_500) == [True]
+
+
+def test_a_proposal_that_came_too_late_binds_nobody() -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_500)
+    assert waiting.give_up(1_501) == [True], "the vote may have been on its way to the disk"
+
+
+def test_a_proposal_of_one_that_is_not_sound_may_be_bad() -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_400, is_sound=False)
+    assert waiting.give_up(1_500) == [True]
+
+
+def test_a_proposal_of_another_than_the_leader_binds_nobody() -> None:
+    waiting = Waiting()
+    its_own = msgspec.structs.replace(PROPOSAL, vote=BENCH.vote(OTHER, NOTARIZE, VIEW, "b"))
+    waiting.hear(its_own, 1_400, sender=OTHER)
+    waiting.hear(PROPOSAL, 1_400, sender=OTHER)
+    assert waiting.give_up(1_500) == [True]
+
+
+def test_a_leader_who_was_long_silent_may_have_been_skipped() -> None:
+    skipped, waiting = Waiting(heard_in=VIEW - HEARD_VIEWS - 1), Waiting(heard_in=1, skips=False)
+    for each in (skipped, waiting):
+        each.hear(PROPOSAL, 1_001)
+        each.give_up(1_002)
+    assert [holds for _, holds, _ in skipped.told] == [True]
+    assert [holds for _, holds, _ in waiting.told] == [False]
+
+
+@pytest.mark.parametrize(("sender", "holds"), [(LEADER, True), (OTHER, False)])
+def test_a_leader_who_gives_up_is_followed(sender: int, holds: bool) -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_400)
+    waiting.hear(BENCH.vote(sender, NULLIFY, VIEW), 1_450, sender=sender)
+    assert waiting.give_up(1_451) == [holds]
+
+
+def test_a_leaders_nullify_may_be_heard_before_the_view_begins() -> None:
+    waiting = Waiting()
+    waiting.hear(BENCH.vote(LEADER, NULLIFY, VIEW + 1), 1_100)
+    waiting.enter(View(VIEW + 1), 1_200)
+    waiting.send(BENCH.vote(ME, NOTARIZE, VIEW + 1, "c"), 1_300)
+    waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 1), 1_301)
+    assert [holds for _, holds, _ in waiting.told] == [True]
+
+
+def test_the_view_in_which_it_was_started_is_not_judged() -> None:
+    waiting = Waiting()
+    waiting.watch.starts(ME)
+    waiting.enter(VIEW, 1_100)
+    waiting.send(BENCH.vote(ME, NOTARIZE, VIEW, "b"), 1_101)
+    assert waiting.give_up(1_102) == []
+    waiting.enter(View(VIEW + 1), 1_200)
+    waiting.send(BENCH.vote(ME, NOTARIZE, VIEW + 1, "c"), 1_300)
+    waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 1), 1_301)
+    assert [holds for _, holds, _ in waiting.told] == [False], "the next one is"
+
+
+def test_whoever_finds_the_block_invalid_gives_up_at_once() -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_400)
+    waiting.watch.rejects(ME)
+    assert waiting.give_up(1_402) == []
+
+
+def test_what_is_repeated_is_judged_once() -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_400)
+    assert waiting.give_up(1_500) == waiting.give_up(1_700) == [False]
+
+
+def test_votes_of_another_view_and_other_messages_are_left_alone() -> None:
+    waiting = Waiting()
+    waiting.hear(PROPOSAL, 1_400)
+    stale: Vote = BENCH.vote(ME, NULLIFY, VIEW - 1)
+    waiting.send(stale, 1_450)
+    waiting.send(BENCH.certificate(NULLIFY, VIEW), 1_460)
+    assert waiting.told == []

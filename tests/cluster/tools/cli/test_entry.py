@@ -1,0 +1,94 @@
+"""The console command's entry."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from cluster.common.checkout import checkout_commit
+from cluster.tools.cli import entry
+from cluster.tools.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+class Interrupting:
+    """Whoever imports the command line meanwhile presses Ctrl-C."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Sequence[str] | None = None, _target: object = None) -> None:
+        if name == "cluster.tools.cli.main":
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_the_command_is_loaded_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "cluster.tools.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
+    assert entry.main() == 3
+    assert capsys.readouterr().err == "stampede: interrupted\n"
+
+
+def test_the_options_of_all_commands_are_known_without_loading_what_performs_them() -> None:
+    slow = {"numba", "numpy", "pydantic", "ray"}
+    code = f"import sys; from cluster.tools.cli import main; main._parser(); print(sorted({slow} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("name: a\nvalidators: 30\nfaults: [{kind: kill, target: bob, at_height: 3}]\n")
+    code = "import sys; from cluster.tools.cli import entry; sys.exit(entry.main())"
+    command = [sys.executable, "-c", code, "validate", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("\\u2026, validator-29\n")
+
+
+@pytest.mark.parametrize("arguments", [["schema"], ["explain", "scenarios/smoke.yaml"], ["--help"]])
+def test_a_reader_that_has_seen_enough_ends_nothing(arguments: list[str]) -> None:
+    """As ``stampede … | head`` does: the pipe is closed before anything is written."""
+    code = "import sys; from cluster.tools.cli import entry; sys.exit(entry.main())"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            stdout=closed, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_command_that_is_misspelt_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runn"]) == 2
+    assert capsys.readouterr().err == (
+        "stampede: argument COMMAND: unknown choice 'runn'; did you mean run? (see stampede --help)\n"
+    )
+
+
+@pytest.mark.parametrize("flag", ["-b", "-bb"])
+def test_a_python_that_cannot_run_programs_is_one_line(flag: str) -> None:
+    code = "import sys; from cluster.tools.cli import entry; sys.exit(entry.main())"
+    command = [sys.executable, flag, "-c", code, "validate", "scenarios/smoke.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "stampede: Python was started with -b, which makes a comparison of bytes with a text warn or fail: "
+        "start it without -b\n"
+    )
+
+
+def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"stampede {version('stampede')} ({checkout_commit()})\n"

@@ -1,0 +1,66 @@
+"""The index and the comparison in headless Chromium: no complaint, no request, light and dark, desk and phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cluster.report.run_index import INDEX_FILE, write_index
+from cluster.tools.compare.comparison import compare
+from cluster.tools.compare.groups import read_group
+from cluster.tools.compare.page import render_comparison
+from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
+from tests.cluster.tools.compare.folders import drawn, write_run, write_sweep
+
+pytestmark = needs_chromium
+
+SIZES = {"desk": DESK, "phone": PHONE}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("runs")
+    detail = "validator-1 diverged at height 6 " + "with-a-word-that-is-far-too-long-to-fit" * 5
+    write_run(root / "failed", verdict="fail", checks=[{"name": "roots", "verdict": "fail", "detail": detail}])
+    write_run(root / "20260304-050607-a-scenario-with-a-very-long-name-indeed", scenario="a-very-long-name" * 4)
+    for name, latency in (("a", 60.0), ("b", 80.0)):
+        write_sweep(root / name, range(9), drawn(range(9), Random(1), finality_latency_p50_ms=latency))
+    (root / "broken").mkdir()
+    (root / "broken" / "result.json").write_text("{")
+    write_index(root)
+    comparison = root / "comparison.html"
+    found = compare(read_group([root / "a"]), read_group([root / "b"]), 1)
+    comparison.write_text(render_comparison(found), encoding="utf-8")
+    return {"index": root / INDEX_FILE, "comparison": comparison}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", ["desk", "phone"])
+@pytest.mark.parametrize("name", ["index", "comparison"])
+def test_it_opens_without_a_complaint_and_fits(
+    browser: Browser, pages: dict[str, Path], name: str, size: str, dark: bool
+) -> None:
+    browser.open(pages[name], size=SIZES[size], dark=dark)
+    assert browser.errors == []
+    assert [address for address in browser.requests if address != pages[name].as_uri()] in ([], ["data:,"])
+    width, inner = browser.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= inner == SIZES[size][0]
+
+
+def test_the_index_can_be_filtered(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["index"])
+    shown = browser.evaluate(
+        "(() => { const filter = document.getElementById('filter'); filter.value = 'FAIL smoke';"
+        " filter.dispatchEvent(new Event('input'));"
+        " return [...document.querySelectorAll('[data-search]')].filter((row) => !row.hidden).length; })()"
+    )
+    assert shown == 1

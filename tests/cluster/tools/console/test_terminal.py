@@ -1,0 +1,159 @@
+"""The live line and the verdict table."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cluster.checks.run import check_run
+from cluster.tools.console.output import LastingOutput
+from cluster.tools.console.terminal import Progress, print_verdict
+from tests.cluster.records import make_record, make_samples
+
+NAMES = [f"validator-{index}" for index in range(4)]
+
+
+class Clock:
+    """Wall-clock seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def plain_console(width: int = 100) -> tuple[Console, io.StringIO]:
+    output = io.StringIO()
+    return Console(file=output, width=width, force_terminal=False, color_system=None), output
+
+
+def test_plain_lines_come_at_a_limited_rate() -> None:
+    console, output = plain_console()
+    clock = Clock()
+    progress = Progress(console, 12, "sim", NAMES, clock)
+    samples = make_samples(make_record(), every_ms=100.0)
+    for sample in samples:
+        progress.update(sample)
+        clock.now += 0.3
+    progress.close()
+    lines = output.getvalue().splitlines()
+    assert len(lines) <= len(samples) * 0.3 / 2.0 + 2
+    assert "height 12/12" in lines[-1]
+
+
+def test_the_line_holds_rates_of_the_last_seconds() -> None:
+    console, _ = plain_console()
+    progress = Progress(console, 12, "sim", NAMES, Clock())
+    assert progress.line() == "waiting for the first block"
+    for sample in make_samples(make_record(), every_ms=250.0):
+        progress.update(sample)
+    line = progress.line()
+    assert "height 12/12" in line
+    assert "s virtual" in line
+    assert "12 pending timers · 3 backlog · 4/4 validators answer" in line
+    rate = float(line.split(" blocks/s")[0].split()[-1])
+    assert 3 < rate < 5
+
+
+@pytest.mark.parametrize("answers", [(None,) * 4, (3, None, None, None)], ids=["nobody", "one that is behind"])
+def test_silence_makes_no_negative_rate_and_loses_no_height(answers: tuple[int | None, ...]) -> None:
+    console, _ = plain_console()
+    progress = Progress(console, None, "live", NAMES, Clock())
+    samples = make_samples(make_record(), every_ms=250.0)
+    for sample in samples:
+        progress.update(sample)
+    progress.update(replace(samples[-1], at_ms=samples[-1].at_ms + 250.0, heights=answers))
+    line = progress.line()
+    assert "height 12 " in line
+    assert "-" not in line
+    assert ("– blocks/s · – fires/s" in line) == (answers == (None,) * 4)
+
+
+def test_a_rate_begins_where_somebody_answers_again() -> None:
+    console, _ = plain_console()
+    progress = Progress(console, None, "live", NAMES, Clock())
+    samples = make_samples(make_record(), every_ms=250.0)
+    progress.update(replace(samples[0], heights=(None,) * 4))
+    for sample in samples[-4:]:
+        progress.update(sample)
+    rate = float(progress.line().split(" blocks/s")[0].split()[-1])
+    assert 0 < rate < 5
+
+
+def test_beyond_its_target_a_run_drains() -> None:
+    console, _ = plain_console()
+    progress = Progress(console, 10, "live", NAMES, Clock())
+    for sample in make_samples(make_record(), every_ms=250.0):
+        progress.update(sample)
+    assert "height 12, draining" in progress.line()
+
+
+def test_notices_stay() -> None:
+    console, output = plain_console()
+    progress = Progress(console, 12, "live", NAMES, Clock())
+    progress.notice("killed validator-2")
+    progress.update(make_samples(make_record())[4])
+    progress.notice("validator-2 is back")
+    assert "killed validator-2" in output.getvalue()
+    assert "2.0 s  validator-2 is back" in output.getvalue()
+
+
+def test_a_table_that_goes_to_a_program_has_no_trailing_blanks() -> None:
+    output = io.StringIO()
+    LastingOutput(output).write("name   value  \n  a      1 \t\n\n")
+    assert output.getvalue() == "name   value\n  a      1\n\n"
+
+
+def test_a_terminal_line_is_drawn_in_place_and_fits_its_width() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=40, force_terminal=True, color_system=None)
+    clock = Clock()
+    progress = Progress(console, 12, "live", NAMES, clock)
+    for sample in make_samples(make_record()):
+        progress.update(sample)
+        clock.now += 1
+    progress.notice("killed validator-2")
+    progress.close()
+    assert "\x1b[" in output.getvalue()
+    assert "…" in output.getvalue()
+
+
+def test_the_verdict_of_a_pass_names_checks_and_report() -> None:
+    console, output = plain_console()
+    print_verdict(console, check_run(make_record()), Path("runs/x/report.html"), "stampede run x.yaml --seed 1")
+    text = output.getvalue()
+    assert "✓ pass  agreement" in text
+    assert "verdict  pass" in text
+    assert "report   runs/x/report.html" in text
+    assert "stampede run" not in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_the_line_of_the_verdict_says_which_check_and_why() -> None:
+    console, output = plain_console(width=60)
+    record = make_record()
+    record.problems = ["the load generator died"]
+    record.finalizations = record.finalizations[:1]
+    verdict = check_run(record)
+    print_verdict(console, verdict, Path("runs/x/report.html"), "stampede run x.yaml")
+    (line,) = [line for line in output.getvalue().splitlines() if line.startswith("verdict")]
+    assert verdict.decisive is not None
+    assert line.startswith(f"verdict  {verdict.outcome.value}: {verdict.decisive.name}: {verdict.decisive.detail}")
+    others = [c.name for c in verdict.checks if c.verdict is verdict.outcome and c is not verdict.decisive]
+    assert all(name in line for name in others)
+
+
+def test_the_verdict_of_a_failure_ends_with_the_command_that_reproduces_it() -> None:
+    console, output = plain_console(width=60)
+    record = make_record()
+    record.problems = ["a problem with [brackets] " * 10]
+    command = "stampede run scenarios/a-long-name.yaml --backend sim --seed 123456789  # at commit 0123456789ab"
+    print_verdict(console, check_run(record), Path("runs/x/report.html"), command)
+    assert output.getvalue().splitlines()[-1] == f"again    {command}"
+    assert "[brackets]" in output.getvalue()
+    assert "✕ fail" in output.getvalue()

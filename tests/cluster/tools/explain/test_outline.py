@@ -1,0 +1,233 @@
+"""What a scenario will do, in words and figures."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.run import CHECKS
+from cluster.scenario import Scenario, load_scenario
+from cluster.simulation.driver import simulate
+from cluster.tools.explain.distances import distances
+from cluster.tools.explain.outline import Outline, block_ms, outline
+
+ROOT = Path(__file__).resolve().parents[4]
+SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
+
+FULL: dict[str, Any] = {
+    "name": "everything",
+    "description": "Something of everything.",
+    "validators": {
+        "count": 7,
+        "hosts": 4,
+        "allow_more_faults": True,
+        "nodes": [
+            {"name": "anna", "mutant": "double-fire"},
+            {"byzantine": ["garbage", "stale-replayer"]},
+            {"joins_at_height": 9},
+            {"sync_ms": 1_500, "job_ms": 20, "clock_factor": 1.5},
+        ],
+        "epochs": [{"from_view": 20, "members": ["anna", "validator-1", "validator-2", "validator-3"]}],
+    },
+    "links": {"regions": {"us-east": ["anna", "validator-4"], "eu-west": ["validator-5"]}, "latencies": "azure"},
+    "load": {
+        "users": [
+            {"workload": "flood", "count": 2, "interval_ms": 500, "options": {"timers": 5}},
+            {"workload": "transfer", "from_height": 5, "until_height": 9},
+        ],
+        "phases": [
+            {"kind": "ramp", "until_height": 4, "to_rate": 2.0},
+            {"kind": "burst", "from_height": 10, "until_height": 20, "rate": 3.0},
+            {"kind": "steady", "from_height": 20, "until_height": 25, "rate": 0.5},
+            {"kind": "pause", "from_height": 25},
+        ],
+    },
+    "faults": [
+        {"kind": "kill", "target": "anna", "at_height": 12},
+        {"kind": "pause", "target": "f", "at_ms": 100, "for_ms": 2_500},
+        {"kind": "slow_disk", "target": "leader", "at_height": 14, "until_height": 16, "sync_ms": 30},
+        {"kind": "clock_skew", "target": "random", "at_height": 15, "for_ms": 9, "until_height": 17, "factor": 2.0},
+        {"kind": "pause", "target": "region:us-east", "at_height": 16, "for_ms": 5},
+        {"kind": "partition", "groups": [["region:us-east"], ["validator-5"]], "at_height": 18, "for_ms": 5},
+        {"kind": "one_way_partition", "from": ["anna"], "at_height": 19, "for_ms": 5},
+        {"kind": "degrade", "loss": 0.5, "at_height": 20, "after_votes": "nullify", "for_ms": 5},
+        {"kind": "leader_delay", "delay_ms": 70, "at_height": 21, "for_ms": 5},
+        {"kind": "upgrade", "version": "next", "at_height": 22},
+    ],
+    "success": {
+        "metrics": {"fires": {"at_least": 10.0}},
+        "samples": {"lateness_blocks": {"at_most": 2.0, "breach_share": 0.05}},
+    },
+    "forks": [{"at_height": 30, "seed": 3, "changes": {"links.loss": 0.1}}],
+}
+
+
+@pytest.fixture(scope="module")
+def everything() -> Outline:
+    return outline(Scenario.model_validate(FULL))
+
+
+def rows(found: Outline, title: str) -> list[tuple[str, ...]]:
+    return list(next(table.rows for table in found.tables if table.title == title))
+
+
+def words(found: Outline, title: str) -> str:
+    return "\n".join(" ".join(row) for row in rows(found, title))
+
+
+def test_what_is_particular_to_validators(everything: Outline) -> None:
+    told = [(name, host, region, special) for _, name, host, region, special in rows(everything, "Validators")]
+    assert told[:5] == [
+        ("anna", "0", "us-east", "planted bug double-fire"),
+        ("validator-1", "1", "", "byzantine: garbage, stale-replayer"),
+        ("validator-2", "2", "", "joins at height 9"),
+        ("validator-3", "3", "", "each sync takes 1,500 ms; each job takes 20 ms; clock at 1.5 of its speed"),
+        ("validator-4", "0", "us-east", ""),
+    ]
+
+
+def test_of_many_validators_only_the_particular_ones_are_listed() -> None:
+    found = outline(Scenario.model_validate({"name": "a", "validators": {"count": 40, "nodes": [{}, {"job_ms": 3}]}}))
+    assert [row[1] for row in rows(found, "Validators")] == ["validator-1"]
+
+
+def test_committees_with_their_quorums(everything: Outline) -> None:
+    assert rows(everything, "Committees") == [
+        ("from view 1", "all", "7", "2", "5"),
+        ("from view 20", "anna, validator-1, validator-2, validator-3", "4", "1", "3"),
+    ]
+
+
+def test_what_happens_is_in_the_order_of_time(everything: Outline) -> None:
+    timeline = rows(everything, "What happens when")
+    heights = [int(when.split()[1]) for when, _, _ in timeline if when.startswith("height")]
+    assert heights == sorted(heights)
+    assert timeline[0][0] == "at the start"
+    assert timeline[-1][1] == "the run ends, whatever it has reached"
+    assert len(timeline) == 2 + 4 + 1 + 1 + 10 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fault: kill, anna, and on the same host validator-4 down for 2,000 ms at least",
+        "0.1 s fault: pause, 1 of 7 that run then, drawn 2,500 ms",
+        "fault: slow disk, whoever leads the newest view then (sync_ms 30) until height 16",
+        "fault: clock skew, one that runs then, drawn (factor 2.0) 9 ms or until height 17",
+        "fault: pause, anna, validator-4 (region us-east) 5 ms",
+        "fault: partition, anna, validator-4 | validator-5 | validator-1, validator-2, validator-3, validator-6 5 ms",
+        "fault: one way partition, anna to the others 5 ms",
+        "fault: degrade, all links (loss 0.5), after nullify votes 5 ms",
+        "fault: leader delay, whoever leads (delay_ms 70) 5 ms",
+        "fault: upgrade, everybody, one host after the other (version next) down for 500 ms at least",
+        "validator-2 joins by a snapshot",
+        "the committee becomes anna, validator-1, validator-2, validator-3",
+        "load: ramp, from 0 to 2 times as many turns until height 4",
+        "load: bursts of 1 of every 10 blocks, 3 times as many turns (between them 1) until height 20",
+        "load: steady, 0.5 times as many turns until height 25",
+        "load: pause, nobody takes a turn to the end",
+        "users of group 1 (1 × transfer) begin until height 9",
+        "fork: links.loss becomes 0.1; everything is drawn anew from seed 3",
+        "the load stops 5 more blocks to settle",
+    ],
+)
+def test_each_moment_is_told(everything: Outline, line: str) -> None:
+    assert line in words(everything, "What happens when")
+
+
+def test_what_must_be_reached_and_what_it_means_otherwise(everything: Outline) -> None:
+    told = rows(everything, "What must be reached")
+    assert ("fires", "at least 10", "fail") in told
+    assert ("lateness_blocks", "at most 2; 5 % of the samples may be out of it", "fail") in told
+    assert ("committed transactions", "at least 50", "inconclusive") in told
+
+
+def test_every_check_is_told(everything: Outline) -> None:
+    told = rows(everything, "What is checked")
+    assert [f"check_{name}" for name, _ in told] == [check.__name__ for check in CHECKS]
+    assert all(what and ":mod:" not in what for _, what in told)
+
+
+def test_where_it_runs(everything: Outline) -> None:
+    assert rows(everything, "Where it runs")[1][1].startswith("no: forks: only the simulator")
+    assert rows(outline(Scenario(name="a")), "Where it runs") == [("simulator", "yes"), ("live testnet", "yes")]
+
+
+def test_figures_follow_from_the_scenario(everything: Outline) -> None:
+    told = dict(rows(everything, "What to expect"))
+    assert told["faulty validators that are withstood"] == "f = 2 of 7"
+    assert told["quorum"] == "5 of 7"
+    assert told["recovery from the last fault"] == f"within {Scenario.model_validate(FULL).recovery_ms:,} ms"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_scenario_can_be_told(path: Path) -> None:
+    scenario = load_scenario(path)
+    found = outline(scenario)
+    assert [table.title for table in found.tables][:3] == ["Where it runs", "Validators", "Committees"] or (
+        scenario.validators.count > 12
+    )
+    assert all(len(row) == len(table.columns) for table in found.tables for row in table.rows)
+
+
+# --- estimates ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"latency_ms": 20},
+        {"latency_ms": 10, "topology": "ring"},
+        {"regions": {"us-east": ["validator-0", "validator-1"], "ap-south": ["validator-2"]}, "latencies": "azure"},
+    ],
+)
+def test_a_block_takes_about_as_long_as_was_told(links: dict[str, Any], protocol: str) -> None:
+    scenario = Scenario.model_validate(
+        {
+            "name": "a",
+            "validators": 7,
+            "links": links,
+            "consensus": {"protocol": protocol, "block_interval_ms": 100, "signatures": "keyed-hash"},
+            "stop": {"height": 22, "drain_blocks": 0},
+        }
+    )
+    moments = list(first_finalizations(simulate(scenario, 3).finalizations).values())
+    measured = mean(later - earlier for earlier, later in pairwise(moments))
+    assert block_ms(scenario) == pytest.approx(measured, rel=0.15)
+
+
+def test_where_no_quorum_can_be_reached_there_is_an_estimate_all_the_same() -> None:
+    edges = {"kind": "edges", "edges": [["validator-0", "validator-1"]], "allow_disconnected": True}
+    assert block_ms(Scenario.model_validate({"name": "a", "links": {"topology": edges}})) == 255
+
+
+# --- latencies ------------------------------------------------------------------------------------------------------
+
+
+def test_few_validators_have_a_row_each_and_regions_are_put_together() -> None:
+    plain = distances(Scenario.model_validate({"name": "a", "links": {"topology": "ring"}}).network)
+    assert plain.groups == ("validator-0", "validator-1", "validator-2", "validator-3")
+    assert plain.cells[0] == ("", "20", "40", "20")
+    assert plain.note.startswith(
+        "milliseconds of one message; 4 links; the median path leads over 1, the longest over 2"
+    )
+    regions = distances(Scenario.model_validate(FULL).network)
+    assert regions.groups == ("us-east", "(no region)", "eu-west")
+    assert regions.cells[0] == ("1", "20", "41.5")
+
+
+def test_many_validators_are_one_row() -> None:
+    many = distances(Scenario.model_validate({"name": "a", "validators": 200, "links": {"topology": "ring"}}).network)
+    assert (many.groups, many.cells) == (("everybody",), (("20–140",),))
+
+
+def test_where_there_is_no_way_it_says_so() -> None:
+    edges = {"kind": "edges", "edges": [["validator-0", "validator-1"]], "allow_disconnected": True}
+    cut = distances(Scenario.model_validate({"name": "a", "links": {"topology": edges}}).network)
+    assert cut.cells[0] == ("", "20", "cut", "cut")

@@ -1,0 +1,218 @@
+"""A run as the command line has it: bad input, signals at awkward moments, and an output that goes away."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.common.errors import ExitCode
+from cluster.common.interrupts import SIGNALS
+from cluster.record.run import RunRecord
+from cluster.report import results
+from cluster.tools.cli.main import main
+from cluster.tools.run import running
+from validator.chain.genesis import Genesis
+from validator.storage.disk import DiskError
+from validator.transition.genesis_block import GenesisError
+
+ROOT = Path(__file__).resolve().parents[4]
+SCENARIO: dict[str, Any] = {
+    "name": "small",
+    "load": {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 300}]},
+    "stop": {"height": 12, "drain_blocks": 2},
+    "success": {"heights_compared": 5, "transactions": 1, "fires": 1},
+}
+WAIT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """The command takes signals for good; they are given back here."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scenario file in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path, SCENARIO)
+
+
+def write(folder: Path, content: dict[str, Any]) -> Path:
+    path = folder / "scenario.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+def simulate(scenario: Path, *options: str) -> int:
+    return main(["run", str(scenario), "--backend", "sim", *options])
+
+
+def result(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_a_run_passes(scenario: Path) -> None:
+    assert simulate(scenario, "--out", "out") == ExitCode.PASS
+    assert result(Path("out"))["verdict"] == "pass"
+    assert not Path("runs/latest").exists(), "it is where --out says"
+    assert simulate(scenario, "--out", "runs/mine") == ExitCode.PASS
+    assert Path("runs/latest").resolve() == Path("runs/mine").resolve()
+
+
+# --- bad input and failures -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--out", "out"]])
+@pytest.mark.parametrize("backend", ["live", "sim"])
+def test_a_genesis_that_cannot_be_built_is_bad_input(
+    scenario: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    backend: str,
+    options: list[str],
+) -> None:
+    def refuse(_genesis: Genesis) -> None:
+        raise GenesisError("no such chain can be")
+
+    monkeypatch.setattr("cluster.scenario.genesis.genesis_batch", refuse)
+    assert main(["run", str(scenario), "--backend", backend, *options]) == ExitCode.BAD_INPUT
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(f"stampede: {scenario}: chain: no such chain can be")
+    assert complaint.count("\n") == 1
+    assert [path.name for path in scenario.parent.iterdir()] == [scenario.name]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (GenesisError("no validators"), ExitCode.BAD_INPUT, "the genesis cannot be built: no validators"),
+        (DiskError("journal: write failed"), ExitCode.INCONCLUSIVE, "the run broke off: DiskError: journal: write"),
+        (OSError(28, "No space left on device"), ExitCode.INCONCLUSIVE, "out: No space left on device"),
+    ],
+)
+def test_an_expected_failure_is_one_line(
+    scenario: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: ExitCode,
+    words: str,
+) -> None:
+    def fail(*_: object, **__: object) -> RunRecord:
+        raise error
+
+    monkeypatch.setattr(running, "drive", fail)
+    assert simulate(scenario, "--out", "out") == code
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(f"stampede: {words}")
+    assert complaint.count("\n") == 1
+    assert not Path("out").exists()
+    Path("out").mkdir()
+    assert simulate(scenario, "--out", "out") == code
+    assert Path("out").exists(), "the user made it"
+
+
+@pytest.mark.parametrize("name", ["blocks.bin", "result.json", "report.html"])
+def test_a_run_whose_files_find_no_room_has_its_table_and_is_no_pass(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    write_all = results.write_atomically
+
+    def no_room(path: Path, content: str | bytes) -> None:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write_all(path, content)
+
+    monkeypatch.setattr(results, "write_atomically", no_room)
+    assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
+    printed = capsys.readouterr().out
+    assert "✓ pass          agreement" in printed
+    problem = f"no_problems: the run's files cannot be written: out/{name}: No space left on device"
+    assert f"verdict  inconclusive: {problem}" in printed
+    assert "report   none could be written" in printed
+
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+
+def before_each_call(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, work: Callable[[], None]) -> None:
+    function = getattr(module, name)
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        work()
+        return function(*arguments, **named)
+
+    monkeypatch.setattr(module, name, wrapped)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (running, "finish_run"),
+        (results, "check_run"),
+        (results, "write_atomically"),
+        (results, "render_report"),
+    ],
+)
+def test_signals_while_it_is_judged_and_written_lose_nothing(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch, number: int, module: Any, name: str
+) -> None:
+    before_each_call(monkeypatch, module, name, lambda: os.kill(os.getpid(), number))
+    assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
+    written = result(Path("out"))
+    assert written["verdict"] == "inconclusive"
+    assert [check["name"] for check in written["checks"] if check["verdict"] != "pass"] == ["no_problems"]
+    assert written["validators"][0]["height"] >= 14
+    assert {"report.html", "blocks.bin", "genesis.json", "scenario.yaml"} <= {p.name for p in Path("out").iterdir()}
+    assert not [path for path in Path("out").iterdir() if path.name.startswith(".")]
+
+
+def test_a_signal_after_everything_is_written_changes_nothing(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before_each_call(monkeypatch, running, "print_verdict", lambda: os.kill(os.getpid(), signal.SIGINT))
+    assert simulate(scenario, "--out", "out") == ExitCode.PASS
+    assert result(Path("out"))["verdict"] == "pass"
+
+
+def test_signals_end_a_simulation_and_what_is_known_is_written(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(scenario.parent, {**SCENARIO, "stop": {"height": 9_999}})
+
+    def interrupt(*_: object) -> None:
+        for number in SIGNALS:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(running.Progress, "update", interrupt)
+    assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
+    assert result(Path("out"))["verdict"] == "inconclusive"
+
+
+# --- an output that goes away -----------------------------------------------------------------------------------------
+
+
+def test_a_pipe_that_is_closed_does_not_end_the_run(scenario: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "cluster.tools.cli.main", "run", str(scenario), "--backend", "sim", "--out", "out"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, timeout=WAIT_S, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (ExitCode.PASS, "")
+    assert result(Path("out"))["verdict"] == "pass"

@@ -1,0 +1,399 @@
+"""Sweeps: what a seed comes to, the log that survives interruption, the summary, and whole sweeps over Ray."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+import yaml
+from rich.console import Console
+
+from cluster.audit.books import keep_books
+from cluster.checks.metrics.metrics import metrics
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput, ExitCode, HarnessError
+from cluster.common.interrupts import Interrupts
+from cluster.live.driver import ray_session
+from cluster.record.folder import SWEEP_LOG_FILE
+from cluster.scenario.overrides import parse_removal, parse_setting
+from cluster.simulation import driver
+from cluster.tools.cli import main as cli
+from cluster.tools.compare.scenario_diff import differences
+from cluster.tools.sweeps.commands import seed_range
+from cluster.tools.sweeps.fanout import fan_out
+from cluster.tools.sweeps.log import SweepLog
+from cluster.tools.sweeps.outcome import SeedOutcome, judge
+from cluster.tools.sweeps.runner import SOMETIMES, PlainProgress, Summary, print_summary, run_seed, sweep
+from cluster.tools.sweeps.tasks import FuzzTask, ScenarioTask, scenario_name
+from tests.cluster.records import make_chain, make_record, with_kill
+
+GOOD = SeedOutcome(7, "pass", "", [], 40, 30, {"kill": 2}, 2, "d1", 1.5)
+BAD = SeedOutcome(8, "fail", "agreement: different blocks", [], 40, 30, {"kill": 2}, 2, "d2", 1.0)
+SCENARIO: dict[str, Any] = {
+    "name": "swept",
+    "validators": [{}, {}, {}, {}],
+    "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 4}}]},
+    "faults": [{"kind": "kill", "target": "validator-1", "at_height": 8, "down_ms": 4_000}],
+    "stop": {"height": 31, "drain_blocks": 2},
+    "success": {"heights_compared": 20, "transactions": 3, "fires": 3},
+}
+
+
+# --- outcomes and summaries -------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_saw_too_little_counts_for_nothing() -> None:
+    outcome, verdict = judge(with_kill(make_record(make_chain(40))), 2.0)
+    assert (outcome.verdict, outcome.heights, outcome.faults) == ("pass", 40, {"kill": 1})
+    assert outcome.faults_needed == 1, "the scenario has no more"
+    assert verdict.outcome == "pass"
+    assert outcome.counts == outcome.passed == (outcome.fires >= 20)
+    short, _ = judge(with_kill(make_record()), 2.0)
+    assert (short.verdict, short.counts, short.passed) == ("pass", False, False)
+    assert short.why.startswith("too little was seen: 12 heights of 30")
+
+
+def test_only_a_fault_that_did_not_bite_may_be_undecided() -> None:
+    assert msgspec.structs.replace(GOOD, verdict="inconclusive", undecided=["faults"]).passed
+    assert not msgspec.structs.replace(GOOD, verdict="inconclusive", undecided=["faults", "progress"]).passed
+
+
+def test_a_failing_run_says_which_check_it_was() -> None:
+    record = make_record()
+    record.validators[1].balances = {text: balance + 1 for text, balance in record.validators[1].balances.items()}
+    outcome, _ = judge(record, 1.0)
+    assert outcome.failed
+    assert outcome.why.startswith("conservation: validator-1 serves")
+
+
+def test_a_summary_fails_for_one_seed_and_passes_only_whole() -> None:
+    vacuous = SeedOutcome(9, "pass", "", [], 3, 30, {}, 2, "d3", 1.0)
+    assert Summary((GOOD,), 1, False).exit_code is ExitCode.PASS
+    assert Summary((GOOD, BAD), 2, False).exit_code is ExitCode.FAIL
+    assert Summary((GOOD, vacuous), 2, False).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD,), 2, False).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD,), 1, True).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD, vacuous), 2, False, min_passed=1).exit_code is ExitCode.PASS
+    assert Summary((GOOD, vacuous), 2, False, min_passed=2).exit_code is ExitCode.INCONCLUSIVE
+    assert Summary((GOOD, BAD), 2, False, min_passed=1).exit_code is ExitCode.FAIL
+    assert Summary((GOOD, vacuous), 3, False, min_passed=1).exit_code is ExitCode.INCONCLUSIVE, "one did not run"
+    assert Summary((GOOD, BAD, vacuous), 3, False).page() == {
+        "seeds": 3,
+        "passed": 1,
+        "failed": [8],
+        "undecided": [9],
+        "faults": {"kill": 4},
+        "seen": dict.fromkeys(SOMETIMES, 0),
+        "heights": 83,
+        "fires": 90,
+    }
+
+
+def test_a_summary_counts_the_seeds_that_saw_what_is_rare() -> None:
+    crowded = msgspec.structs.replace(GOOD, metrics={"backlog_max": 7, "timers_expired": 0, "deepest_reorg": 1})
+    expiring = msgspec.structs.replace(GOOD, seed=9, metrics={"backlog_max": 1, "timers_expired": 2})
+    summary = Summary((GOOD, crowded, expiring), 3, False)
+    assert {figure: count for figure, count in summary.seen.items() if count} == {"backlog_max": 2, "timers_expired": 1}
+    out = io.StringIO()
+    print_summary(Console(file=out), FuzzTask("simplex"), summary)
+    assert "seeds that saw   backlog_max 2, timers_expired 1\n" in out.getvalue()
+    told = metrics(keep_books(make_record()))
+    assert set(SOMETIMES) - set(told) == {"deepest_reorg"}, "which is known of real executions alone"
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_keeps_what_ended_and_drops_a_line_that_a_crash_left(tmp_path: Path) -> None:
+    log = SweepLog(tmp_path, "one")
+    log.add(GOOD)
+    log.add(BAD)
+    log.close()
+    path = tmp_path / SWEEP_LOG_FILE
+    path.write_bytes(path.read_bytes()[:-9])
+    again = SweepLog(tmp_path, "one")
+    assert again.outcomes == {7: GOOD}
+    again.add(BAD)
+    again.close()
+    last = SweepLog(tmp_path, "one")
+    assert last.outcomes == {7: GOOD, 8: BAD}
+    last.close()
+
+
+def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
+    SweepLog(tmp_path, "one").close()
+    with pytest.raises(BadInput, match=r"belongs to another sweep \(one\), not to this one \(two\)"):
+        SweepLog(tmp_path, "two")
+    (tmp_path / SWEEP_LOG_FILE).write_bytes(b'{"task":"one"}\n{"seed":1}\n')
+    with pytest.raises(BadInput, match="line 2: "):
+        SweepLog(tmp_path, "one")
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="cannot be opened"):
+        SweepLog(tmp_path / "file", "one")
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "report.html").touch()
+    with pytest.raises(BadInput, match=r": is not empty and holds no sweep to go on with: name another --out$"):
+        SweepLog(tmp_path, "one")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
+    SweepLog(tmp_path, "one", "0123").close()
+    SweepLog(tmp_path, "one", "0123").close()
+    with pytest.raises(
+        BadInput, match=r"seeds.jsonl: was begun with commit 0123, and this is 4567: name another --out$"
+    ):
+        SweepLog(tmp_path, "one", "4567")
+
+
+# --- a seed -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_that_breaks_off_fails_and_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("two\nlines")
+
+    monkeypatch.setattr(driver, "simulate", broken)
+    scenario_file = tmp_path / "swept.yaml"
+    scenario_file.write_text(yaml.safe_dump(SCENARIO))
+    outcome = run_seed(ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 4)
+    assert (outcome.seed, outcome.failed, outcome.passed) == (4, True, False)
+    assert outcome.why.startswith("broke off: AssertionError: two lines (test_sweeps.py:")
+    told = (tmp_path / "out" / "seed-4" / "traceback.txt").read_text(encoding="utf-8")
+    assert told.startswith("Traceback") and "AssertionError: two" in told
+    assert Summary((GOOD, outcome), 2, False).exit_code is ExitCode.FAIL
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_seed_ranges() -> None:
+    assert seed_range("3:5") == range(3, 5)
+    assert seed_range(f"{2**64 - 1}:{2**64}") == range(2**64 - 1, 2**64)
+    for wrong in ("", "3", "5:3", "3:3", "-1:3", "a:b", "1:2:3", f"0:{2**64 + 1}", "0:1000001"):
+        with pytest.raises(Exception, match="seeds"):
+            seed_range(wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--seeds", "5:1"], "'5:1' is no range of seeds"),
+        (["--seeds", "1:2", "--workers", "0"], "'0' is no number of workers"),
+        (["--seeds", "1:2", "--min-passed", "0"], "'0' is no number of seeds"),
+        ([], "--seeds"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sweep", "missing.yaml", *arguments]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr().err
+    assert expected in said and said.count("\n") == 1
+
+
+def test_a_missing_scenario_is_said_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sweep", str(tmp_path / "no.yaml"), "--seeds", "1:2", "--out", str(tmp_path / "out")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_tasks_with_other_content_have_other_titles(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    first = ScenarioTask.load(path)
+    path.write_text(yaml.safe_dump({**SCENARIO, "stop": {"height": 32}}))
+    assert first.title.startswith("sweep swept ")
+    assert first.title != ScenarioTask.load(path).title
+    assert first.command(9) == f"stampede run {path} --backend sim --seed 9"
+    assert first.scenario(9).stop.height == 31
+
+
+def test_a_changed_scenario_is_another_task_and_its_command_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a b.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    plain, same = ScenarioTask.load(path), ScenarioTask.load(path, [parse_setting("stop.height=31")])
+    assert plain.title == same.title, "it runs the same"
+    changes = [parse_setting("faults[+]={kind: pause, target: leader, at_height: 9, for_ms: 500}")]
+    changed = ScenarioTask.load(path, [*changes, parse_removal("success.fires")])
+    assert changed.title != plain.title
+    assert len(changed.scenario(9).faults) == 2 and changed.scenario(9).success.fires == 50
+    words = shlex.split(changed.command(9))
+    assert words[:7] == ["stampede", "run", str(path), "--backend", "sim", "--seed", "9"]
+    assert words[7::2] == ["--set", "--unset"] and words[10] == "success.fires"
+    assert ScenarioTask.load(path, [parse_setting(words[8]), parse_removal(words[10])]) == changed
+
+
+def test_a_sweep_leaves_its_scenario_by_which_settings_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    folders = []
+    for name, changes in (("a", []), ("b", [parse_setting("links.loss=0.1"), parse_setting("stop.height=40")])):
+        folders.append(tmp_path / name)
+        task = ScenarioTask.load(path, changes)
+        log = SweepLog(folders[-1], task.title, checkout_commit())
+        log.add(GOOD)
+        log.close()
+        sweep(task, (GOOD.seed,), folders[-1], 1, False, Console(file=io.StringIO()))
+        line, _ = (folders[-1] / SWEEP_LOG_FILE).read_text().splitlines()
+        assert scenario_name(json.loads(line)["task"]) == "swept"
+    found = differences(*(folder / "scenario.yaml" for folder in folders))
+    assert found is not None
+    assert [(each.path, each.first, each.second) for each in found] == [
+        ("links.loss", "0.0", "0.1"),
+        ("stop.height", "31", "40"),
+    ]
+
+
+def test_a_wrong_setting_is_one_line_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    for wrong, line in (
+        (["--set", "stop.hight=9"], "with --set: stop.hight: unknown field; did you mean height?"),
+        (["--unset", "seed"], "with --unset: seed: is not set, so that it cannot be removed"),
+    ):
+        options = ["--seeds", "1:2", "--out", str(tmp_path / "out"), *wrong]
+        assert cli.main(["sweep", str(path), *options]) == ExitCode.BAD_INPUT
+        assert capsys.readouterr().err == f"stampede: {path} {line}\n"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--json", "nowhere/a.json"], "nowhere/a.json: cannot be written: nowhere: No such file or directory"),
+        (["--junit", "."], ".: cannot be written: is a folder, expected a file's name"),
+        (["--min-passed", "2"], "--min-passed 2: expected at most as many as there are --seeds, 1"),
+        (
+            ["--set", "faults[+]={kind: upgrade, at_height: 9, code: elsewhere}"],
+            "swept: faults[1].code: all machines of the simulator run in one process and from one folder, where",
+        ),
+    ],
+)
+def test_what_cannot_come_to_an_end_does_not_begin(
+    options: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text(yaml.safe_dump(SCENARIO))
+    assert cli.main(["sweep", "a.yaml", "--seeds", "1:2", "--out", "out", *options]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said.startswith(f"stampede: {line}") and said.count("\n") == 1
+    assert not Path("out").exists()
+    before = set(tmp_path.iterdir())
+    assert cli.main(["sweep", "a.yaml", "--seeds", "1:2", *options]) == ExitCode.BAD_INPUT
+    assert set(tmp_path.iterdir()) == before, "nor is a folder made"
+
+
+def lines_of(total: int, ended: list[SeedOutcome], console: Console) -> None:
+    lines = PlainProgress(console, ended, total)
+    lines.begin("sweep swept", 2)
+    for seed in range(len(ended), total):
+        lines.add(msgspec.structs.replace(BAD if seed % 3 == 0 else GOOD, seed=seed))
+
+
+def test_off_a_terminal_a_line_a_tenth_tells_how_far_it_is() -> None:
+    out = io.StringIO()
+    lines_of(4, [], Console(file=out))
+    first, *rest = out.getvalue().splitlines()
+    assert first == "sweep swept: 4 seeds; up to 2 at a time"
+    assert [line.partition(" seeds")[0] for line in rest] == ["1 of 4", "2 of 4", "3 of 4"]
+    assert rest[1].endswith("s: 1 passed, 1 failed, 0 undecided")
+    out = io.StringIO()
+    lines_of(1_000, [GOOD] * 500, Console(file=out))
+    first, *rest = out.getvalue().splitlines()
+    assert first == "sweep swept: 1,000 seeds, 500 of them ended before; up to 2 at a time"
+    assert [line.partition(" of ")[0] for line in rest] == ["600", "700", "800", "900"]
+    out = io.StringIO()
+    lines_of(4, [], Console(file=out, force_terminal=True))
+    assert out.getvalue() == "", "a terminal has a bar"
+
+
+# --- over Ray ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def temporary() -> Iterator[Path]:
+    """A folder with a short path, in which Ray's own are made."""
+    path = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", path)
+        yield path
+    shutil.rmtree(path)
+
+
+def sweep_of(folder: Path, seeds: str, *more: str, **changes: Any) -> tuple[int, str]:
+    folder.mkdir(exist_ok=True)
+    path = folder / "swept.yaml"
+    path.write_text(yaml.safe_dump({**SCENARIO, **changes}))
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", out)
+        code = cli.main(["sweep", str(path), "--seeds", seeds, "--out", str(folder / "sweep"), *more])
+    return code, out.getvalue()
+
+
+@pytest.mark.live
+def test_a_sweep_runs_every_seed_and_goes_on_where_it_was(temporary: Path, tmp_path: Path) -> None:
+    code, said = sweep_of(tmp_path, "1:3", "--json", str(tmp_path / "page.json"))
+    assert code == ExitCode.PASS, said
+    page = json.loads((tmp_path / "page.json").read_text())
+    assert (page["seeds"], page["passed"], page["failed"], page["faults"]) == (2, 2, [], {"kill": 2})
+    assert page == json.loads((tmp_path / "sweep" / "summary.json").read_text())
+    log = (tmp_path / "sweep" / SWEEP_LOG_FILE).read_bytes()
+    code, said = sweep_of(tmp_path, "1:3")
+    assert code == ExitCode.PASS
+    assert (tmp_path / "sweep" / SWEEP_LOG_FILE).read_bytes() == log, "nothing ran again"
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.live
+def test_a_failing_seed_leaves_its_run_and_the_command_that_repeats_it(temporary: Path, tmp_path: Path) -> None:
+    nodes = [{}, {}, {}, {"mutant": "wrong-balance"}]
+    code, said = sweep_of(tmp_path, "1:9", "--stop-on-fail", "--workers", "1", validators=nodes)
+    assert code == ExitCode.FAIL
+    assert "seed 1 failed: state_roots: validator-3 diverged at height 6" in said
+    assert f"again  stampede run {tmp_path / 'swept.yaml'} --backend sim --seed 1" in said
+    assert (tmp_path / "sweep" / "seed-1" / "report.html").exists()
+    assert json.loads((tmp_path / "sweep" / "summary.json").read_text())["seeds"] == 1, "it stopped there"
+
+
+def _broken(seed: int) -> int:
+    raise ValueError(f"seed {seed} is broken")
+
+
+@pytest.mark.live
+def test_a_seed_that_breaks_off_is_one_line(temporary: Path) -> None:
+    with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 broke off: .*seed 4 is broken"):
+        list(fan_out(_broken, [4], 1, interrupts))
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_summary_names_what_to_repeat() -> None:
+    out = io.StringIO()
+    task = ScenarioTask("a.yaml", json.dumps({"name": "swept"}))
+    print_summary(Console(file=out), task, Summary((GOOD, BAD), 3, True, commit="0123"))
+    assert "2 of 3 seeds, 1 passed, 1 failed, 0 undecided" in out.getvalue()
+    assert "again  stampede run a.yaml --backend sim --seed 8  # at commit 0123\n" in out.getvalue()
+    assert "seed 7" not in out.getvalue()
+
+
+def test_a_sweep_writes_junit_and_stands_in_the_index_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("name: tiny\nstop: {height: 4, drain_blocks: 0}\n")
+    arguments = ["sweep", "s.yaml", "--seeds", "0:2", "--workers", "1", "--out", "runs/tiny", "--junit", "j.xml"]
+    arguments += ["--json", "runs/tiny/more.json"]
+    assert cli.main(arguments) == ExitCode.INCONCLUSIVE, "so little proves nothing"
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
+    assert [case.get("name") for case in suite.iter("testcase")] == ["seed 0", "seed 1"]
+    assert suite.get("errors") == "2"
+    assert json.loads((tmp_path / "runs" / "tiny" / "more.json").read_text())["seeds"] == 2
+    assert "2 seeds" in (tmp_path / "runs" / "index.html").read_text()

@@ -1,0 +1,1 @@
+"""What a chain is made of: blocks, transactions, receipts, records of state, messages, the genesis."""

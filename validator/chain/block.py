@@ -1,0 +1,245 @@
+"""Blocks, headers and receipts, as they are hashed, stored and sent (SPEC §3).
+
+A header holds the state root **after** its block, so a quorum on a block is a quorum on its state. Receipts hold all
+that an observer needs to keep books of its own, without access to any validator's state: who was charged what, where
+it went, which timers were scheduled, extended, cancelled, fired or destroyed, and every event.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from validator.primitives.codec import OmitsEmptyLast, encode, merkle_root, tagged_hash
+from validator.primitives.types import Hash
+
+MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    """What validators vote on. Basefees are those in force during the block (big-endian bytes)."""
+
+    chain_id: str
+    height: int
+    view: int
+    parent_hash: bytes
+    proposer: int
+    """Index of the proposing validator."""
+    transactions_root: bytes
+    receipts_root: bytes
+    state_root: bytes
+    basefee_cycle: bytes
+    basefee_cell: bytes
+    basefee_lane_timer: bytes
+    lane_cycles: int
+    """Cycles used by timer fires."""
+    lane_cells: int
+    user_cycles: int
+    """Cycles charged to transactions."""
+    user_cells: int
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """A header and the signed transactions, in order."""
+
+    header: Header
+    transactions: tuple[bytes, ...]
+
+
+def header_hash(header: Header) -> Hash:
+    """The block's identity, and what consensus calls its digest."""
+    return tagged_hash(b"header", encode(header))
+
+
+def transactions_root(hashes: list[Hash]) -> Hash:
+    return merkle_root(b"transactions", hashes)
+
+
+# --- receipts -------------------------------------------------------------------------------------------------------
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """A protocol event or an actor's ``emit``. ``fields`` are in the order that SPEC gives, integers as decimal
+    text."""
+
+    name: str
+    actor: bytes
+    fields: tuple[tuple[str, str], ...]
+
+
+class Movement(msgspec.Struct, frozen=True, array_like=True):
+    """An amount that left one account for another, fees apart."""
+
+    source: bytes
+    target: bytes
+    amount: bytes
+
+
+class Scheduled(msgspec.Struct, frozen=True, array_like=True):
+    """A timer that came to be, with all that its turn depends on. ``None`` is what the caller left open (SPEC §4)."""
+
+    timer_id: bytes
+    actor: bytes
+    trigger_height: int
+    sequence: int
+    expires_at: int
+    fee_payer: bytes
+    gas_limit: int | None = None
+    max_fee_per_cycle: bytes | None = None
+    max_priority_fee_per_cycle: bytes | None = None
+    payer_cap: bytes | None = None
+
+
+class Cancelled(msgspec.Struct, frozen=True, array_like=True, tag="cancelled"):
+    timer_id: bytes
+
+
+class Extended(msgspec.Struct, frozen=True, array_like=True, tag="extended"):
+    timer_id: bytes
+    expires_at: int
+
+
+class Bidder(msgspec.Struct, frozen=True, array_like=True, tag="bidder"):
+    """Another actor's program bids from now on (SPEC §9): for the timer, or, where no timer is named, for those of the
+    actor that runs."""
+
+    timer_id: bytes
+    agent: bytes
+    """Its address; empty where the actor went back to what it has of its own."""
+
+
+class Sent(msgspec.Struct, frozen=True, array_like=True):
+    """A message that was queued, with what was reserved for its run."""
+
+    to: bytes
+    handler: str
+    cycles: int
+    cells: int
+
+
+class Effects(msgspec.Struct, frozen=True, array_like=True):
+    """What a handler left behind, empty where it reverted. Each list is in the order of execution."""
+
+    movements: tuple[Movement, ...] = ()
+    scheduled: tuple[Scheduled, ...] = ()
+    timer_changes: tuple[Cancelled | Extended | Bidder, ...] = ()
+    events: tuple[Event, ...] = ()
+    messages: tuple[Sent, ...] = ()
+
+
+class TransactionReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """``burned + tip == fee``; the sender paid the fee, the proposer got the tip."""
+
+    transaction_hash: bytes
+    sender: bytes
+    ok: bool
+    error: str
+    """Empty where ``ok``."""
+    cycles: int
+    cells: int
+    burned: bytes
+    tip: bytes
+    effects: Effects
+    created: bytes = b""
+    """The address of a deployed actor."""
+
+
+class FireReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """One timer fire. ``burned + tip`` is what was kept of the charge to ``fee_payer``."""
+
+    timer_id: bytes
+    actor: bytes
+    trigger_height: int
+    sequence: int
+    fee_payer: bytes
+    ok: bool
+    error: str
+    cycles: int
+    cells: int
+    burned: bytes
+    tip: bytes
+    tip_per_cycle: bytes
+    effects: Effects
+
+
+class DestroyedReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """A timer that ended without firing. ``reason`` is ``expired`` or ``insufficient_funds``."""
+
+    timer_id: bytes
+    reason: str
+    event: Event
+
+
+class QueryReceipt(OmitsEmptyLast, frozen=True, array_like=True):
+    """One admitted query of an actor's gas bidding agent; the actor paid ``burned`` (SPEC §9)."""
+
+    timer_id: bytes
+    actor: bytes
+    outcome: str
+    """``ok``, ``failed`` or ``unpaid``."""
+    cycles: int
+    burned: bytes
+    bid: tuple[bytes | None, bytes | None] | None = None
+    """``max_fee`` and ``priority`` per cycle that the agent answered, each ``None`` where it was left open; ``None``
+    where the agent failed or was not paid."""
+    agent: bytes = b""
+    """The contract that was asked; empty where it is the actor's own agent."""
+
+
+class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """One message that ran; its sender had paid for it."""
+
+    to: bytes
+    sender: bytes
+    handler: str
+    ok: bool
+    error: str
+    cycles: int
+    cells: int
+    effects: Effects
+
+
+class CallbackReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """One callback that ran; whoever requested the job had paid for it."""
+
+    job_id: bytes
+    actor: bytes
+    handler: str
+    ok: bool
+    error: str
+    cycles: int
+    cells: int
+    effects: Effects
+    unsettled: Event | None
+    """``JobNotConsumed``, where it reverted or did not consume the job's results."""
+
+
+class BlockReceipts(OmitsEmptyLast, frozen=True, array_like=True):
+    """Everything that happened in a block, each list in execution order."""
+
+    height: int
+    proposer: bytes
+    """Account that got the tips."""
+    transactions: tuple[TransactionReceipt, ...]
+    fires: tuple[FireReceipt, ...]
+    destroyed: tuple[DestroyedReceipt, ...]
+    queries: tuple[QueryReceipt, ...]
+    messages: tuple[MessageReceipt, ...]
+    gc_cycles: int
+    p50_tip: bytes
+    callbacks: tuple[CallbackReceipt, ...] = ()
+    """They ran before the messages."""
+
+
+def receipts_root(receipts: BlockReceipts) -> Hash:
+    """Root over the summary and then each receipt, in order; a block without callbacks does not mention them."""
+    summary = (receipts.height, receipts.proposer, receipts.gc_cycles, receipts.p50_tip)
+    lists: tuple[tuple[object, ...], ...]
+    lists = (receipts.transactions, receipts.fires, receipts.destroyed, receipts.queries, receipts.messages)
+    if receipts.callbacks:
+        lists = (*lists, receipts.callbacks)
+    items: list[object] = [(*summary, *(len(items) for items in lists))]
+    for receipt_list in lists:
+        items.extend(receipt_list)
+    return merkle_root(b"receipts", [encode(item) for item in items])

@@ -1,0 +1,73 @@
+"""The genesis file: what the chain starts from (SPEC §17's ``G``, with a chain id and the validators' keys).
+
+Every validator builds the same height-0 state and block from it; the hash of that block is where the chain hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address
+
+
+class Policy(StrEnum):
+    """Which scheduling policy the chain runs (SPEC §13)."""
+
+    CIP1 = "cip1"
+    """SPEC's own; with ``ACTIVATION_HEIGHT = h > 0`` blocks up to ``h`` still run as ``fifo``."""
+    FIFO = "fifo"
+
+
+@dataclass(frozen=True, slots=True)
+class GenesisAgent:
+    """A gas bidding agent that an actor has from the start."""
+
+    code: str
+    max_fee_per_cycle: int
+    max_priority_fee_per_cycle: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenesisActor:
+    """An actor that exists from the start."""
+
+    code: str
+    deployer: Address
+    balance: int = 0
+    agent: GenesisAgent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenesisEpoch:
+    """Who votes and leads from a consensus view on."""
+
+    first_view: int
+    members: tuple[int, ...]
+    """Indices of validators, strictly ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Genesis:
+    """Everything that the first block builds upon. Balances in the smallest CBY unit."""
+
+    chain_id: str
+    validators: tuple[bytes, ...]
+    """Public keys (32 bytes each), in index order; an index's account is the address of its key."""
+    policy: Policy = Policy.CIP1
+    parameters: Parameters = field(default_factory=Parameters)
+    accounts: Mapping[Address, int] = field(default_factory=dict)
+    actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
+    system_deployers: tuple[Address, ...] = ()
+    runners: tuple[Address, ...] = ()
+    """Who may answer jobs from the start (SPEC §14)."""
+    epochs: tuple[GenesisEpoch, ...] = ()
+    """Changes of the committee, views ascending; before the first one, and without any, all validators are in it."""
+    preset: str | None = None
+    """What the parameters were made from, for people to know: the parameters hold all of it."""
+
+    def runs_auction(self, height: int) -> bool:
+        """Whether a block runs SPEC's auction; before activation, or under ``fifo``, it runs first in, first out."""
+        return self.policy is Policy.CIP1 and height > self.parameters.activation_height

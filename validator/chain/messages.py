@@ -1,0 +1,170 @@
+"""What validators say to each other, besides consensus: transactions that spread, and blocks that are asked for.
+
+One envelope, canonical MessagePack: ``[tag, …fields]``. Consensus messages travel inside it in their own encoding.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from consensus.messages import Message as EngineMessage
+from consensus.messages import MessageError
+from consensus.messages import decode as decode_consensus
+from validator.chain.block import Header
+from validator.primitives.codec import CodecError, decode, encode
+
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_PIECE_BYTES: Final = 4 * 1024 * 1024
+"""Of a snapshot's chunk, in one message."""
+MAX_CHUNK_BYTES: Final = 256 * 1024 * 1024
+"""A snapshot's chunk that is longer is neither given nor taken."""
+MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
+MAX_BLOCKS_ASKED: Final = 64
+MAX_NONCE_BYTES: Final = 32
+
+
+class ConsensusMessage(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A message of the consensus engine."""
+
+    payload: bytes
+
+
+class TransactionsMessage(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Signed transactions that the sender's mempool took from a client."""
+
+    transactions: tuple[bytes, ...]
+
+
+class BlockRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Asks for one block that is not final yet, by its digest."""
+
+    digest: bytes
+
+
+class BlockResponse(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    body: bytes
+
+
+class FinalBlocksRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Asks for final blocks from a height on."""
+
+    first: int
+    most: int
+
+
+class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Consecutive final blocks, the headers that lead from the last of them to one with a finalization, and that."""
+
+    bodies: tuple[bytes, ...]
+    links: tuple[Header, ...]
+    certificate: bytes
+
+
+class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Asks what snapshot of the state a peer offers."""
+
+
+class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """A final block, links and certificate that prove it so (:mod:`validator.storage.finality_proof`), and its state's
+    manifest."""
+
+    body: bytes
+    receipts: bytes
+    links: tuple[Header, ...]
+    certificate: bytes
+    manifest: bytes
+
+
+class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Asks for a chunk of the snapshot of a height, from a byte on."""
+
+    height: int
+    chunk: int
+    offset: int = 0
+
+
+class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A piece of a chunk, as long as :data:`MAX_PIECE_BYTES` unless it is the last one
+    (:mod:`validator.node.pieces`)."""
+
+    height: int
+    chunk: int
+    data: bytes
+    offset: int
+    """Where in the chunk the piece begins."""
+    total: int
+    """Length of the whole chunk."""
+
+
+class ViewRequest(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """Asks a peer for its current view."""
+
+    nonce: bytes
+    """Of this join, so that no answer to an earlier one counts."""
+
+
+class ViewReport(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """The certificate that opened the sender's current view; empty in the first view, which none opened."""
+
+    nonce: bytes
+    certificate: bytes
+
+
+PeerMessage = (
+    ConsensusMessage
+    | TransactionsMessage
+    | BlockRequest
+    | BlockResponse
+    | FinalBlocksRequest
+    | FinalBlocksResponse
+    | SnapshotRequest
+    | SnapshotOffer
+    | ChunkRequest
+    | ChunkResponse
+    | ViewRequest
+    | ViewReport
+)
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True):
+    message: PeerMessage
+
+
+_ENVELOPE_HEAD: Final = b"\x91"
+"""An array of one: the message, which begins with a byte for its length and one for its tag."""
+_JOIN_TAGS: Final = frozenset((b"\x08", b"\x0a", b"\x0c"))
+"""Of snapshot offers, chunk responses and view reports."""
+
+
+def encode_message(message: PeerMessage) -> bytes:
+    """The wire form of a message."""
+    return encode(_Envelope(message))
+
+
+def decode_message(payload: bytes) -> PeerMessage:
+    """The message of a wire form. Raises :class:`~validator.primitives.codec.CodecError`."""
+    if len(payload) > MAX_MESSAGE_BYTES:
+        raise CodecError(f"message of {len(payload)} bytes, expected at most {MAX_MESSAGE_BYTES}")
+    return decode(payload, _Envelope).message
+
+
+def may_answer_join(payload: bytes) -> bool:
+    """Whether a payload begins like a message that a joining validator looks at. Nothing else of it is read."""
+    return payload[:1] == _ENVELOPE_HEAD and payload[2:3] in _JOIN_TAGS
+
+
+Reading = PeerMessage | EngineMessage
+"""What a validator reads out of a payload: a message of the consensus engine stands without its envelope."""
+
+
+def read_message(payload: bytes) -> Reading:
+    """The message of a payload, out of every envelope. Raises :class:`~validator.primitives.codec.CodecError`."""
+    message = decode_message(payload)
+    if not isinstance(message, ConsensusMessage):
+        return message
+    try:
+        return decode_consensus(message.payload)
+    except MessageError as error:
+        raise CodecError(str(error)) from None

@@ -1,0 +1,105 @@
+"""What a block's receipts say: its events, the timers that ended in it, and what each price burned.
+
+Order is that of the receipts: transactions, destroyed timers, fires, callbacks, messages. ``GbaFallback`` is in no
+receipt, and so it is not among the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from validator.chain.block import BlockReceipts, Cancelled, Effects, Event, FireReceipt, Header, TransactionReceipt
+from validator.primitives.types import TimerId
+
+NO_EFFECTS: Final = Effects()
+
+
+class Source(NamedTuple):
+    """Whose receipt something stands in."""
+
+    kind: str
+    """``transaction``, ``destroyed``, ``fire``, ``callback`` or ``message``."""
+    subject: bytes
+    """The transaction's hash, the timer's id, the job's id, or the address of the message's receiver."""
+
+
+class TimerEnd(NamedTuple):
+    """How a timer ended."""
+
+    state: str
+    """``fired``, ``reverted`` (it fired, and its handler failed), ``cancelled``, or the reason why it was destroyed."""
+    source: Source
+    fire: FireReceipt | None
+    """Where it fired."""
+    event: Event | None
+    """Where it was destroyed."""
+
+
+def events_of(receipts: BlockReceipts) -> Iterator[tuple[Source, Event]]:
+    """Every event in the receipts, in order, with its source."""
+    for source, effects, others in _parts(receipts):
+        for event in (*effects.events, *others):
+            yield source, event
+
+
+def ended_timers(receipts: BlockReceipts) -> Iterator[tuple[TimerId, TimerEnd]]:
+    """Every timer that ended in the block, and how; in order."""
+    for source, effects, _ in _parts(receipts):
+        for change in effects.timer_changes:
+            if isinstance(change, Cancelled):
+                yield TimerId(change.timer_id), TimerEnd("cancelled", source, None, None)
+    for destroyed in receipts.destroyed:
+        source = Source("destroyed", destroyed.timer_id)
+        yield TimerId(destroyed.timer_id), TimerEnd(destroyed.reason, source, None, destroyed.event)
+    for fire in receipts.fires:
+        state = "fired" if fire.ok else "reverted"
+        yield TimerId(fire.timer_id), TimerEnd(state, Source("fire", fire.timer_id), fire, None)
+
+
+def _parts(receipts: BlockReceipts) -> Iterator[tuple[Source, Effects, tuple[Event, ...]]]:
+    """Each receipt that may hold events: its source, its effects, and events beside them."""
+    for transaction in receipts.transactions:
+        yield Source("transaction", transaction.transaction_hash), transaction.effects, ()
+    for destroyed in receipts.destroyed:
+        yield Source("destroyed", destroyed.timer_id), NO_EFFECTS, (destroyed.event,)
+    for fire in receipts.fires:
+        yield Source("fire", fire.timer_id), fire.effects, ()
+    for callback in receipts.callbacks:
+        unsettled = () if callback.unsettled is None else (callback.unsettled,)
+        yield Source("callback", callback.job_id), callback.effects, unsettled
+    for message in receipts.messages:
+        yield Source("message", message.to), message.effects, ()
+
+
+class Burned(NamedTuple):
+    """What was burned, by the price that it was burned at, in the smallest CBY unit."""
+
+    cycle: int = 0
+    """At the cycle's basefee: transactions, fires, and the queries of agents."""
+    cell: int = 0
+    """At the cell's basefee."""
+    lane_timer: int = 0
+    """At the timer lane's price, by fires."""
+
+    def plus(self, other: Burned) -> Burned:
+        """The sum, price by price."""
+        return Burned(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+NOTHING_BURNED: Final = Burned()
+
+
+def burned(header: Header, receipts: BlockReceipts) -> Burned:
+    """What a block burned. A receipt says a sum alone: what cycles and cells do not come to is the lane's."""
+    paying: list[TransactionReceipt | FireReceipt] = [*receipts.transactions, *receipts.fires]
+    cycle = sum(receipt.cycles for receipt in paying) * unpack(header.basefee_cycle)
+    cell = sum(receipt.cells for receipt in paying) * unpack(header.basefee_cell)
+    paid = sum(unpack(receipt.burned) for receipt in paying)
+    queries = sum(unpack(query.burned) for query in receipts.queries)
+    return Burned(cycle + queries, cell, paid - cycle - cell)
+
+
+def unpack(data: bytes) -> int:
+    """A number in big-endian bytes."""
+    return int.from_bytes(data, "big")

@@ -1,0 +1,589 @@
+"""What state holds: records, their keys and their encodings.
+
+=========================================  ====================================================================
+key                                        record
+=========================================  ====================================================================
+``a`` ‖ address[20]                        :class:`Account`
+``c`` ‖ address[20]                        :class:`Actor`
+``s`` ‖ address[20] ‖ key                  a storage value; keys over 256 bytes go by ``S`` ‖ address ‖ hash, and the
+                                           record then holds the key too
+``v`` ‖ address[20] ‖ key                  a value that an actor published; ``V`` ‖ address ‖ hash likewise
+``t`` ‖ timer id[32]                       :class:`Timer`
+``T`` ‖ timer id[32]                       its payload, where that is long
+``b`` ‖ address[20]                        :class:`BidMemory` of an actor whose gas bidding agent was asked
+``B`` ‖ address[20] ‖ agent[20]            :class:`KeptAnswer` that a contract gave for an actor's timers
+``P`` ‖ hash[32]                           a Python program's source, once for all actors that run it
+``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
+``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
+                                           block, for as long as one of them is live
+``o``                                      the overflow tree's root, while the tree is not empty
+``f`` ‖ height[8]                          :class:`Fires` of that block, while it is in the fairness window
+``j`` ‖ job id[32]                         :class:`Job`
+``J`` ‖ job id[32]                         a job's payload, until its results are complete
+``r`` ‖ job id[32] ‖ runner[20]            that runner's result, until the job is consumed or gone
+``q`` ‖ number[8]                          :class:`Completion`: a callback that waits, in the order of completion
+``e`` ‖ number[8]                          :class:`JobEnd`: when a job ends, in the order of the requests
+``k`` ‖ address[20]                        :class:`ActorJobs` of an actor that ever requested a job
+``n``                                      :class:`JobCounters`, once there was a job
+``w`` ‖ address[20]                        a registered runner; the value is empty
+``g``                                      :class:`Globals`
+=========================================  ====================================================================
+
+Integers in keys are big-endian, so that keys sort as their numbers do. Everything that influences a later block is
+here, and so under ``state_root``; every index elsewhere is derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from validator.primitives.codec import encode, pack_uint, tagged_hash
+from validator.primitives.types import ADDRESS_BYTES, ZERO_HASH, Address, Hash, TimerId
+
+ACCOUNT: Final = b"a"
+ACTOR: Final = b"c"
+STORAGE: Final = b"s"
+LONG_STORAGE: Final = b"S"
+PUBLISHED: Final = b"v"
+LONG_PUBLISHED: Final = b"V"
+TIMER: Final = b"t"
+TIMER_PAYLOAD: Final = b"T"
+BID_MEMORY: Final = b"b"
+KEPT_ANSWER: Final = b"B"
+CODE: Final = b"P"
+MESSAGE: Final = b"m"
+SUPPLY: Final = b"p"
+OVERFLOW: Final = b"o"
+FIRES: Final = b"f"
+JOB: Final = b"j"
+JOB_PAYLOAD: Final = b"J"
+JOB_RESULT: Final = b"r"
+COMPLETION: Final = b"q"
+JOB_END: Final = b"e"
+ACTOR_JOBS: Final = b"k"
+JOB_COUNTERS: Final = b"n"
+RUNNER: Final = b"w"
+GLOBALS: Final = b"g"
+
+LONGEST_PLAIN_STORAGE_KEY: Final = 256
+LONGEST_INLINE_PAYLOAD: Final = 1_024
+"""Bytes of a timer's payload in its own record. That is read and written again whenever something about the timer
+changes, at one price whatever its length; a longer payload has a record of its own."""
+PYTHON_CODE: Final = "python:"
+PYTHON_AGENT: Final = "python"
+DEFAULT_HANDLER: Final = "handle_timer"
+"""What a fire calls where the timer names no handler (SPEC §4)."""
+
+
+class Account(NamedTuple):
+    """Balance and nonce of an account or actor."""
+
+    balance: int = 0
+    nonce: int = 0
+
+
+class BiddingAgent(NamedTuple):
+    """An actor's own gas bidding agent (SPEC §9): ``builtin:fixed`` always gives the same bid, ``python`` is the
+    actor's own ``get_gas_bid``."""
+
+    code: str
+    max_fee_per_cycle: int
+    max_priority_fee_per_cycle: int
+
+
+class Naming(NamedTuple):
+    """Whom an actor named to bid for its timers (SPEC §9, ``set_bidding_agent``)."""
+
+    agent: Address | None
+    """A contract; ``None`` where the actor went back to what it has of its own."""
+    answered_since: int = 0
+    """The block since which a kept answer has priced the max fee of the actor's timers, whoever gave it; 0 where none
+    does. As the last block with an auction left it."""
+
+
+class Actor(NamedTuple):
+    """An account with code."""
+
+    code: str
+    """``builtin:script``, or ``python:`` and the hash of the source in hex (:func:`python_code`)."""
+    deployer: Address
+    schedule_nonce: int = 0
+    live_timers: int = 0
+    mailbox_bytes: int = 0
+    """Payload bytes of the messages that wait for it."""
+    agent: BiddingAgent | None = None
+    """Of its own."""
+    naming: Naming | None = None
+    """``None`` where it never called ``set_bidding_agent``."""
+
+
+class KeptAnswer(NamedTuple):
+    """The last good answer of an agent for one actor's timers, per cycle. ``None`` is what it left open, both where
+    there was no answer."""
+
+    max_fee_per_cycle: int | None = None
+    max_priority_fee_per_cycle: int | None = None
+    since: int = 0
+    """The block since which a max fee has been kept without a break; 0 where none is."""
+
+
+class BidMemory(NamedTuple):
+    """What the chain remembers of the queries that an actor paid for. Heights are 0 where it never happened."""
+
+    queried_height: int = 0
+    unpaid_height: int = 0
+    answered_since: int = 0
+    """Of the actor's own agent, with the two that follow: its :class:`KeptAnswer`."""
+    max_fee_per_cycle: int | None = None
+    max_priority_fee_per_cycle: int | None = None
+
+    @property
+    def kept(self) -> KeptAnswer:
+        """The last good answer of the actor's own agent."""
+        return KeptAnswer(self.max_fee_per_cycle, self.max_priority_fee_per_cycle, self.answered_since)
+
+    def keeping(self, answer: KeptAnswer) -> BidMemory:
+        """The same with another answer of the actor's own agent."""
+        return BidMemory(
+            self.queried_height,
+            self.unpaid_height,
+            answer.since,
+            answer.max_fee_per_cycle,
+            answer.max_priority_fee_per_cycle,
+        )
+
+
+class QueuedMessage(NamedTuple):
+    """A message in its receiver's mailbox (SPEC §14), its run paid for."""
+
+    to: Address
+    sender: Address
+    handler: str
+    payload: bytes
+    cycles: int
+    cells: int
+    origin: Hash = ZERO_HASH
+    """The hash of the transaction that its sender's run began with."""
+
+
+class Timer(NamedTuple):
+    """A pending timer (SPEC §4). ``None`` where the caller left a field open."""
+
+    timer_id: TimerId
+    actor: Address
+    trigger_height: int
+    sequence: int
+    handler: str
+    payload: bytes | None
+    """``None`` where it is long, and so has a record of its own."""
+    fee_payer: Address
+    gas_limit: int | None
+    expires_at: int
+    max_fee_per_cycle: int | None
+    max_priority_fee_per_cycle: int | None
+    payer_cap: int | None
+    default_max_fee: int | None
+    scheduled_at: int
+    bidding_agent: Address | None = None
+    """The contract that bids for this timer, whomever its actor names."""
+
+    @property
+    def key(self) -> bytes:
+        """The state key of this timer."""
+        return TIMER + self.timer_id
+
+    def due_height(self, height: int) -> int:
+        """When it is next due, seen from the end of block ``height``."""
+        return max(self.trigger_height, height + 1)
+
+
+class Fires(NamedTuple):
+    """How often each actor fired in one block, actors ascending."""
+
+    counts: tuple[tuple[Address, int], ...]
+
+
+class Job(NamedTuple):
+    """A job that was requested (SPEC §14). Its payload and its results have records of their own."""
+
+    actor: Address
+    handler: str
+    """What the callback calls."""
+    results_needed: int
+    ends_at: int
+    """The last block that takes a result for it."""
+    runners: tuple[Address, ...] = ()
+    """Who gave a result, in the order of submission."""
+    consumed: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.runners) == self.results_needed
+
+    @property
+    def awaits_callback(self) -> bool:
+        return self.is_complete and not self.consumed
+
+
+class Completion(NamedTuple):
+    """A job whose results are complete and whose callback waits."""
+
+    job_id: Hash
+    height: int
+    """The block that completed it."""
+
+
+class JobEnd(NamedTuple):
+    """When a job ends."""
+
+    job_id: Hash
+    height: int
+
+
+class ActorJobs(NamedTuple):
+    """What an actor has of jobs."""
+
+    nonce: int = 0
+    """Jobs that it requested so far."""
+    unsettled: int = 0
+    """Those of them that are neither consumed nor gone."""
+
+
+class JobCounters(NamedTuple):
+    """Numbers of the two queues; those below ``first`` are gone."""
+
+    first_completion: int = 0
+    next_completion: int = 0
+    first_end: int = 0
+    next_end: int = 0
+
+
+class Globals(NamedTuple):
+    """The chain's counters and prices, as they stand for the next block."""
+
+    next_sequence: int
+    next_message: int
+    first_message: int
+    """Number of the message that runs next; those below are gone."""
+    basefee_cycle: int
+    basefee_cell: int
+    basefee_lane_timer: int
+    p50_tip: int
+    last_block_cycle_usage: int
+    live_timers: int
+    minted: int
+    burned_user: int
+    """Burned by transactions since genesis."""
+    burned_timer_cycle: int
+    """Burned by fires at ``basefee_cycle``, and for their cells."""
+    burned_timer_lane: int
+    """Burned by fires at the lane price."""
+    burned_bidding: int
+    """Burned for queries of gas bidding agents."""
+
+    @property
+    def burned(self) -> int:
+        return self.burned_user + self.burned_timer_cycle + self.burned_timer_lane + self.burned_bidding
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+def account_key(address: bytes) -> bytes:
+    return ACCOUNT + address
+
+
+def actor_key(address: bytes) -> bytes:
+    return ACTOR + address
+
+
+def storage_key(address: bytes, key: str) -> bytes:
+    return _named_key(STORAGE, LONG_STORAGE, address, key)
+
+
+def published_key(address: bytes, key: str) -> bytes:
+    return _named_key(PUBLISHED, LONG_PUBLISHED, address, key)
+
+
+def _named_key(plain: bytes, hashed: bytes, address: bytes, key: str) -> bytes:
+    raw = key.encode()
+    if len(raw) <= LONGEST_PLAIN_STORAGE_KEY:
+        return plain + address + raw
+    return hashed + address + tagged_hash(b"storage key", raw)
+
+
+def long_storage_value(key: str, value: bytes) -> bytes:
+    """What stands under the hashed key of an entry of storage: the key, its length in front, then the value."""
+    raw = key.encode()
+    return len(raw).to_bytes(4, "big") + raw + value
+
+
+def long_storage_entry(stored: bytes) -> tuple[bytes, bytes]:
+    """The key and the value of such an entry."""
+    end = 4 + int.from_bytes(stored[:4], "big")
+    return stored[4:end], stored[end:]
+
+
+def timer_key(timer_id: bytes) -> bytes:
+    return TIMER + timer_id
+
+
+def timer_payload_key(timer_id: bytes) -> bytes:
+    return TIMER_PAYLOAD + timer_id
+
+
+def bid_memory_key(address: bytes) -> bytes:
+    return BID_MEMORY + address
+
+
+def kept_answer_key(address: bytes, agent: bytes) -> bytes:
+    return KEPT_ANSWER + address + agent
+
+
+def kept_answer_parties(key: bytes) -> tuple[Address, Address]:
+    """The actor and the agent in a key that :func:`kept_answer_key` made."""
+    return Address(key[1 : 1 + ADDRESS_BYTES]), Address(key[1 + ADDRESS_BYTES :])
+
+
+def supply_key(height: int) -> bytes:
+    return SUPPLY + height.to_bytes(8, "big")
+
+
+def code_key(digest: bytes) -> bytes:
+    return CODE + digest
+
+
+def python_code(source: str) -> tuple[str, bytes]:
+    """The code of an actor that runs this program, and the key under which the program stands."""
+    digest = tagged_hash(b"program", source.encode())
+    return PYTHON_CODE + digest.hex(), code_key(digest)
+
+
+def message_key(number: int) -> bytes:
+    return MESSAGE + number.to_bytes(8, "big")
+
+
+def fires_key(height: int) -> bytes:
+    return FIRES + height.to_bytes(8, "big")
+
+
+def job_key(job_id: bytes) -> bytes:
+    return JOB + job_id
+
+
+def job_payload_key(job_id: bytes) -> bytes:
+    return JOB_PAYLOAD + job_id
+
+
+def job_result_key(job_id: bytes, runner: bytes) -> bytes:
+    return JOB_RESULT + job_id + runner
+
+
+def completion_key(number: int) -> bytes:
+    return COMPLETION + number.to_bytes(8, "big")
+
+
+def job_end_key(number: int) -> bytes:
+    return JOB_END + number.to_bytes(8, "big")
+
+
+def actor_jobs_key(address: bytes) -> bytes:
+    return ACTOR_JOBS + address
+
+
+def runner_key(address: bytes) -> bytes:
+    return RUNNER + address
+
+
+def height_in(key: bytes) -> int:
+    """The height in a key that :func:`fires_key` or :func:`supply_key` made."""
+    return int.from_bytes(key[1:], "big")
+
+
+# --- encodings ------------------------------------------------------------------------------------------------------
+
+
+def _pack_optional(value: int | None) -> bytes | None:
+    return None if value is None else pack_uint(value)
+
+
+def _written(last: Any) -> tuple[Any, ...]:
+    """A record's last item, which is left out where it is ``None``: records from before there was one stay as they
+    were."""
+    return () if last is None else (last,)
+
+
+def _unpack(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def _unpack_optional(data: bytes | None) -> int | None:
+    return None if data is None else int.from_bytes(data, "big")
+
+
+def _encode_account(record: Account) -> bytes:
+    return encode((pack_uint(record.balance), record.nonce))
+
+
+def _decode_account(data: bytes) -> Account:
+    balance, nonce = msgspec.msgpack.decode(data)
+    return Account(_unpack(balance), nonce)
+
+
+def _encode_actor(record: Actor) -> bytes:
+    agent = record.agent
+    packed = None if agent is None else (agent.code, pack_uint(agent[1]), pack_uint(agent[2]))
+    return encode((*record[:-2], packed, *_written(record.naming)))
+
+
+def _decode_actor(data: bytes) -> Actor:
+    code, deployer, nonce, live, mailbox, packed, *named = msgspec.msgpack.decode(data)
+    agent = None if packed is None else BiddingAgent(packed[0], _unpack(packed[1]), _unpack(packed[2]))
+    return Actor(code, deployer, nonce, live, mailbox, agent, Naming(*named[0]) if named else None)
+
+
+def _encode_bid_memory(record: BidMemory) -> bytes:
+    *heights, max_fee, priority = record
+    return encode((*heights, _pack_optional(max_fee), _pack_optional(priority)))
+
+
+def _decode_bid_memory(data: bytes) -> BidMemory:
+    *heights, max_fee, priority = msgspec.msgpack.decode(data)
+    return BidMemory._make((*heights, _unpack_optional(max_fee), _unpack_optional(priority)))
+
+
+def _encode_kept_answer(record: KeptAnswer) -> bytes:
+    max_fee, priority, since = record
+    return encode((_pack_optional(max_fee), _pack_optional(priority), since))
+
+
+def _decode_kept_answer(data: bytes) -> KeptAnswer:
+    max_fee, priority, since = msgspec.msgpack.decode(data)
+    return KeptAnswer(_unpack_optional(max_fee), _unpack_optional(priority), since)
+
+
+def _encode_message(record: QueuedMessage) -> bytes:
+    return encode((*record[:-1], *_written(None if record.origin == ZERO_HASH else record.origin)))
+
+
+def _decode_message(data: bytes) -> QueuedMessage:
+    return QueuedMessage(*msgspec.msgpack.decode(data))
+
+
+def _encode_timer(record: Timer) -> bytes:
+    """Without the id, which the key says, and without what is the rule: the actor pays, the default handler runs."""
+    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at, agent = record
+    named = None if handler == DEFAULT_HANDLER else handler
+    paying = None if payer == actor else payer
+    packed = [_pack_optional(value) for value in fees]
+    plain = (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at)
+    return encode((*plain, *_written(agent)))
+
+
+def _decode_timer(data: bytes) -> Timer:
+    """A timer whose id is still to be said, by the key."""
+    (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed) = msgspec.msgpack.decode(data)
+    return Timer(
+        TimerId(b""),
+        actor,
+        trigger,
+        sequence,
+        DEFAULT_HANDLER if named is None else named,
+        payload,
+        actor if paying is None else paying,
+        gas_limit,
+        expires_at,
+        _unpack_optional(packed[0]),
+        _unpack_optional(packed[1]),
+        _unpack_optional(packed[2]),
+        _unpack_optional(packed[3]),
+        *packed[4:],
+    )
+
+
+def _decode_fires(data: bytes) -> Fires:
+    (counts,) = msgspec.msgpack.decode(data)
+    return Fires(tuple((Address(actor), count) for actor, count in counts))
+
+
+def _decode_job(data: bytes) -> Job:
+    actor, handler, results_needed, ends_at, runners, consumed = msgspec.msgpack.decode(data)
+    return Job(actor, handler, results_needed, ends_at, tuple(runners), consumed)
+
+
+def _decode_completion(data: bytes) -> Completion:
+    return Completion._make(msgspec.msgpack.decode(data))
+
+
+def _decode_job_end(data: bytes) -> JobEnd:
+    return JobEnd._make(msgspec.msgpack.decode(data))
+
+
+def _decode_actor_jobs(data: bytes) -> ActorJobs:
+    return ActorJobs._make(msgspec.msgpack.decode(data))
+
+
+def _decode_job_counters(data: bytes) -> JobCounters:
+    return JobCounters._make(msgspec.msgpack.decode(data))
+
+
+def _encode_globals(record: Globals) -> bytes:
+    return encode([pack_uint(value) for value in record])
+
+
+def _decode_globals(data: bytes) -> Globals:
+    return Globals(*map(_unpack, msgspec.msgpack.decode(data)))
+
+
+def _encode_text(text: str) -> bytes:
+    return text.encode()
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode()
+
+
+def _identity(data: bytes) -> bytes:
+    return data
+
+
+_CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]]] = {
+    ACCOUNT: (_encode_account, _decode_account),
+    ACTOR: (_encode_actor, _decode_actor),
+    STORAGE: (_identity, _identity),
+    LONG_STORAGE: (_identity, _identity),
+    PUBLISHED: (_identity, _identity),
+    LONG_PUBLISHED: (_identity, _identity),
+    TIMER: (_encode_timer, _decode_timer),
+    TIMER_PAYLOAD: (_identity, _identity),
+    BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
+    KEPT_ANSWER: (_encode_kept_answer, _decode_kept_answer),
+    CODE: (_encode_text, _decode_text),
+    MESSAGE: (_encode_message, _decode_message),
+    SUPPLY: (pack_uint, _unpack),
+    OVERFLOW: (_identity, _identity),
+    FIRES: (encode, _decode_fires),
+    JOB: (encode, _decode_job),
+    JOB_PAYLOAD: (_identity, _identity),
+    JOB_RESULT: (_identity, _identity),
+    COMPLETION: (encode, _decode_completion),
+    JOB_END: (encode, _decode_job_end),
+    ACTOR_JOBS: (encode, _decode_actor_jobs),
+    JOB_COUNTERS: (encode, _decode_job_counters),
+    RUNNER: (_identity, _identity),
+    GLOBALS: (_encode_globals, _decode_globals),
+}
+
+
+def encode_record(key: bytes, record: Any) -> bytes:
+    """A record's value under its key."""
+    return _CODECS[key[:1]][0](record)
+
+
+def decode_record(key: bytes, value: bytes) -> Any:
+    """The record that a key's value holds."""
+    record = _CODECS[key[:1]][1](value)
+    return record._replace(timer_id=TimerId(key[1:])) if key[:1] == TIMER else record

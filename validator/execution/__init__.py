@@ -1,0 +1,1 @@
+"""Running handlers: host context, mailbox, jobs, bidding, governance and the timer phase."""

@@ -1,0 +1,334 @@
+"""Gas bidding agents: the queries of a block, paid, bounded and rotating (SPEC §9).
+
+All queries come before the first timer is priced. Which timers may be asked about, in which order, and how many, is
+fixed before the first query; an answer then serves every other timer of its actor that the same agent bids for and that
+was not asked about itself. Candidates are found rank by rank, and no further than the budget reaches.
+
+What an answer leaves open the default agent prices. So the kept answer may come to have no max fee any more, or the
+actor name an agent that has none: the default agent then supplies the timers that it never priced, each in its own
+record, since their heights no longer say what it supplied. :class:`~validator.chain.records.KeptAnswer` and
+:class:`~validator.chain.records.Naming` remember since when that was not so, and that is what changes here, once a
+block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from validator.chain.block import Event, QueryReceipt
+from validator.chain.records import (
+    ACTOR,
+    PYTHON_AGENT,
+    Actor,
+    BidMemory,
+    KeptAnswer,
+    Timer,
+    bid_memory_key,
+    kept_answer_key,
+    timer_key,
+)
+from validator.execution.handler_context import ReadOnlyContext
+from validator.execution.timer_calls import SchedulingTerms
+from validator.primitives.codec import pack_uint
+from validator.primitives.errors import HandlerFailure
+from validator.primitives.meter import Meter
+from validator.primitives.types import Address
+from validator.pvm.runtime.machine import Vm
+from validator.scheduler.agents import OWN, Party, agent_of, parties_of, party_of
+from validator.scheduler.index import NOTHING_KEPT, SchedulerIndex, is_changed
+from validator.scheduler.rows import OPEN_MAX, WORD_BITS, timer_id_of_row
+from validator.state.working_set import World
+
+LEAST_QUERY_CYCLES: Final = 100
+UNPAID_QUERY_CYCLES: Final = 100
+"""What an unpaid query takes from the block's budget."""
+
+
+class Bid(NamedTuple):
+    """An agent's answer, per cycle; ``None`` is left to the default agent."""
+
+    max_fee: int | None
+    priority: int | None
+
+
+class Answer(NamedTuple):
+    """What a query came to; ``bid`` is ``None`` where the agent failed."""
+
+    cycles: int
+    bid: Bid | None
+
+
+class BidCandidate(NamedTuple):
+    """A timer that may be asked about, in the order of asking within a rank."""
+
+    queried_height: int
+    timer_id: bytes
+    actor: Address
+
+
+@dataclass(slots=True)
+class BiddingRound:
+    """The queries of one block."""
+
+    world: World
+    index: SchedulerIndex
+    terms: SchedulingTerms
+    basefee_cycle: int
+    basefee_cell: int
+    vm: Vm
+    counts_all: bool
+    """Whether to count the candidates that are not admitted, too; costs a look at every one."""
+    receipts: list[QueryReceipt] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    spent: int = 0
+    """Of ``GBA_BUDGET_CYCLES``."""
+    burned: int = 0
+    not_admitted: int = 0
+    """Candidates that were not queried, where all are counted."""
+    since: dict[Party, int] = field(default_factory=dict)
+    """Of whom it changed in this block: since when a kept answer prices the max fee of the party's timers; 0 where none
+    does any more."""
+    defaulted: list[bytes] = field(default_factory=list)
+    """Timers whose max fee the default agent prices, whatever is kept or was kept for their parties: those asked about
+    in vain, and those of the parties for which one was kept until now."""
+    _results: dict[bytes, Bid | None] = field(default_factory=dict)
+    _unpaid: set[Address] = field(default_factory=set)
+    _balances: dict[Address, int] = field(default_factory=dict)
+    """What the actors that are asked held before the first query: one snapshot, since queries alone change it."""
+    _renamed: dict[Address, Actor] = field(default_factory=dict)
+    """Actors that named another agent in this block, as they are now."""
+    _answered: set[tuple[Address, Address]] = field(default_factory=set)
+    """Actors and agents of good answers."""
+
+    def run(self) -> None:
+        """Ask about the candidates, in their order, as far as the budget reaches."""
+        self._renamed = {
+            Address(key[1:]): after
+            for key, before, after in self.world.changes_under(ACTOR)
+            if before is not None and after is not None and before.naming != after.naming
+        }
+        for candidate in self._candidates():
+            if candidate.actor in self._unpaid or not self._is_affordable():
+                self.not_admitted += 1
+                if not self.counts_all and not self._is_affordable():
+                    break
+            else:
+                self.query(candidate)
+        self._settle()
+
+    def bid_for(self, timer: Timer) -> Bid | None:
+        """What an agent bids for a timer with an open field; ``None`` where the default agent does."""
+        if timer.timer_id in self._results:
+            return self._results[timer.timer_id]
+        return self._last_answer(party_of(timer))
+
+    @property
+    def apart(self) -> list[bytes]:
+        """Timers that are not priced as the index prices their parties."""
+        timers = {timer_id: self._timer(timer_id) for timer_id in self._results}
+        odd = (key for key, bid in self._results.items() if bid != self._last_answer(party_of(timers[key])))
+        return list(dict.fromkeys((*odd, *self.defaulted)))
+
+    # --- candidates -------------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> Iterator[BidCandidate]:
+        """The timers that may be asked about: by rank among their actor's, then by how long ago it was asked, then
+        id."""
+        actors = sorted(self.index.bidders() | self._renamed.keys())
+        waiting = {actor: self._of(actor) for actor in actors if not self._is_paused(actor)}
+        heights = {actor: self._memory(actor).queried_height for actor in waiting}
+        for _rank in range(self.terms.parameters.gba_queries_per_actor):
+            candidates: list[BidCandidate] = []
+            for actor in list(waiting):
+                timer_id = next(waiting[actor], None)
+                if timer_id is None:
+                    del waiting[actor]
+                else:
+                    candidates.append(BidCandidate(heights[actor], timer_id, actor))
+            if not candidates:
+                return
+            yield from sorted(candidates)
+
+    def _of(self, actor: Address) -> Iterator[bytes]:
+        """Ids of an actor's timers that may be asked about, by ``(trigger_height, sequence)``."""
+        for row in self.index.open_rows(actor, with_own=self._agent_of(Party(actor)) is not None):
+            timer_id = timer_id_of_row(row)
+            if row["expires_at"] < self.terms.height or row["gas_limit"] > self.terms.cap:
+                continue
+            max_fee = int(row["max_high"]) << WORD_BITS | int(row["max_low"])
+            if not int(row["flags"]) & OPEN_MAX and max_fee < self.terms.lane_price:
+                continue
+            if not self.world.is_removed(timer_key(timer_id)):
+                yield timer_id
+
+    def _is_paused(self, actor: Address) -> bool:
+        unpaid = self._memory(actor).unpaid_height
+        return unpaid > 0 and self.terms.height - unpaid <= self.terms.parameters.gba_unpaid_pause
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def _is_affordable(self) -> bool:
+        parameters = self.terms.parameters
+        return self.spent + parameters.gba_max_cycles <= parameters.gba_budget_cycles
+
+    def query(self, candidate: BidCandidate) -> None:
+        """Ask about one timer, and charge for it."""
+        actor, height = candidate.actor, self.terms.height
+        timer = self._timer(candidate.timer_id)
+        agent = self._agent_of(party_of(timer))
+        assert agent is not None, "only agents are asked"
+        self._balances.setdefault(actor, self.world.balance(actor))
+        memory = self._memory(actor)._replace(queried_height=height)
+        if self.world.balance(actor) < self.terms.parameters.gba_max_cycles * self.basefee_cycle:
+            self.spent += UNPAID_QUERY_CYCLES
+            self._unpaid.add(actor)
+            self._remember(actor, memory._replace(unpaid_height=height))
+            self._note(candidate, agent, "unpaid", 0, None)
+            return
+        answer = self._ask(timer, agent)
+        used = max(LEAST_QUERY_CYCLES, answer.cycles)
+        self.world.debit(actor, used * self.basefee_cycle)
+        self.spent += used
+        self._remember(actor, memory)
+        if answer.bid is not None:
+            self._answered.add((actor, agent))
+            max_fee, priority = answer.bid
+            kept = self._kept(actor, agent)._replace(max_fee_per_cycle=max_fee, max_priority_fee_per_cycle=priority)
+            self._keep(actor, agent, kept)
+        self._note(candidate, agent, "failed" if answer.bid is None else "ok", used, answer.bid)
+
+    def _ask(self, timer: Timer, agent: Address) -> Answer:
+        """Ask an agent, over its own storage. ``builtin:fixed`` always answers the same, for 100 cycles."""
+        contract = timer.actor if agent == OWN else agent
+        record = self.world.actor(contract)
+        assert record is not None, "an agent is an actor"
+        own = record.agent if agent == OWN else None
+        if own is not None and own.code != PYTHON_AGENT:
+            assert own.code == "builtin:fixed", f"no actor can have an agent with code {own.code!r}"
+            return Answer(LEAST_QUERY_CYCLES, Bid(own.max_fee_per_cycle, own.max_priority_fee_per_cycle))
+        meter = Meter(self.terms.parameters.gba_max_cycles, 0)
+        context = self.context_for(timer.actor, contract, meter)
+        try:
+            bid = self.vm.bid(record.code, self._offered(timer), context)
+        except HandlerFailure:
+            return Answer(meter.cycles_used, None)
+        return Answer(meter.cycles_used, Bid(*bid))
+
+    def context_for(self, owner: Address, contract: Address, meter: Meter) -> ReadOnlyContext:
+        """A query's run: the agent's own storage, asked by the timer's actor."""
+        return ReadOnlyContext(self.world, meter, contract, owner, self.terms)
+
+    def _offered(self, timer: Timer) -> dict[str, int | bytes]:
+        """What an agent is told (SPEC §9)."""
+        chain = self.world.globals
+        return {
+            "trigger_block_height": timer.trigger_height,
+            "current_block_height": self.terms.height,
+            "basefee_cycle": self.basefee_cycle,
+            "basefee_cell": self.basefee_cell,
+            "basefee_lane_timer": self.terms.lane_price,
+            "last_block_cycle_usage": chain.last_block_cycle_usage,
+            "previous_block_p50_priority_tip_per_cycle": self.terms.p50_tip,
+            "owner_actor_balance": self._balances[timer.actor],
+            "owner": bytes(timer.actor),
+            "timer_id": bytes(timer.timer_id),
+        }
+
+    def _note(self, candidate: BidCandidate, agent: Address, outcome: str, cycles: int, bid: Bid | None) -> None:
+        burned = cycles * self.basefee_cycle
+        self.burned += burned
+        self._results[candidate.timer_id] = bid
+        told = None if bid is None else (_packed(bid.max_fee), _packed(bid.priority))
+        self.receipts.append(
+            QueryReceipt(candidate.timer_id, candidate.actor, outcome, cycles, pack_uint(burned), told, agent)
+        )
+        if bid is None or bid.max_fee is None:
+            self.defaulted.append(candidate.timer_id)
+        if bid is None:
+            fields = (("timer_id", candidate.timer_id.hex()), ("reason", outcome))
+            self.events.append(Event("GbaFallback", candidate.actor, fields))
+
+    # --- who prices from now on ---------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """All queries are made: write down since when what is kept prices max fees, where that has changed."""
+        actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.unsettled()})
+        repriced = [Party(actor) for actor in actors]
+        for actor, agent in sorted(self._answered):
+            kept, parties = self._kept(actor, agent), parties_of(actor, agent)
+            repriced.extend(parties)
+            if is_changed(kept.since, kept):
+                since = 0 if kept.max_fee_per_cycle is None else self.terms.height
+                self._keep(actor, agent, kept._replace(since=since))
+                self.since |= dict.fromkeys((party for party in parties if self._is_kept_for(party, agent)), since)
+        for actor in actors:
+            self._settle_naming(actor)
+        self.defaulted.extend(self._left(party for party, since in self.since.items() if not since))
+        self.index.expect_bids({party: self._kept_for(party) for party in repriced})
+
+    def _is_kept_for(self, party: Party, agent: Address) -> bool:
+        """Whether an agent's kept answer alone says since when it prices a party's timers."""
+        record = self.world.actor(party.actor)
+        assert record is not None, "a party is an actor's"
+        return agent_of(party, record) == agent and (party.named != OWN or record.naming is None)
+
+    def _settle_naming(self, actor: Address) -> None:
+        record, party = self.world.actor(actor), Party(actor)
+        if record is None or record.naming is None:
+            return
+        kept = self._kept_for(party)
+        if is_changed(record.naming.answered_since, kept):
+            self.since[party] = 0 if kept.max_fee_per_cycle is None else self.terms.height
+            naming = record.naming._replace(answered_since=self.since[party])
+            self.world.put_actor(actor, record._replace(naming=naming))
+
+    def _left(self, parties: Iterable[Party]) -> list[bytes]:
+        """These parties' due timers with an open max fee that the default agent never priced."""
+        ids = self.index.unsupplied(parties)
+        return [timer_id for timer_id in ids if not self.world.is_removed(timer_key(timer_id))]
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _agent_of(self, party: Party) -> Address | None:
+        """Who bids for a party; ``None`` where nobody but the default agent does."""
+        record = self._renamed.get(party.actor)
+        return self.index.agent_of(party) if record is None else agent_of(party, record)
+
+    def _last_answer(self, party: Party) -> Bid | None:
+        """What the kept answer bids for a party."""
+        max_fee, priority, _ = self._kept_for(party)
+        return None if max_fee is None and priority is None else Bid(max_fee, priority)
+
+    def _kept_for(self, party: Party) -> KeptAnswer:
+        agent = self._agent_of(party)
+        return NOTHING_KEPT if agent is None else self._kept(party.actor, agent)
+
+    def _kept(self, actor: Address, agent: Address) -> KeptAnswer:
+        if agent == OWN:
+            return self._memory(actor).kept
+        kept: KeptAnswer | None = self.world.get(kept_answer_key(actor, agent))
+        return NOTHING_KEPT if kept is None else kept
+
+    def _keep(self, actor: Address, agent: Address, answer: KeptAnswer) -> None:
+        if agent == OWN:
+            self._remember(actor, self._memory(actor).keeping(answer))
+        else:
+            self.world.put(kept_answer_key(actor, agent), answer)
+
+    def _timer(self, timer_id: bytes) -> Timer:
+        timer = self.world.timer(timer_id)
+        assert timer is not None, "what waits is in state"
+        return timer
+
+    def _memory(self, actor: Address) -> BidMemory:
+        memory: BidMemory | None = self.world.get(bid_memory_key(actor))
+        return BidMemory() if memory is None else memory
+
+    def _remember(self, actor: Address, memory: BidMemory) -> None:
+        self.world.put(bid_memory_key(actor), memory)
+
+
+def _packed(figure: int | None) -> bytes | None:
+    return None if figure is None else pack_uint(figure)

@@ -1,0 +1,298 @@
+"""The host that a running handler calls (SPEC §2): every call charges first, then checks, then acts.
+
+Who gets arguments of any kind, as programs may pass them, takes the call's price by :meth:`HandlerContext.prepay`
+before it looks at them; the call itself then takes what is left of it.
+
+A :class:`HandlerContext` is one run of one handler. What it leaves behind (movements, timers, events) is collected
+here and thrown away by :func:`run_handler` where the handler fails, together with every change it made to the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from validator.chain.block import Bidder, Cancelled, Effects, Event, Extended, Movement, Scheduled, Sent
+from validator.chain.records import QueuedMessage, Timer
+from validator.execution import jobs, mailbox
+from validator.execution import timer_calls as scheduling
+from validator.execution.timer_calls import Allowance, SchedulingTerms
+from validator.primitives import costs
+from validator.primitives.codec import pack_uint
+from validator.primitives.errors import HandlerFailure, Rejection
+from validator.primitives.meter import Meter
+from validator.primitives.types import ZERO_HASH, Address, Hash, TimerId, is_name, parse_timer_id
+from validator.pvm.runtime.host import ScheduleRequest
+from validator.state.working_set import World
+
+
+@dataclass(slots=True)
+class HandlerContext:
+    """One run of a handler of ``actor``, called by ``sender``."""
+
+    world: World
+    meter: Meter
+    actor: Address
+    sender: Address
+    terms: SchedulingTerms
+    allowance: Allowance | None = None
+    """The transaction's timer allowance; ``None`` outside the transaction phase."""
+    messages_left: int = 0
+    """How many more messages and jobs the run may still hold (SPEC §2)."""
+    cycles_reserved: int = 0
+    """Reserved so far for the messages that the run queued and the jobs that it requested."""
+    callback_of: bytes = b""
+    """The job whose callback the run is."""
+    value: int = 0
+    """What the transaction pays to the actor."""
+    origin: Hash = ZERO_HASH
+    """The hash of the transaction that the run began with, through messages too; zero elsewhere."""
+    cycles_prepaid: int = 0
+    """Taken for the call that comes next."""
+    movements: list[Movement] = field(default_factory=list)
+    scheduled: list[Scheduled] = field(default_factory=list)
+    timer_changes: list[Cancelled | Extended | Bidder] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    messages: list[Sent] = field(default_factory=list)
+
+    @property
+    def height(self) -> int:
+        return self.terms.height
+
+    def effects(self) -> Effects:
+        """What the run left behind so far."""
+        return Effects(*map(tuple, self._collected))
+
+    def clear_effects(self) -> None:
+        for collected in self._collected:
+            collected.clear()
+
+    @property
+    def _collected(self) -> tuple[list[Any], ...]:
+        """In the order of the fields of :class:`Effects`."""
+        return self.movements, self.scheduled, self.timer_changes, self.events, self.messages
+
+    def move(self, source: Address, target: Address, amount: int) -> None:
+        """Move an amount between accounts. Raises ``InsufficientBalance``."""
+        self.world.debit(source, amount)
+        self.world.credit(target, amount)
+        if amount:
+            self.movements.append(Movement(source, target, pack_uint(amount)))
+
+    def report(self, name: str, *fields: tuple[str, str]) -> None:
+        """Add an event at no cost."""
+        self.events.append(Event(name, self.actor, fields))
+
+    # --- host calls -------------------------------------------------------------------------------------------------
+
+    def prepay(self, cycles: int) -> None:
+        """Take what the next call costs whatever its arguments are, before these are looked at."""
+        self.meter.charge(cycles)
+        self.cycles_prepaid = cycles
+
+    def _pay(self, cycles: int, cells: int = 0) -> None:
+        """Take a call's cost, less what was taken for it before."""
+        cycles -= self.cycles_prepaid
+        self.cycles_prepaid = 0
+        self.meter.charge(cycles, cells)
+
+    def burn(self, cycles: int) -> None:
+        self.meter.charge(cycles)
+
+    def kv_get(self, key: str) -> bytes | None:
+        self._pay(costs.KV_GET_CYCLES)
+        return self.world.storage_get(self.actor, key)
+
+    def kv_set(self, key: str, value: bytes) -> None:
+        self._pay(costs.KV_SET_CYCLES, len(key.encode()) + len(value))
+        self.world.storage_set(self.actor, key, value)
+
+    def kv_delete(self, key: str) -> None:
+        self._pay(costs.KV_DELETE_CYCLES)
+        self.world.storage_delete(self.actor, key)
+
+    def publish(self, key: str, value: bytes) -> None:
+        self._pay(costs.PUBLISH_CYCLES, len(key.encode()) + len(value))
+        self.world.published_set(self.actor, key, value)
+
+    def published(self, address: Address, key: str) -> bytes | None:
+        self._pay(costs.PUBLISHED_CYCLES)
+        return self.world.published_get(address, key)
+
+    def set_bidding_agent(self, agent: Address | None) -> None:
+        self._pay(costs.SET_BIDDING_AGENT_CYCLES)
+        scheduling.name_agent(self.world, self.actor, agent)
+        self.timer_changes.append(Bidder(b"", agent or b""))
+
+    def emit(self, name: str, data: str) -> None:
+        self._pay(costs.EMIT_CYCLES, len(data.encode()))
+        if not is_name(name, may_be_empty=True):
+            raise Rejection("EventNameTooLong")
+        self.report(name, ("data", data))
+
+    def transfer(self, to: Address, amount: int) -> None:
+        self._pay(costs.TRANSFER_CYCLES)
+        self.move(self.actor, to, amount)
+
+    def schedule_timer(self, request: ScheduleRequest) -> TimerId:
+        self._pay(costs.SCHEDULE_TIMER_CYCLES, len(request.payload))
+        if request.bid_given and not self.terms.auction:
+            self.report("TimerBidIgnored")
+        accepted = scheduling.schedule(self.world, self.actor, request, self.terms, self.allowance)
+        timer = accepted.timer
+        if accepted.clamped_from is not None:
+            self.report(
+                "TimerPriorityClampedAtSchedule",
+                ("timer_id", timer.timer_id.hex()),
+                ("stated", str(accepted.clamped_from)),
+                ("clamped", str(timer.max_priority_fee_per_cycle)),
+            )
+        self.scheduled.append(_told(timer))
+        if timer.bidding_agent is not None:
+            self.timer_changes.append(Bidder(timer.timer_id, timer.bidding_agent))
+        return timer.timer_id
+
+    def cancel_timer(self, timer_id: bytes) -> None:
+        self._pay(costs.CANCEL_TIMER_CYCLES)
+        scheduling.cancel(self.world, self.actor, timer_id)
+        self.timer_changes.append(Cancelled(timer_id))
+
+    def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
+        self._pay(costs.EXTEND_TIMER_CYCLES)
+        timer = scheduling.extend(self.world, self.actor, timer_id, expires_at, self.height, self.terms.parameters)
+        self.timer_changes.append(Extended(timer_id, timer.expires_at))
+
+    def is_pending(self, timer_id: bytes) -> bool:
+        """Whether the actor has this timer: it can be cancelled, and neither fired nor ended otherwise."""
+        self._pay(costs.PENDING_CYCLES)
+        return scheduling.is_own(self.world, self.actor, timer_id)
+
+    def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
+        """Queue a message, paying for its run in full (SPEC §14); ``None`` reserves the most."""
+        parameters = self.terms.parameters
+        cycles = parameters.message_cycles if cycles is None else cycles
+        cells = parameters.message_cells if cells is None else cells
+        if not mailbox.within_limits(cycles, cells, parameters):
+            self._pay(costs.SEND_CYCLES, len(payload))
+            raise Rejection("MessageLimitInvalid")
+        self._pay(costs.SEND_CYCLES + cycles, len(payload) + cells)
+        if self.messages_left == 0:
+            raise Rejection("TooManyMessages")
+        message = QueuedMessage(to, self.actor, handler, payload, cycles, cells, self.origin)
+        mailbox.enqueue(self.world, message, parameters)
+        self.messages.append(Sent(to, handler, cycles, cells))
+        self.messages_left -= 1
+        self.cycles_reserved += cycles
+
+    def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
+        """Ask the runners for results, paying for the callback's run in full (SPEC §14); returns the job's id."""
+        parameters = self.terms.parameters
+        self._pay(costs.REQUEST_JOB_CYCLES + parameters.message_cycles, len(payload) + parameters.message_cells)
+        if self.messages_left == 0:
+            raise Rejection("TooManyMessages")
+        job_id = jobs.request(self.world, self.actor, payload, results_needed, handler, self.height)
+        self.messages_left -= 1
+        self.cycles_reserved += parameters.message_cycles
+        self.report(
+            "JobRequested", ("job_id", job_id.hex()), ("handler", handler), ("results_needed", str(results_needed))
+        )
+        return job_id
+
+    def consume_result(self, job_id: bytes) -> None:
+        """Settle a job in its callback; it succeeds once (SPEC §14)."""
+        self._pay(costs.CONSUME_RESULT_CYCLES)
+        jobs.consume(self.world, self.actor, job_id, self.callback_of, self.height)
+        self.report("JobConsumed", ("job_id", job_id.hex()))
+
+    def saved_timer(self, key: str) -> bytes:
+        """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
+        return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
+
+
+def _told(timer: Timer) -> Scheduled:
+    """What receipts say of a new timer."""
+    prices = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap)
+    return Scheduled(
+        timer.timer_id,
+        timer.actor,
+        timer.trigger_height,
+        timer.sequence,
+        timer.expires_at,
+        timer.fee_payer,
+        timer.gas_limit,
+        *(None if price is None else pack_uint(price) for price in prices),
+    )
+
+
+class ReadOnlyContext(HandlerContext):
+    """A run that may change nothing: every call that would fails, once it is paid for (SPEC §9)."""
+
+    def kv_set(self, key: str, value: bytes) -> None:
+        self._refuse(costs.KV_SET_CYCLES)
+
+    def kv_delete(self, key: str) -> None:
+        self._refuse(costs.KV_DELETE_CYCLES)
+
+    def publish(self, key: str, value: bytes) -> None:
+        self._refuse(costs.PUBLISH_CYCLES)
+
+    def set_bidding_agent(self, agent: Address | None) -> None:
+        self._refuse(costs.SET_BIDDING_AGENT_CYCLES)
+
+    def emit(self, name: str, data: str) -> None:
+        self._refuse(costs.EMIT_CYCLES)
+
+    def transfer(self, to: Address, amount: int) -> None:
+        self._refuse(costs.TRANSFER_CYCLES)
+
+    def schedule_timer(self, request: ScheduleRequest) -> TimerId:
+        self._refuse(costs.SCHEDULE_TIMER_CYCLES)
+
+    def cancel_timer(self, timer_id: bytes) -> None:
+        self._refuse(costs.CANCEL_TIMER_CYCLES)
+
+    def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
+        self._refuse(costs.EXTEND_TIMER_CYCLES)
+
+    def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
+        self._refuse(costs.SEND_CYCLES)
+
+    def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
+        self._refuse(costs.REQUEST_JOB_CYCLES + self.terms.parameters.message_cycles)
+
+    def consume_result(self, job_id: bytes) -> None:
+        self._refuse(costs.CONSUME_RESULT_CYCLES)
+
+    def _refuse(self, cycles: int) -> NoReturn:
+        self._pay(cycles)
+        raise HandlerFailure("ReadOnly")
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a handler's run ended; ``error`` is empty where it returned."""
+
+    error: str
+    effects: Effects
+    cycles_reserved: int = 0
+    """Cycles that the run reserved for messages and callbacks; they are part of what it used."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+
+def run_handler(context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
+    """Run a handler; where it fails, revert all that it did (SPEC §2) and keep only what it used."""
+    checkpoint = context.world.checkpoint()
+    allowance_before = context.allowance.left if context.allowance is not None else 0
+    try:
+        body(context)
+    except HandlerFailure as failure:
+        context.world.revert(checkpoint)
+        context.clear_effects()
+        if context.allowance is not None:
+            context.allowance.left = allowance_before
+        return RunResult(failure.name, Effects())
+    return RunResult("", context.effects(), context.cycles_reserved)

@@ -1,0 +1,258 @@
+"""``schedule_timer``, ``cancel_timer`` and ``extend_timer`` as host calls see them (SPEC §4).
+
+Costs are charged by the caller before anything here looks at the arguments. The checks stand in SPEC's order; the first
+failure wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
+from validator.primitives.codec import keccak256
+from validator.primitives.errors import Rejection
+from validator.primitives.params import Parameters
+from validator.primitives.types import HEIGHT_LIMIT, PRICE_LIMIT, Address, TimerId, is_name, is_reserved
+from validator.pvm.compiler.programs import compiled_as
+from validator.pvm.runtime.host import TIERS, ScheduleRequest
+from validator.state.working_set import World
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingTerms:
+    """What a block holds every schedule against."""
+
+    height: int
+    lane_price: int
+    p50_tip: int
+    parameters: Parameters
+    auction: bool
+    """Whether the block runs the auction, not the FIFO phase (SPEC §13)."""
+
+    @property
+    def cap(self) -> int:
+        """The per-fire cap in force, in cycles (SPEC §10)."""
+        if self.auction:
+            return self.parameters.max_cycles_per_fire_auction_phase
+        return self.parameters.max_cycles_per_fire
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What a transaction's sender lets timers of this transaction cost it."""
+
+    sender: Address
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A new timer; ``clamped_from`` is the stated priority fee where it was clamped."""
+
+    timer: Timer
+    clamped_from: int | None
+
+
+def timer_id_of(actor: bytes, height: int, payload: bytes, schedule_nonce: int) -> TimerId:
+    """``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``."""
+    return TimerId(keccak256(actor + height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big")))
+
+
+def schedule(
+    world: World, actor: Address, request: ScheduleRequest, terms: SchedulingTerms, allowance: Allowance | None
+) -> Accepted:
+    """Check a request and store its timer. ``allowance`` is ``None`` outside the transaction phase.
+
+    Raises :class:`Rejection` with the error's name; nothing is changed then.
+    """
+    parameters = terms.parameters
+    priority = _check_fees(request, terms)
+    _check_height(request.height, terms.height)
+    _check_sizes(request, parameters)
+    record = world.actor(actor)
+    assert record is not None, "only an actor schedules"
+    if record.live_timers >= parameters.max_timers_per_actor:
+        raise Rejection("TimerLimitReached")
+    fee_payer, payer_cap = _fee_payer(actor, request, allowance)
+    _check_gas_limit(request.gas_limit, terms)
+    expires_at = _expiry(request, terms)
+    priority, clamped_from = _check_price(request, priority, terms)
+    if request.bidding_agent is not None:
+        _require_agent(world, request.bidding_agent)
+
+    chain = world.globals
+    timer = Timer(
+        timer_id=timer_id_of(actor, request.height, request.payload, record.schedule_nonce),
+        actor=actor,
+        trigger_height=request.height,
+        sequence=chain.next_sequence,
+        handler=request.handler,
+        payload=None,
+        fee_payer=fee_payer,
+        gas_limit=request.gas_limit,
+        expires_at=expires_at,
+        max_fee_per_cycle=request.max_fee_per_cycle,
+        max_priority_fee_per_cycle=priority,
+        payer_cap=payer_cap,
+        default_max_fee=None,
+        scheduled_at=terms.height,
+        bidding_agent=request.bidding_agent,
+    )
+    if allowance is not None and fee_payer != actor:
+        assert payer_cap is not None
+        allowance.left -= payer_cap
+    world.put_actor(actor, record._replace(schedule_nonce=record.schedule_nonce + 1))
+    world.globals = chain._replace(next_sequence=chain.next_sequence + 1)
+    world.add_timer(timer, request.payload)
+    return Accepted(timer, clamped_from)
+
+
+def name_agent(world: World, actor: Address, agent: Address | None) -> None:
+    """Have a contract bid for the actor's timers, or again what the actor has of its own. Raises ``UnknownActor``."""
+    if agent is not None:
+        _require_agent(world, agent)
+    record = world.actor(actor)
+    assert record is not None, "only an actor names an agent"
+    if record.naming is not None:
+        naming = record.naming._replace(agent=agent)
+    else:
+        memory: BidMemory | None = world.get(bid_memory_key(actor))
+        naming = Naming(agent, 0 if memory is None else memory.answered_since)
+    world.put_actor(actor, record._replace(naming=naming))
+
+
+def _require_agent(world: World, address: Address) -> None:
+    """Raises ``UnknownActor`` where this address has no Python program with a ``get_gas_bid``."""
+    record = world.actor(address)
+    if record is None or not record.code.startswith(PYTHON_CODE) or not _bids(world, record):
+        raise Rejection("UnknownActor")
+
+
+def _bids(world: World, record: Actor) -> bool:
+    """Whether a Python program has a ``get_gas_bid``; the record says so, but where the genesis gave another agent."""
+    if record.agent is None or record.agent.code == PYTHON_AGENT:
+        return record.agent is not None
+    return compiled_as(record.code, lambda: world.source(record.code)).bids
+
+
+def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
+    """Remove the actor's own timer. Raises ``NotFound`` or ``NotOwner``."""
+    timer = _own_timer(world, actor, timer_id)
+    world.remove_timer(timer)
+    return timer
+
+
+def is_own(world: World, actor: Address, timer_id: bytes) -> bool:
+    """Whether this is a live timer of the actor's own."""
+    timer = world.timer(timer_id)
+    return timer is not None and timer.actor == actor
+
+
+def extend(
+    world: World, actor: Address, timer_id: bytes, expires_at: int, height: int, parameters: Parameters
+) -> Timer:
+    """Move the actor's own timer's expiry later. Raises ``NotFound``, ``NotOwner`` or ``TimerExpiryInvalid``."""
+    return _extend(world, _own_timer(world, actor, timer_id), expires_at, height, parameters)
+
+
+def extend_any(world: World, timer_id: bytes, expires_at: int, height: int, parameters: Parameters) -> Timer:
+    """Move any actor's timer's expiry later (SPEC §12). Raises ``NotFound`` or ``TimerExpiryInvalid``."""
+    timer = world.timer(timer_id)
+    if timer is None:
+        raise Rejection("NotFound")
+    return _extend(world, timer, expires_at, height, parameters)
+
+
+def _extend(world: World, timer: Timer, expires_at: int, height: int, parameters: Parameters) -> Timer:
+    expires_at = min(expires_at, height + parameters.max_ttl)
+    if expires_at <= timer.expires_at or height > timer.expires_at:
+        raise Rejection("TimerExpiryInvalid")
+    extended = timer._replace(expires_at=expires_at)
+    world.update_timer(extended)
+    return extended
+
+
+# --- the checks of SPEC §4, in order ----------------------------------------------------------------------------------
+
+
+def _check_fees(request: ScheduleRequest, terms: SchedulingTerms) -> int | None:
+    if request.bid_given and terms.auction:
+        raise Rejection("TimerArgDeprecated")
+    for value in (request.max_fee_per_cycle, request.max_priority_fee_per_cycle, request.payer_cap):
+        if value is not None and not 0 <= value < PRICE_LIMIT:
+            raise Rejection("TimerFeeOutOfRange")
+    if request.tier is None:
+        return request.max_priority_fee_per_cycle
+    if request.max_priority_fee_per_cycle is not None:
+        raise Rejection("TimerFeeOutOfRange")
+    filled = terms.p50_tip * terms.parameters.priority_tiers[TIERS.index(request.tier)] // 10
+    if filled >= PRICE_LIMIT:
+        raise Rejection("TimerFeeOutOfRange")
+    return filled
+
+
+def _check_height(height: int, current: int) -> None:
+    if height <= current:
+        raise Rejection("TimerHeightNotInFuture")
+    if height >= HEIGHT_LIMIT:
+        raise Rejection("TimerHeightOutOfRange")
+
+
+def _check_sizes(request: ScheduleRequest, parameters: Parameters) -> None:
+    if len(request.payload) > parameters.max_timer_payload:
+        raise Rejection("TimerPayloadTooLarge")
+    if not is_name(request.handler):
+        raise Rejection("TimerHandlerInvalid")
+
+
+def _fee_payer(actor: Address, request: ScheduleRequest, allowance: Allowance | None) -> tuple[Address, int | None]:
+    payer = actor if request.fee_payer is None else request.fee_payer
+    if payer == actor:
+        return payer, request.payer_cap
+    if is_reserved(payer) or allowance is None or payer != allowance.sender:
+        raise Rejection("TimerFeePayerForbidden")
+    cap = allowance.left if request.payer_cap is None else request.payer_cap
+    if not 1 <= cap <= allowance.left:
+        raise Rejection("TimerFeePayerForbidden")
+    return payer, cap
+
+
+def _check_gas_limit(gas_limit: int | None, terms: SchedulingTerms) -> None:
+    if gas_limit is None:
+        return
+    if gas_limit < terms.parameters.min_gas_limit_per_timer:
+        raise Rejection("TimerGasLimitTooLow")
+    if gas_limit > terms.cap:
+        raise Rejection("TimerGasLimitTooHigh")
+
+
+def _expiry(request: ScheduleRequest, terms: SchedulingTerms) -> int:
+    latest = terms.height + terms.parameters.max_ttl
+    expires_at = latest if request.expires_at is None else min(request.expires_at, latest)
+    if expires_at < request.height:
+        raise Rejection("TimerExpiryInvalid")
+    return expires_at
+
+
+def _check_price(
+    request: ScheduleRequest, priority: int | None, terms: SchedulingTerms
+) -> tuple[int | None, int | None]:
+    """The stored priority, and the stated one where it was clamped."""
+    max_fee = request.max_fee_per_cycle
+    if max_fee is None or not terms.auction:
+        return priority, None
+    if max_fee < terms.lane_price:
+        raise Rejection("TimerRejectedBelowBasefee")
+    headroom = max_fee - terms.lane_price
+    if priority is None or priority <= headroom:
+        return priority, None
+    return headroom, priority
+
+
+def _own_timer(world: World, actor: Address, timer_id: bytes) -> Timer:
+    timer = world.timer(timer_id)
+    if timer is None:
+        raise Rejection("NotFound")
+    if timer.actor != actor:
+        raise Rejection("NotOwner")
+    return timer

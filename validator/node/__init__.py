@@ -1,0 +1,1 @@
+"""The node: consensus, mempool, executor, catch-up and what it serves."""

@@ -1,0 +1,197 @@
+"""The way into the mempool: what is offered waits until its sender's account is known.
+
+The mempool judges by the final state, and only the executor knows that. So what comes is held against the rules that
+need no state at once; then, where the account of one of the senders is not known here, it waits for ``ReadAccounts``.
+One read is under way at a time, for all that waits when it begins: a slow executor gets no more work by many offers.
+The mempool follows the accounts that it knows from block to block (``Finalized.accounts``), so a sender is read once.
+
+Offers are judged in the order in which they came, and by the same rules, those of clients (``Submit``, answered by
+``Reply``) and those of peers. A client's transactions that were taken go on to all peers; those of a peer do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from validator.chain.messages import MAX_GOSSIPED_TRANSACTIONS, MAX_MESSAGE_BYTES, TransactionsMessage, encode_message
+from validator.chain.records import Account
+from validator.chain.transactions import transaction_hash
+from validator.node.events import Effect, Reply, Run, Send, SubmitResult, TransactionDropped, TransactionRefused
+from validator.node.executor import AccountsRead, Finalized, ReadAccounts
+from validator.node.mempool import Departed, Mempool, Refusal, Refused
+from validator.primitives.types import Address, Hash
+from validator.transition.transition import PreparedTransaction
+
+MAX_OFFERED_TRANSACTIONS: Final = 8_192
+"""Transactions that wait for their senders' accounts."""
+MAX_OFFERED_BYTES: Final = 32 * 1024 * 1024
+MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
+"""Transaction bytes in one message to peers."""
+
+BAD_TRANSACTIONS: Final = frozenset((Refusal.MALFORMED, Refusal.WRONG_CHAIN, Refusal.BAD_SIGNATURE))
+"""What no honest peer gossips: it would not have taken it itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Transactions that came together from a client (with a request) or from a peer."""
+
+    request: int | None
+    peer: int | None
+    items: Sequence[PreparedTransaction | SubmitResult]
+    """In order; those that are prepared are still to be judged."""
+
+    @property
+    def prepared(self) -> list[PreparedTransaction]:
+        return [item for item in self.items if isinstance(item, PreparedTransaction)]
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is still to be judged."""
+        return sum(len(one.wire) for one in self.prepared)
+
+
+class Admission:
+    """The way into one validator's mempool. Each method returns the effects that follow."""
+
+    def __init__(self, mempool: Mempool) -> None:
+        self._mempool = mempool
+        self._offers: list[Offer] = []
+        """Those that wait for the next read."""
+        self._being_read: list[Offer] = []
+        """Those whose senders' accounts are being read."""
+        self._transactions_held = 0
+        """In both."""
+        self._bytes_held = 0
+
+    def submit(self, request: int, wires: Sequence[bytes]) -> list[Effect]:
+        """Transactions come from a client."""
+        return self._offer(Offer(request, None, self._checked(wires)))
+
+    def gossip(self, peer: int, wires: Sequence[bytes]) -> tuple[list[Effect], bool]:
+        """Transactions come from a peer. Also returns whether all of them may have come from an honest one."""
+        items = self._checked(wires)
+        is_honest = not any(isinstance(item, SubmitResult) and item.reason in BAD_TRANSACTIONS for item in items)
+        return self._offer(Offer(None, peer, items)), is_honest
+
+    def accounts_read(self, result: AccountsRead) -> list[Effect]:
+        """The accounts came that were asked for."""
+        self._mempool.note_final(result.header)
+        offers, self._being_read = self._being_read, []
+        return self._judge(offers, result.accounts) + self._go_on()
+
+    def settle(self, final: Finalized) -> list[Effect]:
+        """A block is final."""
+        return _departures(self._mempool.settle(final.header, final.transactions, final.accounts))
+
+    def close(self, reason: Refusal, line: str) -> list[Effect]:
+        """Nothing is taken any more: refuse all that waits."""
+        offers = [*self._being_read, *self._offers]
+        self._being_read, self._offers = [], []
+        self._transactions_held = self._bytes_held = 0
+        return [effect for offer in offers for effect in _refuse_all(offer, Refused(reason, line))]
+
+    def _checked(self, wires: Sequence[bytes]) -> list[PreparedTransaction | SubmitResult]:
+        items: list[PreparedTransaction | SubmitResult] = []
+        for wire in wires:
+            try:
+                items.append(self._mempool.check(wire))
+            except Refused as refusal:
+                items.append(_refusal(transaction_hash(wire), refusal))
+        return items
+
+    def _offer(self, offer: Offer) -> list[Effect]:
+        count, size = len(offer.prepared), offer.size
+        is_too_much = (
+            self._transactions_held + count > MAX_OFFERED_TRANSACTIONS or self._bytes_held + size > MAX_OFFERED_BYTES
+        )
+        if is_too_much or not count:
+            return _refuse_all(offer, Refused(Refusal.BUSY, "too many transactions wait for admission; try again"))
+        self._transactions_held += count
+        self._bytes_held += size
+        self._offers.append(offer)
+        return self._go_on()
+
+    def _go_on(self) -> list[Effect]:
+        """Judge what waits, or have its senders' accounts read, once no read is under way."""
+        if self._being_read or not self._offers:
+            return []
+        offers, self._offers = self._offers, []
+        senders = dict.fromkeys(one.transaction.sender for offer in offers for one in offer.prepared)
+        known = {sender: self._mempool.account_of(sender) for sender in senders}
+        accounts = {sender: account for sender, account in known.items() if account is not None}
+        if len(accounts) == len(senders):
+            return self._judge(offers, accounts)
+        self._being_read = offers
+        return [Run(ReadAccounts(tuple(senders)))]
+
+    def _judge(self, offers: Sequence[Offer], accounts: Mapping[Address, Account]) -> list[Effect]:
+        effects: list[Effect] = []
+        for offer in offers:
+            self._transactions_held -= len(offer.prepared)
+            self._bytes_held -= offer.size
+            effects += self._judge_one(offer, accounts)
+        return effects
+
+    def _judge_one(self, offer: Offer, accounts: Mapping[Address, Account]) -> list[Effect]:
+        """Take what the mempool takes; pass it on, answer, and tell observers."""
+        results: list[SubmitResult] = []
+        taken: list[bytes] = []
+        departed: list[Departed] = []
+        for item in offer.items:
+            if isinstance(item, SubmitResult):
+                results.append(item)
+                continue
+            try:
+                departed += self._mempool.add(item, accounts[item.transaction.sender])
+            except Refused as refusal:
+                results.append(_refusal(item.hash, refusal))
+            else:
+                taken.append(item.wire)
+                results.append(SubmitResult(item.hash, None))
+        onward = batches(taken) if offer.peer is None else ()
+        gossip: list[Effect] = [Send(None, encode_message(TransactionsMessage(batch))) for batch in onward]
+        return gossip + _departures(departed) + _answer(offer, results)
+
+
+def _refusal(digest: Hash, refusal: Refused) -> SubmitResult:
+    return SubmitResult(digest, str(refusal), refusal.reason.value)
+
+
+def _refuse_all(offer: Offer, refusal: Refused) -> list[Effect]:
+    """Answer an offer of which nothing is taken."""
+    return _answer(
+        offer, [item if isinstance(item, SubmitResult) else _refusal(item.hash, refusal) for item in offer.items]
+    )
+
+
+def _answer(offer: Offer, results: Sequence[SubmitResult]) -> list[Effect]:
+    """Tell observers what was refused, and the client what became of its transactions."""
+    effects: list[Effect] = [
+        TransactionRefused(result.transaction_hash, result.reason, offer.peer)
+        for result in results
+        if result.reason is not None
+    ]
+    if offer.request is not None:
+        effects.append(Reply(offer.request, tuple(results)))
+    return effects
+
+
+def _departures(departed: Sequence[Departed]) -> list[Effect]:
+    return [TransactionDropped(digest, reason.value) for digest, reason in departed]
+
+
+def batches(transactions: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
+    """Transactions in messages that peers take: bounded in number and in bytes."""
+    batch: list[bytes] = []
+    size = 0
+    for wire in transactions:
+        if batch and (len(batch) == MAX_GOSSIPED_TRANSACTIONS or size + len(wire) > MAX_GOSSIPED_BYTES):
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(wire)
+        size += len(wire)
+    if batch:
+        yield tuple(batch)

@@ -1,0 +1,198 @@
+"""The node's view of blocks that are not final yet: which it holds, which of them are executed, and what waits for
+what.
+
+A block is *held* once its body is here, *ready* once its parent is executed (or final), then *running*, then *valid*
+or *invalid*. A block whose parent is invalid is invalid. The tree is bounded: a block that would pass the bound is not
+taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from validator.chain.block import Block, header_hash
+from validator.primitives.types import Hash
+
+MAX_HELD_BLOCKS: Final = 1_024
+MAX_HELD_BYTES: Final = 256 * 1024 * 1024
+
+
+class BlockState(Enum):
+    HELD = "held"
+    RUNNING = "running"
+    VALID = "valid"
+    INVALID = "invalid"
+
+
+@dataclass(slots=True)
+class HeldBlock:
+    """A block and how far it got."""
+
+    digest: Hash
+    block: Block
+    body: bytes
+    state: BlockState = BlockState.HELD
+
+    @property
+    def parent(self) -> Hash:
+        return Hash(self.block.header.parent_hash)
+
+    @property
+    def height(self) -> int:
+        return self.block.header.height
+
+
+class BlockTree:
+    """Blocks over the last final one."""
+
+    def __init__(self, final: Hash, height: int) -> None:
+        self.final = final
+        self.final_height = height
+        self._held: dict[Hash, HeldBlock] = {}
+        self._children: dict[Hash, list[Hash]] = {}
+        self._bytes = 0
+
+    def __contains__(self, digest: Hash) -> bool:
+        return digest in self._held
+
+    def get(self, digest: Hash) -> HeldBlock | None:
+        return self._held.get(digest)
+
+    def add(self, block: Block, body: bytes) -> HeldBlock | None:
+        """Hold a block; ``None`` where it can never become final here, or where there is no room for it.
+
+        Where the tree is full, blocks whose line to the final one is not whole make room, the highest first: whoever
+        floods us with blocks that lead nowhere gains nothing, and what catching up needs always fits.
+        """
+        digest = header_hash(block.header)
+        held = self._held.get(digest)
+        if held is not None:
+            return held
+        if block.header.height <= self.final_height or not self.follows_its_parent(block):
+            return None
+        if not self._make_room(block, len(body)):
+            return None
+        held = self._held[digest] = HeldBlock(digest, block, body)
+        self._children.setdefault(held.parent, []).append(digest)
+        self._bytes += len(body)
+        return held
+
+    def follows_its_parent(self, block: Block) -> bool:
+        """Whether the height is one above the parent's, as far as the parent is known."""
+        parent = Hash(block.header.parent_hash)
+        if parent == self.final:
+            return block.header.height == self.final_height + 1
+        held = self._held.get(parent)
+        return held is None or block.header.height == held.height + 1
+
+    def is_executed(self, digest: Hash) -> bool:
+        """Whether a child of this block can be executed."""
+        if digest == self.final:
+            return True
+        held = self._held.get(digest)
+        return held is not None and held.state is BlockState.VALID
+
+    def first_missing(self, digest: Hash) -> Hash | None:
+        """Going back from a block to the final one, the first that is not held; ``None`` where the line is whole.
+
+        A line that passes the final height without meeting the final block leads nowhere: its last digest is returned,
+        and can never be held.
+        """
+        while digest != self.final:
+            held = self._held.get(digest)
+            if held is None:
+                return digest
+            digest = held.parent
+        return None
+
+    def line(self, digest: Hash) -> list[HeldBlock]:
+        """The blocks from the final one (exclusive) to ``digest``, ascending. All must be held."""
+        blocks: list[HeldBlock] = []
+        while digest != self.final:
+            blocks.append(self._held[digest])
+            digest = blocks[-1].parent
+        blocks.reverse()
+        return blocks
+
+    def children(self, digest: Hash) -> Iterator[HeldBlock]:
+        """The held children of a block, in the order in which they came."""
+        for child in self._children.get(digest, ()):
+            yield self._held[child]
+
+    def finalize(self, digest: Hash) -> None:
+        """Make a held child of the final block the final one; forget its siblings, whatever is not above it, and all
+        that descends from either.
+
+        Blocks above whose line is not whole yet are kept: it may still lead here.
+        """
+        held = self._held[digest]
+        assert held.parent == self.final, "blocks become final in order"
+        dead = {child.digest: child for child in self.children(self.final)}
+        dead.update((block.digest, block) for block in self._held.values() if block.height <= held.height)
+        self.final, self.final_height = digest, held.height
+        queue = [block for block in dead.values() if block is not held]
+        while queue:
+            for child in self.children(queue.pop().digest):
+                if child.digest not in dead:
+                    dead[child.digest] = child
+                    queue.append(child)
+        for block in dead.values():
+            self._forget(block)
+
+    def reorg_depth(self, digest: Hash) -> int:
+        """How many executed blocks of one branch are given up when a child of the final block becomes final."""
+        deepest = 0
+        waiting = [(child, 1) for child in self.children(self.final) if child.digest != digest]
+        while waiting:
+            held, depth = waiting.pop()
+            if held.state is BlockState.VALID:
+                deepest = max(deepest, depth)
+                waiting.extend((child, depth + 1) for child in self.children(held.digest))
+        return deepest
+
+    def reject(self, held: HeldBlock) -> None:
+        """A block is invalid: remember that, and let its body go."""
+        held.state = BlockState.INVALID
+        self._bytes -= len(held.body)
+        held.body = b""
+
+    def held(self) -> list[HeldBlock]:
+        """Everything held, by height, then in the order in which it came."""
+        return sorted(self._held.values(), key=lambda block: block.height)
+
+    def _make_room(self, block: Block, size: int) -> bool:
+        """Whether a block fits, once blocks that lead nowhere so far made room."""
+        if self._fits(size):
+            return True
+        whole = self._whole_lines()
+        parent = Hash(block.header.parent_hash)
+        is_whole = parent == self.final or parent in whole
+        loose = [held for held in self._held.values() if held.digest not in whole]
+        loose.sort(key=lambda held: held.height)
+        while loose and not self._fits(size) and (is_whole or loose[-1].height > block.header.height):
+            self._forget(loose.pop())
+        return self._fits(size)
+
+    def _fits(self, size: int) -> bool:
+        return len(self._held) < MAX_HELD_BLOCKS and self._bytes + size <= MAX_HELD_BYTES
+
+    def _whole_lines(self) -> set[Hash]:
+        """The held blocks that descend from the final one."""
+        whole: set[Hash] = set()
+        queue = [child.digest for child in self.children(self.final)]
+        while queue:
+            digest = queue.pop()
+            whole.add(digest)
+            queue.extend(child.digest for child in self.children(digest))
+        return whole
+
+    def _forget(self, held: HeldBlock) -> None:
+        del self._held[held.digest]
+        self._bytes -= len(held.body)
+        siblings = self._children[held.parent]
+        siblings.remove(held.digest)
+        if not siblings:
+            del self._children[held.parent]

@@ -1,0 +1,527 @@
+"""The mempool: transactions that wait for a block, each of which could run as far as the final state shows.
+
+What a validator's mempool takes is its own affair: two validators may differ in it, and a block may hold what neither
+would have taken. The rules below keep out what can never run, and leave room for whoever pays.
+
+**Admission**, in this order; the first rule that fails gives the reason (:class:`Refusal`):
+
+1. It does not wait already. It is well-formed, for this chain and signed. A system instruction comes from a system
+   deployer. ``gas_limit`` lies between ``TX_BASE_CYCLES`` and its lane, ``cells_limit`` within its lane.
+2. The nonce lies in the window of ``MAX_NONCES`` from the account's nonce on. The window bounds how many transactions
+   of one sender wait.
+3. Both fee limits reach the floor: ``MIN_BASEFEE``, below which no basefee falls, and the newest final block's basefee
+   divided by ``FEE_FLOOR_DIVISOR``, to which it falls in six blocks at the earliest.
+4. Where another transaction with this nonce waits, both fees per cycle are at least ``PRICE_BUMP_PERCENT`` higher, and
+   the fee per cell is not lower.
+5. The sender's transactions are at most ``MAX_SENDER_BYTES`` long together.
+6. The account's balance covers the most that all of the sender's waiting transactions can take together:
+   ``value + gas_limit * max_fee_per_cycle + cells_limit * max_fee_per_cell`` each. That bound does not move with the
+   basefees: what was affordable once stays so until the account changes.
+7. The pool has room, or makes it.
+
+State here is the last final state, not that of a block under way: it is the same for whoever asks when, and it is never
+taken back.
+
+**Eviction.** In a full pool a transaction has a *place*, compared from left to right: whether it could run in the next
+block after those before it; whether it is less than ``NEAR_NONCES`` ahead of the account; the least tip per cycle that
+it and those of its sender before it pay at the newest basefee. A newcomer gets in where the pool's worst have lesser
+places than its own, at most ``MAX_EVICTIONS`` of them, which leave for it; of equals the youngest goes first. Only the
+last transaction of a sender is ever evicted, so that no queue is torn. To push out an honest transaction takes one that
+is funded, in turn and pays more; and no sender can do it with more than ``NEAR_NONCES`` at a time.
+
+**Leaving.** Of what was taken and does not become final, each leaves for one reason (:class:`Departure`). When a block
+becomes final, the mempool looks at the accounts that the block changed and at the oldest arrivals, nothing else.
+
+**Offer.** Senders take turns by the tip that their next transaction pays, ties by arrival; a sender's own go by nonce.
+Last come those that cannot run yet (an earlier nonce is missing, a basefee is too high) and those of senders
+whom a block builder had to refuse lately.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from validator.chain.block import Header
+from validator.chain.genesis import Genesis
+from validator.chain.records import Account
+from validator.chain.transactions import (
+    System,
+    Transaction,
+    TransactionError,
+    least_replacement_fee,
+    parse,
+    transaction_hash,
+)
+from validator.primitives.types import Address, Hash
+from validator.transition.transition import PreparedTransaction
+
+MAX_TRANSACTIONS: Final = 20_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_NONCES: Final = 256
+"""Nonces from the account's on that a sender may use; so many of its transactions wait at most."""
+NEAR_NONCES: Final = 16
+"""A sender's first nonces: with these it can push others out of a full pool; those beyond are pushed out first."""
+MAX_SENDER_BYTES: Final = 4 * 1024 * 1024
+FEE_FLOOR_DIVISOR: Final = 2
+MAX_EVICTIONS: Final = 16
+"""Transactions that leave for one newcomer."""
+MAX_IDLE_SENDERS: Final = 20_000
+"""Senders without a waiting transaction whose accounts are remembered."""
+MAX_BLOCKS_REFUSED: Final = 16
+"""For so many final blocks a refused sender comes after the others."""
+MAX_BLOCKS_WAITING: Final = 128
+"""After so many final blocks a transaction that no block took is dropped."""
+
+NOT_RUNNABLE: Final = -1
+"""In the place of a tip: a block that came next could not hold the transaction."""
+
+
+class Refusal(StrEnum):
+    """Why a transaction is not taken. The words are part of the HTTP interface and stay."""
+
+    MALFORMED = "malformed"
+    WRONG_CHAIN = "wrong_chain"
+    BAD_SIGNATURE = "bad_signature"
+    ALREADY_KNOWN = "already_known"
+    NOT_SYSTEM_DEPLOYER = "not_system_deployer"
+    GAS_TOO_LOW = "gas_too_low"
+    GAS_TOO_HIGH = "gas_too_high"
+    CELLS_TOO_HIGH = "cells_too_high"
+    STALE_NONCE = "stale_nonce"
+    NONCE_TOO_HIGH = "nonce_too_high"
+    FEE_TOO_LOW = "fee_too_low"
+    REPLACEMENT_UNDERPRICED = "replacement_underpriced"
+    SENDER_LIMIT = "sender_limit"
+    UNAFFORDABLE = "unaffordable"
+    MEMPOOL_FULL = "mempool_full"
+    BUSY = "busy"
+    """Too many wait for their senders' accounts to be read (:mod:`validator.node.admission`)."""
+    DIVERGED = "diverged"
+    """The validator takes part no more."""
+
+
+class Departure(StrEnum):
+    """Why a transaction that was taken left without becoming final."""
+
+    STALE_NONCE = "stale_nonce"
+    """Another transaction with its nonce is final."""
+    UNAFFORDABLE = "unaffordable"
+    """The sender's balance fell below what its waiting transactions may take."""
+    REPLACED = "replaced"
+    EVICTED = "evicted"
+    EXPIRED = "expired"
+
+
+class Refused(Exception):
+    """The mempool did not take a transaction. ``reason`` is the stable word, the message one line."""
+
+    def __init__(self, reason: Refusal, line: str) -> None:
+        super().__init__(line)
+        self.reason = reason
+
+
+class Departed(NamedTuple):
+    """A transaction that left without becoming final."""
+
+    hash: Hash
+    reason: Departure
+
+
+class Place(NamedTuple):
+    """Where a transaction stands among those that compete for room; the greater, the better."""
+
+    is_runnable: bool
+    is_near: bool
+    tip: int
+    """Per cycle; the least of it and of those of its sender before it. :data:`NOT_RUNNABLE` where it cannot run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A transaction in the pool."""
+
+    prepared: PreparedTransaction
+    number: int
+    """In the order of arrival."""
+    height: int
+    """Newest final height when it came."""
+    cost: int
+    """The most that it can take from its sender."""
+
+    @property
+    def transaction(self) -> Transaction:
+        return self.prepared.transaction
+
+    @property
+    def size(self) -> int:
+        return len(self.prepared.wire)
+
+
+@dataclass(slots=True)
+class _Sender:
+    """What the pool knows of an account that sends."""
+
+    account: Account
+    """As of the newest final state."""
+    queue: dict[int, _Waiting] = field(default_factory=dict)
+    """By nonce, in no order."""
+    cost: int = 0
+    size: int = 0
+    refused_through: int = -1
+    """The final height up to which it comes after others, a builder having refused it."""
+
+    @property
+    def last(self) -> _Waiting:
+        return self.queue[max(self.queue)]
+
+
+class _Worst(NamedTuple):
+    """A sender's last transaction, in the order in which they are evicted."""
+
+    place: Place
+    minus_number: int
+    """Of the arrival: of equals the youngest goes first."""
+    hash: Hash
+
+
+class Mempool:
+    """The pool of one validator."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self._genesis = genesis
+        self._height = 0
+        initial = genesis.parameters.initial_basefee
+        self._basefee_cycle, self._basefee_cell = initial, initial
+        self._by_hash: dict[Hash, _Waiting] = {}
+        """In order of arrival."""
+        self._senders: dict[Address, _Sender] = {}
+        self._idle: dict[Address, None] = {}
+        """Senders of whom nothing waits, those that have been idle longest first."""
+        self._arrivals = 0
+        self._bytes = 0
+        self._worst: list[_Worst] | None = None
+        """A heap with each sender's last transaction, and some that are outdated; made when it is first needed."""
+
+    def __len__(self) -> int:
+        return len(self._by_hash)
+
+    def __contains__(self, digest: Hash) -> bool:
+        return digest in self._by_hash
+
+    def get(self, digest: Hash) -> PreparedTransaction | None:
+        waiting = self._by_hash.get(digest)
+        return None if waiting is None else waiting.prepared
+
+    def account_of(self, address: Address) -> Account | None:
+        """A sender's account in the newest final state, where it is remembered here."""
+        sender = self._senders.get(address)
+        return None if sender is None else sender.account
+
+    # --- admission ----------------------------------------------------------------------------------------------------
+
+    def check(self, wire: bytes) -> PreparedTransaction:
+        """Hold a transaction against all rules that need no state. Raises :class:`Refused`."""
+        digest = transaction_hash(wire)
+        self._require_new(digest)
+        try:
+            transaction = parse(wire, self._genesis.chain_id)
+        except TransactionError as error:
+            raise Refused(Refusal(error.reason), str(error)) from None
+        if isinstance(transaction.action, System) and transaction.sender not in self._genesis.system_deployers:
+            raise Refused(Refusal.NOT_SYSTEM_DEPLOYER, "only system deployers may send system instructions")
+        self._require_in_lane(transaction)
+        return PreparedTransaction(digest, wire, transaction)
+
+    def add(self, prepared: PreparedTransaction, account: Account) -> list[Departed]:
+        """Take a checked transaction; returns what left for it. Raises :class:`Refused`, and nothing changes.
+
+        ``account`` is the sender's in the newest final state.
+        """
+        self._require_new(prepared.hash)
+        transaction = prepared.transaction
+        sender = self._senders.get(transaction.sender) or _Sender(account)
+        self._require_in_window(transaction, account)
+        self._require_fees(transaction)
+        former = sender.queue.get(transaction.nonce)
+        if former is not None:
+            _require_bump(transaction, former.transaction)
+        waiting = _Waiting(prepared, self._arrivals, self._height, _cost(transaction))
+        _require_share(waiting, former, sender)
+        leaving = self._room_for(waiting, former, sender)
+        departed = [self._drop(one, Departure.EVICTED) for one in leaving]
+        if former is not None:
+            departed.append(self._drop(former, Departure.REPLACED))
+        self._insert(waiting, sender)
+        return departed
+
+    def _require_new(self, digest: Hash) -> None:
+        if digest in self._by_hash:
+            raise Refused(Refusal.ALREADY_KNOWN, "already known")
+
+    def _require_in_lane(self, transaction: Transaction) -> None:
+        p = self._genesis.parameters
+        lane = p.lane_system_cycles if isinstance(transaction.action, System) else p.lane_user_cycles
+        gas, cells = transaction.gas_limit, transaction.cells_limit
+        if gas < p.tx_base_cycles:
+            raise Refused(Refusal.GAS_TOO_LOW, f"gas_limit: {gas}, expected at least {p.tx_base_cycles}")
+        if gas > lane:
+            raise Refused(Refusal.GAS_TOO_HIGH, f"gas_limit: {gas}, expected at most {lane}, its lane of a block")
+        if cells > p.lane_user_cells:
+            raise Refused(
+                Refusal.CELLS_TOO_HIGH,
+                f"cells_limit: {cells}, expected at most {p.lane_user_cells}, the lane of a block",
+            )
+
+    def _require_in_window(self, transaction: Transaction, account: Account) -> None:
+        nonce, first, last = transaction.nonce, account.nonce, account.nonce + MAX_NONCES - 1
+        if nonce < first:
+            raise Refused(Refusal.STALE_NONCE, f"nonce: {nonce} is spent, the account is at {first}")
+        if nonce > last:
+            raise Refused(Refusal.NONCE_TOO_HIGH, f"nonce: {nonce}, expected {first} to {last} as the account stands")
+
+    def _require_fees(self, transaction: Transaction) -> None:
+        for name, fee, basefee in (
+            ("max_fee_per_cycle", transaction.max_fee_per_cycle, self._basefee_cycle),
+            ("max_fee_per_cell", transaction.max_fee_per_cell, self._basefee_cell),
+        ):
+            floor = max(self._genesis.parameters.min_basefee, basefee // FEE_FLOOR_DIVISOR)
+            if fee < floor:
+                raise Refused(
+                    Refusal.FEE_TOO_LOW, f"{name}: {fee}, expected at least {floor} while the basefee is {basefee}"
+                )
+
+    def _room_for(self, waiting: _Waiting, former: _Waiting | None, sender: _Sender) -> list[_Waiting]:
+        """What has to leave for a newcomer in the place of ``former``. Raises :class:`Refused`."""
+        count = len(self._by_hash) + (former is None) - MAX_TRANSACTIONS
+        size = self._bytes + waiting.size - (0 if former is None else former.size) - MAX_BYTES
+        if count <= 0 and size <= 0:
+            return []
+        leaving = self._worst_below(self._place(waiting.transaction, sender), count, size, former)
+        if leaving is None:
+            raise Refused(Refusal.MEMPOOL_FULL, "the mempool is full of transactions that pay as much or more")
+        return leaving
+
+    # --- eviction -----------------------------------------------------------------------------------------------------
+
+    def _tip(self, transaction: Transaction) -> int:
+        """What a transaction pays per cycle above the newest basefee; :data:`NOT_RUNNABLE` below one of them."""
+        over = transaction.max_fee_per_cycle - self._basefee_cycle
+        if over < 0 or transaction.max_fee_per_cell < self._basefee_cell:
+            return NOT_RUNNABLE
+        return min(transaction.max_priority_fee_per_cycle, over)
+
+    def _place(self, transaction: Transaction, sender: _Sender) -> Place:
+        """The place of a sender's transaction, in the pool or about to come."""
+        tip = self._tip(transaction)
+        for nonce in range(sender.account.nonce, transaction.nonce):
+            before = sender.queue.get(nonce)
+            tip = NOT_RUNNABLE if before is None else min(tip, self._tip(before.transaction))
+            if tip == NOT_RUNNABLE:
+                break
+        if tip == NOT_RUNNABLE:
+            return Place(False, False, NOT_RUNNABLE)
+        return Place(True, transaction.nonce - sender.account.nonce < NEAR_NONCES, tip)
+
+    def _worst_below(self, place: Place, count: int, size: int, former: _Waiting | None) -> list[_Waiting] | None:
+        """The worst that free so many transactions and bytes; ``None`` where these do not all stand below a place."""
+        heap = self._worst_first()
+        found: list[_Waiting] = []
+        popped: list[_Worst] = []
+        replaced = None if former is None else former.prepared.hash
+        gone = set() if replaced is None else {replaced}
+        while (count > 0 or size > 0) and heap:
+            worst = heapq.heappop(heap)
+            if worst.hash == replaced:
+                popped.append(worst)  # it leaves anyway, or stays where the newcomer is refused
+                continue
+            waiting = self._by_hash.get(worst.hash)
+            if waiting is None or not self._is_current(worst, waiting, gone):
+                continue
+            popped.append(worst)
+            if worst.place >= place or len(found) == MAX_EVICTIONS:
+                break
+            found.append(waiting)
+            gone.add(worst.hash)
+            count, size = count - 1, size - waiting.size
+            self._note_last(self._senders[waiting.transaction.sender], gone)
+        for worst in popped:
+            heapq.heappush(heap, worst)
+        return found if count <= 0 and size <= 0 else None
+
+    def _worst_first(self) -> list[_Worst]:
+        """The heap; made anew where it is outdated, or mostly so."""
+        if self._worst is None or len(self._worst) > 2 * (len(self._senders) + MAX_NONCES):
+            self._worst = []
+            for sender in self._senders.values():
+                self._note_last(sender)
+        return self._worst
+
+    def _note_last(self, sender: _Sender, gone: Iterable[Hash] = ()) -> None:
+        """Put a sender's last transaction, but for those that are gone, into the heap, if there is one."""
+        if self._worst is None:
+            return
+        last = _last_but(sender, gone)
+        if last is not None:
+            place = self._place(last.transaction, sender)
+            heapq.heappush(self._worst, _Worst(place, -last.number, last.prepared.hash))
+
+    def _is_current(self, worst: _Worst, waiting: _Waiting, gone: set[Hash]) -> bool:
+        sender = self._senders[waiting.transaction.sender]
+        return _last_but(sender, gone) is waiting and self._place(waiting.transaction, sender) == worst.place
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def note_final(self, header: Header) -> None:
+        """``header`` is the newest final block's. Whoever is told of it again keeps what follows from it."""
+        if header.height == self._height:
+            return
+        self._height = header.height
+        self._basefee_cycle = int.from_bytes(header.basefee_cycle, "big")
+        self._basefee_cell = int.from_bytes(header.basefee_cell, "big")
+        self._worst = None
+
+    def settle(self, header: Header, digests: Iterable[Hash], accounts: Mapping[Address, Account]) -> list[Departed]:
+        """A block is final: forget its transactions, and what cannot run any more or is too old; returns the latter.
+
+        ``accounts`` are those that the block changed, as they are now.
+        """
+        self.note_final(header)
+        for digest in digests:
+            final = self._by_hash.get(digest)
+            if final is not None:
+                self._remove(final)
+        departed: list[Departed] = []
+        for address, account in accounts.items():
+            sender = self._senders.get(address)
+            if sender is not None:
+                sender.account, sender.refused_through = account, -1
+                departed += self._recheck(sender)
+        return departed + [self._drop(waiting, Departure.EXPIRED) for waiting in self._expired()]
+
+    def _recheck(self, sender: _Sender) -> list[Departed]:
+        """Drop what a sender's changed account does not allow any more: spent nonces, then the last ones unpaid for."""
+        spent = sorted(nonce for nonce in sender.queue if nonce < sender.account.nonce)
+        departed = [self._drop(sender.queue[nonce], Departure.STALE_NONCE) for nonce in spent]
+        while sender.cost > sender.account.balance:
+            departed.append(self._drop(sender.last, Departure.UNAFFORDABLE))
+        return departed
+
+    def _expired(self) -> list[_Waiting]:
+        oldest = self._height - MAX_BLOCKS_WAITING
+        return list(takewhile(lambda waiting: waiting.height < oldest, self._by_hash.values()))
+
+    # --- offer --------------------------------------------------------------------------------------------------------
+
+    def refuse(self, senders: Iterable[Address]) -> None:
+        """A builder could run nothing of these senders: they come after all others for a while."""
+        for address in senders:
+            sender = self._senders.get(address)
+            if sender is not None and sender.queue:
+                sender.refused_through = self._height + MAX_BLOCKS_REFUSED
+
+    def candidates(self, most: int) -> tuple[PreparedTransaction, ...]:
+        """Up to ``most`` transactions to try, each sender's in the order of nonces."""
+        queues = {address: sorted(sender.queue) for address, sender in self._senders.items() if sender.queue}
+        heads = [self._turn(address, queue[0]) for address, queue in queues.items()]
+        heapq.heapify(heads)
+        positions = dict.fromkeys(queues, 0)
+        taken: list[PreparedTransaction] = []
+        while heads and len(taken) < most:
+            comes_last, _, _, address = heapq.heappop(heads)
+            queue, position = queues[address], positions[address]
+            taken.append(self._senders[address].queue[queue[position]].prepared)
+            positions[address] = position = position + 1
+            if position < len(queue):
+                expected = queue[position - 1] + 1
+                heapq.heappush(heads, self._turn(address, queue[position], expected, comes_last))
+        return tuple(taken)
+
+    def _turn(
+        self, address: Address, nonce: int, expected: int | None = None, comes_last: bool = False
+    ) -> tuple[bool, int, int, Address]:
+        """The rank of a sender's transaction, the least first; ``expected`` is the nonce that comes next."""
+        sender = self._senders[address]
+        waiting = sender.queue[nonce]
+        tip = self._tip(waiting.transaction)
+        is_next = nonce == (sender.account.nonce if expected is None else expected)
+        is_refused = self._height <= sender.refused_through
+        return (comes_last or is_refused or not is_next or tip == NOT_RUNNABLE, -tip, waiting.number, address)
+
+    # --- books --------------------------------------------------------------------------------------------------------
+
+    def _insert(self, waiting: _Waiting, sender: _Sender) -> None:
+        address = waiting.transaction.sender
+        self._senders[address] = sender
+        self._idle.pop(address, None)
+        sender.queue[waiting.transaction.nonce] = self._by_hash[waiting.prepared.hash] = waiting
+        sender.cost += waiting.cost
+        sender.size += waiting.size
+        self._bytes += waiting.size
+        self._arrivals += 1
+        self._note_last(sender)
+
+    def _drop(self, waiting: _Waiting, reason: Departure) -> Departed:
+        self._remove(waiting)
+        return Departed(waiting.prepared.hash, reason)
+
+    def _remove(self, waiting: _Waiting) -> None:
+        address = waiting.transaction.sender
+        sender = self._senders[address]
+        del self._by_hash[waiting.prepared.hash]
+        del sender.queue[waiting.transaction.nonce]
+        sender.cost -= waiting.cost
+        sender.size -= waiting.size
+        self._bytes -= waiting.size
+        self._note_last(sender)
+        if not sender.queue:
+            self._idle[address] = None
+            if len(self._idle) > MAX_IDLE_SENDERS:
+                oldest = next(iter(self._idle))
+                del self._idle[oldest], self._senders[oldest]
+
+
+def _cost(transaction: Transaction) -> int:
+    """The most that a transaction can take from its sender."""
+    cycles = transaction.gas_limit * transaction.max_fee_per_cycle
+    return transaction.value + cycles + transaction.cells_limit * transaction.max_fee_per_cell
+
+
+def _last_but(sender: _Sender, gone: Iterable[Hash]) -> _Waiting | None:
+    """A sender's last transaction, but for those that are gone."""
+    staying = (nonce for nonce, waiting in sender.queue.items() if waiting.prepared.hash not in gone)
+    last = max(staying, default=None)
+    return None if last is None else sender.queue[last]
+
+
+def _require_bump(transaction: Transaction, former: Transaction) -> None:
+    """Whether a transaction may take the place of the one with its nonce."""
+    for name in ("max_fee_per_cycle", "max_priority_fee_per_cycle", "max_fee_per_cell"):
+        had: int = getattr(former, name)
+        least = had if name == "max_fee_per_cell" else least_replacement_fee(had)
+        offered: int = getattr(transaction, name)
+        if offered < least:
+            raise Refused(
+                Refusal.REPLACEMENT_UNDERPRICED,
+                f"{name}: {offered}, expected at least {least} to replace what waits with nonce {former.nonce}",
+            )
+
+
+def _require_share(waiting: _Waiting, former: _Waiting | None, sender: _Sender) -> None:
+    """Whether the sender's transactions stay within its share of the pool and within its balance."""
+    size, cost = sender.size + waiting.size, sender.cost + waiting.cost
+    if former is not None:
+        size, cost = size - former.size, cost - former.cost
+    if size > MAX_SENDER_BYTES:
+        raise Refused(
+            Refusal.SENDER_LIMIT, f"{size} bytes of this sender would wait, expected at most {MAX_SENDER_BYTES}"
+        )
+    if cost > sender.account.balance:
+        raise Refused(
+            Refusal.UNAFFORDABLE,
+            f"the sender's transactions may take {cost}, its account holds {sender.account.balance}",
+        )

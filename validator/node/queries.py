@@ -1,0 +1,472 @@
+"""What a validator shows of its final state: the pages of ``docs/http.md`` as plain data.
+
+The live host serves them over HTTP, the simulator hands the same data to the same checks. Pages are read between the
+executor's jobs, by whoever runs those.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, Protocol
+
+from consensus.messages import Certificate
+from consensus.messages import decode as decode_message
+from validator.chain.block import Block, BlockReceipts, Event, Header, TransactionReceipt, header_hash
+from validator.chain.genesis import Genesis
+from validator.chain.receipts import Source, TimerEnd, ended_timers, events_of, unpack
+from validator.chain.records import (
+    ACCOUNT,
+    JOB,
+    Account,
+    Actor,
+    ActorJobs,
+    Job,
+    Timer,
+    account_key,
+    actor_jobs_key,
+    actor_key,
+    decode_record,
+    timer_key,
+)
+from validator.chain.transactions import address_of, transaction_hash
+from validator.execution.governance import GOVERNED_NAMES, parameters_in_force
+from validator.primitives.codec import decode, encode
+from validator.primitives.types import Hash, TimerId, address_text
+from validator.state import View
+from validator.state.proofs.proof import verify
+from validator.state.working_set import World
+from validator.storage.archive import BlockArchive
+from validator.storage.finality_proof import find_proof
+
+Page = dict[str, Any]
+
+MAX_BLOCKS_BYTES: Final = 32 * 1024 * 1024
+"""Of blocks and receipts in one answer; the first of them is there however large it is."""
+PENDING: Final = "pending"
+"""The state of a timer that did not end."""
+MAX_EVENTS: Final = 1_000
+MAX_EVENTS_BYTES: Final = 1024 * 1024
+"""Of the text of events in one answer; the first of them is there however long it is."""
+MAX_EVENT_BLOCKS: Final = 64
+"""Blocks that are looked through for one answer."""
+AMOUNT_FIELDS: Final = frozenset(
+    {
+        "balance",
+        "balances",
+        "basefee_cell",
+        "basefee_cycle",
+        "basefee_lane_timer",
+        "burned",
+        "burned_since_genesis",
+        "DEFAULT_TIP_CAP",
+        "fee",
+        "INITIAL_BASEFEE",
+        "MAX_BASEFEE",
+        "max_fee_per_cycle",
+        "max_priority_fee_per_cycle",
+        "MIN_BASEFEE",
+        "PRIORITY_FLOOR",
+        "tip",
+    }
+)
+"""Of pages: amounts and prices, whose numbers may be too large for a reader that takes JSON numbers as floats."""
+
+
+class Cursor(NamedTuple):
+    """A place in the row of all events: the block, and the number of the event in it."""
+
+    height: int
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.height}.{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """From ``height`` or ``height.index``. Raises :class:`ValueError`."""
+        height, _, number = text.partition(".")
+        return cls(int(height), int(number or 0))
+
+
+class EventFilter(NamedTuple):
+    """Which events are wanted; ``None`` stands for all."""
+
+    actor: bytes | None = None
+    name: str | None = None
+
+    def takes(self, event: Event) -> bool:
+        """Whether an event is one of them."""
+        return self.actor in (None, event.actor) and self.name in (None, event.name)
+
+
+class PlacedEvent(NamedTuple):
+    """An event, with its place and the receipt that it stands in."""
+
+    cursor: Cursor
+    source: Source
+    event: Event
+
+    @property
+    def page(self) -> Page:
+        """As the pages show it."""
+        return {
+            "height": self.cursor.height,
+            "index": self.cursor.number,
+            "receipt": _source_page(self.source),
+            "event": _event_page(self.event),
+        }
+
+
+class FinalityPage(NamedTuple):
+    """What proves a block final (:mod:`validator.storage.finality_proof`), each part encoded."""
+
+    header: bytes
+    links: list[bytes]
+    """Headers that lead up to the block of the certificate; none if it is the block's own."""
+    certificate: bytes
+
+    @property
+    def page(self) -> Page:
+        """As JSON shows it."""
+        header = decode(self.header, Header)
+        certificate = decode_message(self.certificate)
+        assert isinstance(certificate, Certificate), "the archive keeps finalizations"
+        return {
+            "height": header.height,
+            "hash": header_hash(header).hex(),
+            "header": self.header.hex(),
+            "links": [link.hex() for link in self.links],
+            "certificate": self.certificate.hex(),
+            "certified_view": certificate.view,
+            "certified_hash": certificate.digest.hex(),
+            "signers": [signer for signer, _ in certificate.signatures],
+        }
+
+
+class FinalChain(Protocol):
+    """What pages are read from: the final blocks and their state. The executor has it."""
+
+    @property
+    def genesis(self) -> Genesis:
+        """The genesis of the chain."""
+
+    @property
+    def archive(self) -> BlockArchive:
+        """The final blocks with their receipts."""
+
+    @property
+    def final_header(self) -> Header:
+        """Header of the last final block."""
+
+    @property
+    def final_view(self) -> View:
+        """The state after the last final block."""
+
+    def root_at(self, height: int) -> Hash:
+        """The state root of a retained height."""
+
+    def prove(self, key: bytes, height: int) -> bytes:
+        """The encoded proof of what the state of a retained height says of a key."""
+
+
+class StatePages:
+    """Read-only pages over the final state and the archive."""
+
+    def __init__(self, chain: FinalChain) -> None:
+        self._chain = chain
+        self._open_jobs: tuple[tuple[int, bytes], dict[bytes, list[str]]] = ((0, b""), {})
+        """The jobs that take results, by actor, and the height and root of the state that they stand in."""
+
+    def blocks(self, first: int, most: int) -> list[tuple[bytes, bytes, bytes]]:
+        """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most`` and fit into
+        :data:`MAX_BLOCKS_BYTES`; one at least, where there is one."""
+        found: list[tuple[bytes, bytes, bytes]] = []
+        room = MAX_BLOCKS_BYTES
+        for height in range(max(first, 1), max(first, 1) + most):
+            archived = self._chain.archive.get(height)
+            if archived is None:
+                break
+            room -= len(archived.block) + len(archived.receipts)
+            if found and room < 0:
+                break
+            found.append((archived.block, archived.receipts, archived.computed_root))
+        return found
+
+    def block(self, height: int) -> Page | None:
+        """The final block at a height."""
+        archived = self._chain.archive.get(height)
+        if archived is None:
+            return None
+        block, receipts = decode(archived.block, Block), decode(archived.receipts, BlockReceipts)
+        header = block.header
+        return {
+            "height": header.height,
+            "hash": header_hash(header).hex(),
+            "view": header.view,
+            "parent_hash": header.parent_hash.hex(),
+            "proposer": header.proposer,
+            "state_root": header.state_root.hex(),
+            "transactions_root": header.transactions_root.hex(),
+            "receipts_root": header.receipts_root.hex(),
+            "basefee_cycle": unpack(header.basefee_cycle),
+            "basefee_cell": unpack(header.basefee_cell),
+            "basefee_lane_timer": unpack(header.basefee_lane_timer),
+            "lane_cycles": header.lane_cycles,
+            "lane_cells": header.lane_cells,
+            "user_cycles": header.user_cycles,
+            "user_cells": header.user_cells,
+            "transactions": [transaction_hash(wire).hex() for wire in block.transactions],
+            "fires": [fire.timer_id.hex() for fire in receipts.fires],
+            "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
+        }
+
+    def receipt(self, digest: Hash) -> Page | None:
+        """The receipt of a final transaction."""
+        place = self._chain.archive.place_of(digest)
+        if place is None:
+            return None
+        archived = self._chain.archive.get(place.height)
+        assert archived is not None
+        receipt = decode(archived.receipts, BlockReceipts).transactions[place.position]
+        return _receipt_page(receipt, place.height, place.position)
+
+    def supply(self) -> Page:
+        """What all accounts hold together, and what was burned. Costs a look at every account."""
+        view = self._chain.final_view
+        balances = [decode_record(key, value).balance for key, value in view.scan(ACCOUNT)]
+        return {
+            "height": self._chain.archive.height,
+            "accounts": len(balances),
+            "balances": sum(balances),
+            "burned": World(view).globals.burned,
+        }
+
+    def burned(self) -> Page:
+        """What was burned since the genesis, as the chain's own counters keep it apart."""
+        chain = World(self._chain.final_view).globals
+        return {
+            "transactions": chain.burned_user,
+            "fires": chain.burned_timer_cycle,
+            "timer_lane": chain.burned_timer_lane,
+            "queries": chain.burned_bidding,
+        }
+
+    def account(self, address: bytes) -> Page:
+        """An account or actor; one never seen has balance and nonce 0."""
+        account: Account = self._record(account_key(address)) or Account()
+        actor: Actor | None = self._record(actor_key(address))
+        return {
+            "address": address_text(address),
+            "balance": account.balance,
+            "nonce": account.nonce,
+            "code": None if actor is None else actor.code,
+            "live_timers": 0 if actor is None else actor.live_timers,
+            "open_jobs": [] if actor is None else self._open_jobs_of(address),
+        }
+
+    def _open_jobs_of(self, actor: bytes) -> list[str]:
+        """The jobs of an actor that still take results, ids ascending."""
+        jobs: ActorJobs | None = self._record(actor_jobs_key(actor))
+        if jobs is None or not jobs.unsettled:
+            return []
+        header = self._chain.final_header
+        place = (header.height, header.state_root)
+        if self._open_jobs[0] != place:
+            self._open_jobs = (place, self._all_open_jobs(header.height))
+        return self._open_jobs[1].get(actor, [])
+
+    def _all_open_jobs(self, height: int) -> dict[bytes, list[str]]:
+        """By actor. Looks at every job, once for a final block, however often and by however many it is asked about."""
+        found: dict[bytes, list[str]] = {}
+        for key, data in self._chain.final_view.scan(JOB):
+            job: Job = decode_record(key, data)
+            if not job.is_complete and not job.consumed and job.ends_at > height:
+                found.setdefault(bytes(job.actor), []).append(key[len(JOB) :].hex())
+        return found
+
+    def timer(self, timer_id: bytes) -> Page | None:
+        """A timer that is pending, or that was among the last to end
+        (:data:`validator.storage.archive.MAX_ENDED_TIMERS`)."""
+        timer: Timer | None = self._record(timer_key(timer_id))
+        return self._ended_timer(TimerId(timer_id)) if timer is None else self._pending_timer(timer)
+
+    def is_pending(self, timer_id: bytes) -> bool:
+        """Whether a timer is there that did not end."""
+        return self._record(timer_key(timer_id)) is not None
+
+    def _pending_timer(self, timer: Timer) -> Page:
+        due = timer.due_height(self._chain.final_header.height)
+        return {
+            "timer_id": timer.timer_id.hex(),
+            "state": PENDING,
+            "actor": address_text(timer.actor),
+            "trigger_height": timer.trigger_height,
+            "due_height": due,
+            "deferrals": due - timer.trigger_height,
+            "expires_at": timer.expires_at,
+            "fee_payer": address_text(timer.fee_payer),
+            "handler": timer.handler,
+        }
+
+    def _ended_timer(self, timer_id: TimerId) -> Page | None:
+        height = self._chain.archive.end_of(timer_id)
+        receipts = None if height is None else self._receipts(height)
+        if receipts is None:
+            return None
+        end = next(end for ended, end in ended_timers(receipts) if ended == timer_id)
+        return {"timer_id": timer_id.hex(), "state": end.state, "height": receipts.height, **_end_page(end)}
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def events(self, start: Cursor | None, wanted: EventFilter) -> Page | None:
+        """Events from a place on, by default the first there is, and the place where the next page begins.
+
+        Bounded by :data:`MAX_EVENTS`, :data:`MAX_EVENTS_BYTES` and :data:`MAX_EVENT_BLOCKS`. ``None`` if the place is
+        below the first block that is here.
+        """
+        archive = self._chain.archive
+        first = archive.first_height + 1
+        if start is not None and start.height < first and archive.first_height:
+            return None
+        begin = max(start or Cursor(first), Cursor(first))
+        found: list[PlacedEvent] = []
+        size, following = 0, begin
+        for height in range(begin.height, min(begin.height + MAX_EVENT_BLOCKS, archive.height + 1)):
+            for placed in self.events_at(height):
+                if placed.cursor < begin or not wanted.takes(placed.event):
+                    continue
+                size += _text_bytes(placed.event)
+                if found and (len(found) == MAX_EVENTS or size > MAX_EVENTS_BYTES):
+                    return _events_page(found, placed.cursor, archive.height)
+                found.append(placed)
+            following = Cursor(height + 1)
+        return _events_page(found, following, archive.height)
+
+    def events_at(self, height: int) -> list[PlacedEvent]:
+        """All events of a final block; none where there is no such block."""
+        receipts = self._receipts(height)
+        if receipts is None:
+            return []
+        return [PlacedEvent(Cursor(height, i), *found) for i, found in enumerate(events_of(receipts))]
+
+    def _receipts(self, height: int) -> BlockReceipts | None:
+        archived = self._chain.archive.get(height)
+        return None if archived is None else decode(archived.receipts, BlockReceipts)
+
+    # --- proofs -------------------------------------------------------------------------------------------------------
+
+    def finality(self, height: int) -> FinalityPage | None:
+        """What proves the final block at a height final; ``None`` if there is none, or no proof of it."""
+        archive = self._chain.archive
+        block = archive.block(height)
+        proof = None if block is None else find_proof(archive, height)
+        if block is None or proof is None:
+            return None
+        return FinalityPage(encode(block.header), [encode(link) for link in proof.links], proof.certificate)
+
+    def proof(self, key: bytes, height: int | None) -> Page:
+        """What the state of a retained height, by default the final one, says of a key, with its proof.
+
+        Raises :class:`~validator.state.HistoryError` if the height is not retained.
+        """
+        at = self._chain.final_header.height if height is None else height
+        proof, root = self._chain.prove(key, at), self._chain.root_at(at)
+        value = verify(root, key, proof)
+        return {
+            "height": at,
+            "state_root": root.hex(),
+            "key": key.hex(),
+            "value": None if value is None else value.hex(),
+            "proof": proof.hex(),
+        }
+
+    # --- the chain ----------------------------------------------------------------------------------------------------
+
+    def parameters(self) -> Page:
+        """What the next block runs with."""
+        genesis, height = self._chain.genesis, self._chain.final_header.height
+        now = parameters_in_force(World(self._chain.final_view), genesis.parameters).to_names()
+        first = genesis.parameters.to_names()
+        return {
+            "chain_id": genesis.chain_id,
+            "height": height + 1,
+            "policy": genesis.policy.value,
+            "runs_auction": genesis.runs_auction(height + 1),
+            "preset": genesis.preset,
+            "parameters": now,
+            "governed": list(GOVERNED_NAMES),
+            "changed": [name for name in sorted(now) if now[name] != first[name]],
+        }
+
+    def validators(self) -> Page:
+        """Who votes: all that checking a certificate takes."""
+        genesis = self._chain.genesis
+        return {
+            "chain_id": genesis.chain_id,
+            "validators": [
+                {"index": index, "public_key": key.hex(), "address": address_text(address_of(key))}
+                for index, key in enumerate(genesis.validators)
+            ],
+            "epochs": [{"first_view": epoch.first_view, "members": list(epoch.members)} for epoch in genesis.epochs],
+        }
+
+    def _record(self, key: bytes) -> Any:
+        data = self._chain.final_view.get(key)
+        return None if data is None else decode_record(key, data)
+
+
+def _receipt_page(receipt: TransactionReceipt, height: int, position: int) -> Page:
+    return {
+        "transaction_hash": receipt.transaction_hash.hex(),
+        "height": height,
+        "index": position,
+        "status": "ok" if receipt.ok else "reverted",
+        "error": receipt.error or None,
+        "cycles": receipt.cycles,
+        "cells": receipt.cells,
+        "fee": unpack(receipt.burned) + unpack(receipt.tip),
+        "created": address_text(receipt.created) if receipt.created else None,
+        "scheduled": [timer.timer_id.hex() for timer in receipt.effects.scheduled],
+        "events": [_event_page(event) for event in receipt.effects.events],
+    }
+
+
+def _event_page(event: Event) -> Page:
+    return {"name": event.name, "actor": address_text(event.actor), **dict(event.fields)}
+
+
+def _end_page(end: TimerEnd) -> Page:
+    """How a timer ended, what was paid for that, and what it left behind."""
+    page: Page = {"receipt": _source_page(end.source)}
+    if end.event is not None:
+        page |= {"actor": address_text(end.event.actor), "fee": 0, "events": [_event_page(end.event)]}
+    elif end.fire is None:
+        page |= {"fee": 0, "events": []}
+    else:
+        fire = end.fire
+        page |= {
+            "actor": address_text(fire.actor),
+            "trigger_height": fire.trigger_height,
+            "error": fire.error or None,
+            "cycles": fire.cycles,
+            "cells": fire.cells,
+            "fee_payer": address_text(fire.fee_payer),
+            "fee": unpack(fire.burned) + unpack(fire.tip),
+            "burned": unpack(fire.burned),
+            "tip": unpack(fire.tip),
+            "scheduled": [timer.timer_id.hex() for timer in fire.effects.scheduled],
+            "events": [_event_page(event) for event in fire.effects.events],
+        }
+    return page
+
+
+def _source_page(source: Source) -> Page:
+    subject = address_text(source.subject) if source.kind == "message" else source.subject.hex()
+    return {"kind": source.kind, "id": subject}
+
+
+def _events_page(found: list[PlacedEvent], following: Cursor, height: int) -> Page:
+    return {"events": [placed.page for placed in found], "next": str(following), "height": height}
+
+
+def _text_bytes(event: Event) -> int:
+    return len(event.name) + sum(len(name) + len(text) for name, text in event.fields)

@@ -1,0 +1,69 @@
+"""What a validator gives to one that joins by a snapshot: an offer, and the chunks of what it has offered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from validator.chain.messages import (
+    MAX_CHUNK_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_PIECE_BYTES,
+    ChunkRequest,
+    ChunkResponse,
+    SnapshotOffer,
+    SnapshotRequest,
+)
+from validator.primitives.codec import encode
+from validator.primitives.types import Height
+from validator.state import HistoryError, LogStateStore
+from validator.storage.archive import BlockArchive
+from validator.storage.finality_proof import find_proof
+
+SNAPSHOT_INTERVAL: Final = 8
+"""Snapshots are offered of heights that are multiples of this, so that many peers have the same one."""
+MAX_OFFER_BYTES: Final = MAX_MESSAGE_BYTES - 64
+"""All that an offer carries; the rest is for what stands around it."""
+
+
+def read_snapshot(
+    store: LogStateStore, archive: BlockArchive, request: SnapshotRequest | ChunkRequest
+) -> SnapshotOffer | ChunkResponse | None:
+    """The answer to a joining validator, or ``None`` where there is nothing to give."""
+    if isinstance(request, ChunkRequest):
+        return _chunk(store, request)
+    for height in _offered(store):
+        archived, proof = archive.get(height), find_proof(archive, height)
+        if archived is None or proof is None:
+            continue
+        proved = sum(len(encode(link)) for link in proof.links) + len(proof.certificate)
+        room = MAX_OFFER_BYTES - len(archived.block) - len(archived.receipts) - proved
+        if room < 0:
+            continue  # the receipts of another block may be shorter
+        manifest = store.manifest(Height(height)).encode()
+        if len(manifest) <= room:
+            return SnapshotOffer(archived.block, archived.receipts, proof.links, proof.certificate, manifest)
+    return None
+
+
+def _offered(store: LogStateStore) -> range:
+    """Heights that may be offered, the newest first: none below the middle of what is retained, which goes soon."""
+    newest = store.final.height - store.final.height % SNAPSHOT_INTERVAL
+    oldest = (store.first_height + store.final.height) // 2
+    return range(newest, max(oldest - 1, 0), -SNAPSHOT_INTERVAL)
+
+
+def _chunk(store: LogStateStore, request: ChunkRequest) -> ChunkResponse | None:
+    """The piece of a chunk that begins where the request says.
+
+    Only of heights that may have been offered: each height costs something to look up.
+    """
+    if not request.height or request.height % SNAPSHOT_INTERVAL:
+        return None
+    try:
+        whole = store.chunk(request.chunk, Height(request.height))
+    except (HistoryError, IndexError):
+        return None
+    total, offset = len(whole), request.offset
+    if not 0 <= offset < total <= MAX_CHUNK_BYTES:
+        return None
+    return ChunkResponse(request.height, request.chunk, whole[offset : offset + MAX_PIECE_BYTES], offset, total)

@@ -1,0 +1,1 @@
+"""Types, encoding, costs, parameters and errors, which everything else rests on."""

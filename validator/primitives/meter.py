@@ -1,0 +1,27 @@
+"""Metering of one handler's run: charge before work, cycles before cells (SPEC §2)."""
+
+from __future__ import annotations
+
+from validator.primitives.errors import OutOfCells, OutOfCycles
+
+
+class Meter:
+    """Counts what a run uses against its two limits."""
+
+    __slots__ = ("cells_limit", "cells_used", "cycles_limit", "cycles_used")
+
+    def __init__(self, cycles_limit: int, cells_limit: int) -> None:
+        self.cycles_limit = cycles_limit
+        self.cells_limit = cells_limit
+        self.cycles_used = 0
+        self.cells_used = 0
+
+    def charge(self, cycles: int, cells: int = 0) -> None:
+        """Charge a call. Out of cycles uses up the whole limit; out of cells leaves the call's cycles charged."""
+        if self.cycles_used + cycles > self.cycles_limit:
+            self.cycles_used = self.cycles_limit
+            raise OutOfCycles
+        self.cycles_used += cycles
+        if self.cells_used + cells > self.cells_limit:
+            raise OutOfCells
+        self.cells_used += cells

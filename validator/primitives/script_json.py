@@ -1,0 +1,97 @@
+"""Strict JSON for ``builtin:script`` payloads (SPEC §2), the same on every Python.
+
+Refused anywhere in the text: duplicate keys, lone surrogates, numbers with fraction, exponent or ``-0``, ``NaN`` and
+``Infinity``, and nesting over 64 levels with the outermost list as level 1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from validator.primitives.errors import BadScript
+
+MAX_NESTING: Final = 64
+MAX_INTEGER_DIGITS: Final = 640
+"""What every supported Python converts, whatever its environment tells it (``PYTHONINTMAXSTRDIGITS``)."""
+
+_STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_OPENING: Final = np.frombuffer(b"[{", np.uint8)
+_CLOSING: Final = np.frombuffer(b"]}", np.uint8)
+
+
+def parse(payload: bytes) -> Any:
+    """The JSON value of a payload. Raises :class:`BadScript`."""
+    try:
+        text = payload.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadScript from None
+    _check_nesting(payload)
+    try:
+        value = _DECODER.decode(text)
+    except ValueError:
+        raise BadScript from None
+    if "\\u" in text:
+        _check_text(value)
+    return value
+
+
+def _check_nesting(payload: bytes) -> None:
+    """Bound the depth before the parser recurses; brackets inside strings do not count."""
+    if payload.count(b"[") + payload.count(b"{") <= MAX_NESTING:
+        return
+    rest = np.frombuffer(_STRINGS.sub(b"", payload), np.uint8)
+    steps = np.isin(rest, _OPENING).astype(np.int32) - np.isin(rest, _CLOSING)
+    if np.cumsum(steps).max(initial=0) > MAX_NESTING:
+        raise BadScript
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise BadScript
+    return found
+
+
+def _integer(text: str) -> int:
+    if text == "-0" or len(text) > MAX_INTEGER_DIGITS:
+        raise BadScript
+    return int(text)
+
+
+def _refuse(_text: str) -> NoReturn:
+    raise BadScript
+
+
+def _strict_decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_unique_keys, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse
+    )
+
+
+_DECODER: Final = _strict_decoder()
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True)
+
+
+def _check_text(value: Any) -> None:
+    """Only an escape can bring a lone surrogate in; UTF-8 decoding refuses raw ones."""
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadScript from None
+    elif isinstance(value, list):
+        for item in value:
+            _check_text(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _check_text(key)
+            _check_text(item)
+
+
+def canonical_text(value: Any) -> str:
+    """A list payload as text: separators ``,`` and ``:``, no spaces, ASCII escapes, keys in the order given."""
+    return _ENCODER.encode(value)

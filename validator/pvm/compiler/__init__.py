@@ -1,0 +1,1 @@
+"""From a checked program to the code that runs, with its charges."""

@@ -1,0 +1,214 @@
+"""The names that programs may use: the host's calls and readings on ``self``, builtins, and methods of values.
+
+One table for the check, the compiler, the runtime and the editor's stub. What a call does stands with its
+implementation, :mod:`validator.pvm.runtime.hostcalls` and :mod:`validator.pvm.runtime.operations`; what it costs in
+:mod:`validator.primitives.costs` and :mod:`validator.pvm.compiler.weights`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Signature(NamedTuple):
+    """What a call takes. ``annotations`` and ``result`` are for the editor's stub."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    result: str = "None"
+    purpose: str = ""
+    positional_only: bool = True
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return (*self.required, *self.optional)
+
+
+def _call(*parameters: str, result: str = "None", purpose: str) -> Signature:
+    """``name: type`` is required, ``name?: type`` may be left out; all may be given by name."""
+    split = [parameter.split(": ") for parameter in parameters]
+    return Signature(
+        tuple(name for name, _ in split if not name.endswith("?")),
+        tuple(name[:-1] for name, _ in split if name.endswith("?")),
+        tuple(kind for _, kind in split),
+        result,
+        purpose,
+        positional_only=False,
+    )
+
+
+def _schedule(purpose: str) -> Signature:
+    return _call(
+        "height: int",
+        "payload?: Value",
+        "handler?: str",
+        "fee_payer?: bytes | None",
+        "gas_limit?: int | None",
+        "expires_at?: int | None",
+        "max_fee_per_cycle?: int | None",
+        "max_priority_fee_per_cycle?: int | None",
+        "payer_cap?: int | None",
+        "tier?: str | None",
+        "bid?: int | None",
+        "bidding_agent?: bytes | None",
+        result="bytes",
+        purpose=purpose,
+    )
+
+
+HOST_CALLS: Final[dict[str, Signature]] = {
+    "get": _call("key: str", "default?: Value", result="Value", purpose="What is stored under a key, or the default."),
+    "set": _call("key: str", "value: Value", purpose="Store a value under a key."),
+    "delete": _call("key: str", purpose="Remove what is stored under a key."),
+    "publish": _call("key: str", "value: Value", purpose="Publish a value under a key, for every actor to read."),
+    "published": _call(
+        "address: bytes", "key: str", result="Value", purpose="What an actor has published under a key, or None."
+    ),
+    "schedule": _schedule(
+        "Have the chain call a handler (``handle_timer`` where none is named) at a height; the timer's id."
+    ),
+    "schedule_timer": _schedule("``schedule`` by another name."),
+    "schedule_timer_ex": _schedule("``schedule`` by another name."),
+    "set_bidding_agent": _call(
+        "agent: bytes | None",
+        purpose="Have another actor's ``get_gas_bid`` bid for this actor's timers; None for what it has of its own.",
+    ),
+    "cancel": _call("timer_id: bytes", purpose="Cancel a timer of this actor."),
+    "extend": _call("timer_id: bytes", "expires_at: int", purpose="Move a timer's expiry later."),
+    "pending": _call(
+        "timer_id: bytes",
+        result="bool",
+        purpose="Whether a timer of this actor is still to come, so that it can be cancelled.",
+    ),
+    "send": _call(
+        "to: bytes",
+        "handler: str",
+        "payload?: Value",
+        "cycles?: int | None",
+        "cells?: int | None",
+        purpose="Queue a message to an actor, its run paid for here.",
+    ),
+    "transfer": _call("to: bytes", "amount: int", purpose="Pay somebody out of this actor's balance."),
+    "emit": _call("name: str", "data?: str | int | bytes", purpose="Add an event to the receipt."),
+    "burn": _call("cycles: int", purpose="Use up cycles."),
+    "request_job": _call(
+        "payload: Value",
+        "results_needed: int",
+        "handler: str",
+        result="bytes",
+        purpose="Ask runners outside the chain for results; the handler gets them in a later block. The job's id.",
+    ),
+    "consume_result": _call("job_id: bytes", purpose="Settle a job, once."),
+}
+"""Calls on ``self`` that reach the host."""
+
+TASK_CALLS: Final = frozenset({"spawn", "pause"})
+"""Calls on ``self`` that the runtime's tasks answer; of async methods alone."""
+
+HOST_READS: Final[dict[str, tuple[str, str]]] = {
+    "height": ("int", "Height of the block."),
+    "sender": ("bytes", "Who calls: an account, an actor, or this actor where a timer fires."),
+    "origin_hash": (
+        "bytes",
+        "Hash of the transaction that this run began with, through messages too; zeros in fires, bids and callbacks.",
+    ),
+    "address": ("bytes", "This actor's own address."),
+    "deployer": ("bytes", "Who deployed this actor."),
+    "balance": ("int", "What this actor holds, in the smallest unit."),
+    "value": ("int", "What the transaction pays to this actor."),
+    "lane_price": ("int", "Price of a timer's cycle in this block, on top of the basefee."),
+}
+"""Readings on ``self``, without brackets: their types and meanings."""
+
+YIELDING: Final = frozenset(
+    {"publish", "published", "schedule_timer", "schedule_timer_ex", "set_bidding_agent", "origin_hash"}
+)
+"""Names of the host that programs may take for methods and constants of their own, which then stand for these: they
+came when there were programs already."""
+
+BUILTINS: Final[dict[str, Signature]] = {
+    "abs": Signature(("number",)),
+    "all": Signature(("values",)),
+    "any": Signature(("values",)),
+    "bool": Signature(("value",)),
+    "bytes": Signature(("value",)),
+    "chr": Signature(("code",)),
+    "dict": Signature((), ("value",)),
+    "enumerate": Signature(("values",), ("start",)),
+    "int": Signature(("value",)),
+    "keccak256": Signature(("data",)),
+    "len": Signature(("value",)),
+    "list": Signature((), ("values",)),
+    "max": Signature(("first",), ("second", "third", "fourth")),
+    "min": Signature(("first",), ("second", "third", "fourth")),
+    "ord": Signature(("character",)),
+    "range": Signature(("first",), ("second", "third")),
+    "reversed": Signature(("values",)),
+    "sorted": Signature(("values",), ("descending",)),
+    "str": Signature(("value",)),
+    "sum": Signature(("values",)),
+    "tuple": Signature((), ("values",)),
+    "zip": Signature(("first", "second"), ("third",)),
+}
+"""Functions by plain name; arguments by position."""
+
+STATIC_METHODS: Final[dict[tuple[str, str], Signature]] = {
+    ("bytes", "fromhex"): Signature(("text",)),
+    ("int", "from_bytes"): Signature(("data",)),
+}
+
+METHODS: Final[dict[str, Signature]] = {
+    # lists
+    "append": Signature(("value",)),
+    "extend": Signature(("values",)),
+    "insert": Signature(("index", "value")),
+    "pop": Signature((), ("key", "default")),
+    "remove": Signature(("value",)),
+    "reverse": Signature(),
+    "sort": Signature(),
+    "clear": Signature(),
+    "copy": Signature(),
+    "index": Signature(("value",)),
+    "count": Signature(("value",)),
+    # dicts
+    "get": Signature(("key",), ("default",)),
+    "setdefault": Signature(("key", "default")),
+    "update": Signature(("other",)),
+    "keys": Signature(),
+    "values": Signature(),
+    "items": Signature(),
+    # texts and bytes
+    "join": Signature(("parts",)),
+    "split": Signature(("separator",)),
+    "startswith": Signature(("prefix",)),
+    "endswith": Signature(("suffix",)),
+    "find": Signature(("part",)),
+    "replace": Signature(("old", "new")),
+    "strip": Signature((), ("characters",)),
+    "lower": Signature(),
+    "upper": Signature(),
+    "encode": Signature(),
+    "decode": Signature(),
+    "hex": Signature(),
+    # integers
+    "to_bytes": Signature(("length",)),
+    "bit_length": Signature(),
+}
+"""Methods of values; arguments by position."""
+
+CONSTANTS: Final[dict[str, str]] = {
+    "ECONOMY": "economy",
+    "STANDARD": "standard",
+    "FAST": "fast",
+    "URGENT": "urgent",
+}
+"""Names of what never changes: the tiers of SPEC §4."""
+
+ERROR: Final = "ActorError"
+BASE: Final = "Actor"
+GAS_BID: Final = "get_gas_bid"
+"""The method that bids for the actor's timers (SPEC §9)."""
+GAS_BID_PARAMETER: Final = "context"
+HANDLER_PARAMETER: Final = "payload"
+"""A method with this parameter alone is a handler; every other one is called by the actor itself alone."""

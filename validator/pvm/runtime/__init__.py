@@ -1,0 +1,1 @@
+"""What runs programs: the machine, host calls, operations, values and tasks."""

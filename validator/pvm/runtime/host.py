@@ -1,0 +1,132 @@
+"""What a program may ask of its host (SPEC §2). The transition runs every handler on a :class:`Host`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from validator.chain.records import DEFAULT_HANDLER
+from validator.primitives.meter import Meter
+from validator.primitives.params import Parameters
+from validator.primitives.types import Address, Hash, TimerId
+from validator.state.working_set import World
+
+TIERS: Final = ("economy", "standard", "fast", "urgent")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRequest:
+    """The arguments of ``schedule_timer``, as the program gave them."""
+
+    height: int
+    payload: bytes
+    handler: str = DEFAULT_HANDLER
+    fee_payer: Address | None = None
+    gas_limit: int | None = None
+    expires_at: int | None = None
+    max_fee_per_cycle: int | None = None
+    max_priority_fee_per_cycle: int | None = None
+    payer_cap: int | None = None
+    tier: str | None = None
+    bid_given: bool = False
+    bidding_agent: Address | None = None
+
+
+class BlockTerms(Protocol):
+    """What a program sees of the block that it runs in."""
+
+    @property
+    def lane_price(self) -> int:
+        """The timer lane's basefee per cycle."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters in force."""
+
+
+class Host(Protocol):
+    """One run of a handler of ``actor``, called by ``sender``.
+
+    Every call charges first, then checks, then acts. It raises :class:`~validator.primitives.errors.HandlerFailure`:
+    what it costs is not there, or it is refused.
+    """
+
+    world: World
+    meter: Meter
+    actor: Address
+    sender: Address
+    value: int
+    """What the transaction pays to the actor."""
+    origin: Hash
+    """The hash of the transaction that the run began with; zero elsewhere."""
+
+    @property
+    def height(self) -> int:
+        """The block's height."""
+
+    @property
+    def terms(self) -> BlockTerms:
+        """The block's terms."""
+
+    def prepay(self, cycles: int) -> None:
+        """Take what the next call costs whatever its arguments are, before these are looked at."""
+
+    def burn(self, cycles: int) -> None:
+        """Use cycles up."""
+
+    def report(self, name: str, *fields: tuple[str, str]) -> None:
+        """Add an event of the chain's own, at no cost."""
+
+    def emit(self, name: str, data: str) -> None:
+        """Add an event of the program's."""
+
+    def transfer(self, to: Address, amount: int) -> None:
+        """Pay from the actor's account."""
+
+    # --- storage ------------------------------------------------------------------------------------------------------
+
+    def kv_get(self, key: str) -> bytes | None:
+        """The value under a key of the actor's storage."""
+
+    def kv_set(self, key: str, value: bytes) -> None:
+        """Store a value."""
+
+    def kv_delete(self, key: str) -> None:
+        """Remove a value."""
+
+    def publish(self, key: str, value: bytes) -> None:
+        """Store a value that every actor may read."""
+
+    def published(self, address: Address, key: str) -> bytes | None:
+        """A value that an actor published."""
+
+    def saved_timer(self, key: str) -> bytes:
+        """The timer id that is stored under a key; empty where none is."""
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def schedule_timer(self, request: ScheduleRequest) -> TimerId:
+        """Schedule a timer."""
+
+    def cancel_timer(self, timer_id: bytes) -> None:
+        """Remove the actor's own timer."""
+
+    def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
+        """Move the expiry of the actor's own timer later."""
+
+    def is_pending(self, timer_id: bytes) -> bool:
+        """Whether the actor has this timer."""
+
+    def set_bidding_agent(self, agent: Address | None) -> None:
+        """Name the contract that bids for the actor's timers."""
+
+    # --- messages and jobs --------------------------------------------------------------------------------------------
+
+    def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
+        """Queue a message, and pay for its run in full; ``None`` reserves the most."""
+
+    def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
+        """Ask the runners for results, and pay for the callback in full; returns the job's id."""
+
+    def consume_result(self, job_id: bytes) -> None:
+        """Settle a job in its callback."""

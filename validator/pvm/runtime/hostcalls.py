@@ -1,0 +1,231 @@
+"""What programs call and read on ``self``: each pays, checks what it gets and hands it to the host, which acts.
+
+A call's price is taken before its arguments are looked at, so one with a wrong argument is paid for (SPEC §2). What
+depends on them (the cycles of ``burn``, those that ``send`` reserves, cells) follows once they are known.
+
+Names and parameters stand in :mod:`validator.pvm.language.api`. Values go to the host as canonical MessagePack
+(:mod:`validator.pvm.runtime.values`), and come back as that.
+"""
+
+from __future__ import annotations
+
+from validator.chain.records import DEFAULT_HANDLER
+from validator.primitives import costs
+from validator.primitives.limits import MAX_STORAGE_KEY
+from validator.primitives.types import ADDRESS_BYTES, Address
+from validator.pvm.compiler.weights import BYTES_A_CYCLE, KECCAK_BYTES_A_CYCLE, KEY_BYTES_A_CYCLE, WIDE_CODING
+from validator.pvm.runtime.host import TIERS, Host, ScheduleRequest
+from validator.pvm.runtime.operations import Value, fault, is_number, text_size
+from validator.pvm.runtime.values import pack, unpack
+
+
+class HostCalls:
+    """The host of whatever handler runs."""
+
+    def __init__(self) -> None:
+        self.context: Host | None = None
+
+    @property
+    def _host(self) -> Host:
+        assert self.context is not None, "a handler runs"
+        return self.context
+
+    def _charge(self, cycles: int) -> None:
+        """What packing and unpacking costs; while a host call lasts, the host keeps the meter."""
+        self._host.meter.charge(cycles)
+
+    # --- arguments ----------------------------------------------------------------------------------------------------
+
+    def _text(self, value: Value) -> str:
+        if value.__class__ is not str:
+            fault("TypeError")
+        if len(value) > MAX_STORAGE_KEY:
+            fault("ValueTooLarge")
+        return str(value)
+
+    def _key(self, value: Value) -> str:
+        """A storage key, which is paid for by its size before it is coded."""
+        key = self._text(value)
+        self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_A_CYCLE)
+        return key
+
+    def _name(self, value: Value) -> str:
+        """A handler's or an event's name, which goes into receipts or state and is paid for by its bytes."""
+        name = self._text(value)
+        self._charge(max(0, len(name.encode()) - costs.NAME_BYTES_INCLUDED))
+        return name
+
+    def _number(self, value: Value) -> int:
+        if not is_number(value):
+            fault("TypeError")
+        return int(value)
+
+    def _optional(self, value: Value) -> int | None:
+        return None if value is None else self._number(value)
+
+    def _natural(self, value: Value) -> int:
+        if self._number(value) < 0:
+            fault("ValueError")
+        return int(value)
+
+    def _bytes(self, value: Value) -> bytes:
+        if value.__class__ is not bytes:
+            fault("TypeError")
+        return bytes(value)
+
+    def _address(self, value: Value) -> Address:
+        if len(self._bytes(value)) != ADDRESS_BYTES:
+            fault("ValueError")
+        return Address(value)
+
+    # --- storage ------------------------------------------------------------------------------------------------------
+
+    def get(self, key: Value, default: Value = None) -> Value:
+        self._host.prepay(costs.KV_GET_CYCLES)
+        stored = self._host.kv_get(self._key(key))
+        return default if stored is None else unpack(stored, self._charge)
+
+    def set(self, key: Value, value: Value) -> None:
+        self._host.prepay(costs.KV_SET_CYCLES)
+        self._host.kv_set(self._key(key), pack(value, self._charge))
+
+    def delete(self, key: Value) -> None:
+        self._host.prepay(costs.KV_DELETE_CYCLES)
+        self._host.kv_delete(self._key(key))
+
+    # --- published values ---------------------------------------------------------------------------------------------
+
+    def publish(self, key: Value, value: Value) -> None:
+        self._host.prepay(costs.PUBLISH_CYCLES)
+        self._host.publish(self._key(key), pack(value, self._charge))
+
+    def published(self, address: Value, key: Value) -> Value:
+        self._host.prepay(costs.PUBLISHED_CYCLES)
+        found = self._host.published(self._address(address), self._key(key))
+        return None if found is None else unpack(found, self._charge)
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        height: Value,
+        payload: Value = None,
+        handler: Value = DEFAULT_HANDLER,
+        fee_payer: Value = None,
+        gas_limit: Value = None,
+        expires_at: Value = None,
+        max_fee_per_cycle: Value = None,
+        max_priority_fee_per_cycle: Value = None,
+        payer_cap: Value = None,
+        tier: Value = None,
+        bid: Value = None,
+        bidding_agent: Value = None,
+    ) -> bytes:
+        self._host.prepay(costs.SCHEDULE_TIMER_CYCLES)
+        if tier is not None and self._text(tier) not in TIERS:
+            fault("ValueError")
+        at, packed = self._number(height), self._payload(payload)
+        self._charge(max(0, len(packed) - costs.NAME_BYTES_INCLUDED) // KECCAK_BYTES_A_CYCLE)  # the id is a hash of it
+        request = ScheduleRequest(
+            height=at,
+            payload=packed,
+            handler=self._name(handler),
+            fee_payer=None if fee_payer is None else self._address(fee_payer),
+            gas_limit=self._optional(gas_limit),
+            expires_at=self._optional(expires_at),
+            max_fee_per_cycle=self._optional(max_fee_per_cycle),
+            max_priority_fee_per_cycle=self._optional(max_priority_fee_per_cycle),
+            payer_cap=self._optional(payer_cap),
+            tier=tier,
+            bid_given=self._optional(bid) is not None,
+            bidding_agent=None if bidding_agent is None else self._address(bidding_agent),
+        )
+        return bytes(self._host.schedule_timer(request))
+
+    schedule_timer = schedule_timer_ex = schedule
+
+    def set_bidding_agent(self, agent: Value) -> None:
+        self._host.prepay(costs.SET_BIDDING_AGENT_CYCLES)
+        self._host.set_bidding_agent(None if agent is None else self._address(agent))
+
+    def _payload(self, value: Value) -> bytes:
+        """Nothing is sent as empty bytes."""
+        return b"" if value is None else pack(value, self._charge)
+
+    def cancel(self, timer_id: Value) -> None:
+        self._host.prepay(costs.CANCEL_TIMER_CYCLES)
+        self._host.cancel_timer(self._bytes(timer_id))
+
+    def extend(self, timer_id: Value, expires_at: Value) -> None:
+        self._host.prepay(costs.EXTEND_TIMER_CYCLES)
+        self._host.extend_timer(self._bytes(timer_id), self._number(expires_at))
+
+    def pending(self, timer_id: Value) -> bool:
+        self._host.prepay(costs.PENDING_CYCLES)
+        return self._host.is_pending(self._bytes(timer_id))
+
+    # --- others -------------------------------------------------------------------------------------------------------
+
+    def send(self, to: Value, handler: Value, payload: Value = None, cycles: Value = None, cells: Value = None) -> None:
+        self._host.prepay(costs.SEND_CYCLES)
+        packed = self._payload(payload)
+        self._host.send(self._address(to), self._name(handler), packed, self._optional(cycles), self._optional(cells))
+
+    def transfer(self, to: Value, amount: Value) -> None:
+        self._host.prepay(costs.TRANSFER_CYCLES)
+        self._host.transfer(self._address(to), self._natural(amount))
+
+    def emit(self, name: Value, data: Value = "") -> None:
+        """An event; numbers are shown in decimal, bytes in hex."""
+        self._host.prepay(costs.EMIT_CYCLES)
+        if is_number(data):
+            data = str(int(data))
+        elif data.__class__ is bytes:
+            self._charge(8 * len(data) // BYTES_A_CYCLE)
+            data = data.hex()
+        elif data.__class__ is not str:
+            fault("TypeError")
+        self._charge(len(data) * (1 if data.isascii() else WIDE_CODING) // BYTES_A_CYCLE)
+        self._host.emit(self._name(name), data)
+
+    def burn(self, cycles: Value) -> None:
+        self._host.burn(self._natural(cycles))
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def request_job(self, payload: Value, results_needed: Value, handler: Value) -> bytes:
+        self._host.prepay(costs.REQUEST_JOB_CYCLES + self._host.terms.parameters.message_cycles)
+        packed = pack(payload, self._charge)
+        return bytes(self._host.request_job(packed, self._number(results_needed), self._name(handler)))
+
+    def consume_result(self, job_id: Value) -> None:
+        self._host.prepay(costs.CONSUME_RESULT_CYCLES)
+        self._host.consume_result(self._bytes(job_id))
+
+    # --- readings -----------------------------------------------------------------------------------------------------
+
+    def read_height(self) -> int:
+        return self._host.height
+
+    def read_sender(self) -> bytes:
+        return bytes(self._host.sender)
+
+    def read_origin_hash(self) -> bytes:
+        return bytes(self._host.origin)
+
+    def read_address(self) -> bytes:
+        return bytes(self._host.actor)
+
+    def read_deployer(self) -> bytes:
+        actor = self._host.world.actor(self._host.actor)
+        assert actor is not None, "an actor runs"
+        return bytes(actor.deployer)
+
+    def read_balance(self) -> int:
+        return self._host.world.balance(self._host.actor)
+
+    def read_value(self) -> int:
+        return self._host.value
+
+    def read_lane_price(self) -> int:
+        return self._host.terms.lane_price

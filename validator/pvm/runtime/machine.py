@@ -1,0 +1,291 @@
+"""The Python actor VM: programs checked, compiled, kept by their hash, and run (SPEC §2).
+
+:class:`Vm` is what the rest of the validator sees, so that another engine could stand here. This one runs programs on
+CPython itself, in the validator's own process. **That is no security boundary against the host**: what keeps a program
+in is the check of its text (:mod:`validator.pvm.language.subset`), which knows no attribute, no import and no name but
+its own, and the operations that everything else goes through. A mistake there is a hole; who runs programs of strangers
+puts a process, a container or a machine around the validator, as ``docs/actors.md`` says.
+
+An error of the program ends its handler and nothing else. An error of the host (no memory, a bug of ours) is none of
+the program's: it goes through, and stops the validator loudly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType, TracebackType
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
+
+from validator.primitives.cache import SizedCache
+from validator.primitives.errors import OutOfCycles
+from validator.primitives.types import PRICE_LIMIT
+from validator.pvm.compiler.compiler import FILE_NAME
+from validator.pvm.compiler.programs import CompiledProgram, Methods, compiled_as
+from validator.pvm.compiler.weights import TASK_LEVEL
+from validator.pvm.garbage_collection import YoungAlone, note_cycles
+from validator.pvm.host_python import require_fit_python
+from validator.pvm.language.api import GAS_BID, HOST_CALLS, HOST_READS
+from validator.pvm.runtime.host import Host
+from validator.pvm.runtime.hostcalls import HostCalls
+from validator.pvm.runtime.operations import ActorFault, Value, ValueMethods, fault
+from validator.pvm.runtime.tasks import TaskQueue
+from validator.pvm.runtime.values import unpack
+
+MAX_LOADED_BYTES: Final = 24 << 20
+"""Of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much. What a block
+need not pay for again (:data:`~validator.primitives.limits.MAX_LOADED_CYCLES`) fits: the densest have 30 bytes for a
+cycle."""
+BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
+CELL_FIELDS: Final = ("max_fee_per_cell", "max_priority_fee_per_cell")
+"""What a bid may say besides, without effect: cells have no lane fee (SPEC §9)."""
+BidFigures = tuple[int | None, int | None]
+"""At most so much a cycle, and the tip; ``None`` is left to the default agent."""
+_PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
+"""What Python raises for a program's mistakes, where its own code stands at the end of the traceback."""
+
+
+class Vm(Protocol):
+    """Runs programs; which one, the actor's code says by the program's hash."""
+
+    def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
+        """Run a handler. Raises :class:`~validator.primitives.errors.HandlerFailure` where it fails."""
+
+    def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
+        """Ask a program for its bid. Raises as :meth:`run` does."""
+
+
+class PythonVm:
+    """Programs of one validator, ready to run."""
+
+    def __init__(self) -> None:
+        self._runtime = Runtime()
+        self._loaded: SizedCache[LoadedProgram] = SizedCache(MAX_LOADED_BYTES)
+
+    def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
+        self._load(code, context).run_handler(handler, payload, context)
+
+    def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
+        return self._load(code, context).bid(offered, context)
+
+    def _load(self, code: str, context: Host) -> LoadedProgram:
+        """A program that is paid for in this block."""
+        pay_for_loading(code, context)
+        loaded = self._loaded.get(code)
+        if loaded is None:
+            program = _compiled_in(code, context)
+            loaded = LoadedProgram(*program.load(), self._runtime)
+            self._loaded.put(code, loaded, program.size)
+        return loaded
+
+
+def pay_for_loading(code: str, context: Host) -> None:
+    """Charge for a program that is not among those which this block used last, whether it has to be loaded or not."""
+    paid = context.world.loaded_programs
+    if paid.get(code) is None:
+        price = _compiled_in(code, context).load_cycles
+        context.meter.charge(price)
+        paid.put(code, price, price)
+
+
+def _compiled_in(code: str, context: Host) -> CompiledProgram:
+    return compiled_as(code, lambda: context.world.source(code))
+
+
+class Meter(NamedTuple):
+    """The cycles that are left, which compiled code counts down by itself."""
+
+    charge: Callable[[int], None]
+    enter: Callable[[int], None]
+    """Say how many there are."""
+    remaining: Callable[[], int]
+    left: CellType
+    """The variable, for compiled code."""
+
+
+def new_meter() -> Meter:
+    left = 0
+
+    def charge(cycles: int) -> None:
+        nonlocal left
+        left -= cycles
+        if left < 0:
+            raise OutOfCycles
+
+    def enter(cycles: int) -> None:
+        nonlocal left
+        left = cycles
+
+    def remaining() -> int:
+        return left
+
+    assert charge.__closure__ is not None
+    (cell,) = charge.__closure__
+    return Meter(charge, enter, remaining, cell)
+
+
+class Runtime:
+    """What loaded programs run on: a meter, the operations and the host. It runs one handler at a time.
+
+    Raises :class:`~validator.pvm.host_python.UnfitPython` where this Python would run them otherwise than others do.
+    """
+
+    operations_class: type[ValueMethods] = ValueMethods
+
+    def __init__(self) -> None:
+        require_fit_python()
+        self._charge, self._enter, self._remaining, self._left = new_meter()
+        self.operations = self.operations_class(self._charge)
+        self._host = HostCalls()
+        self.tasks: TaskQueue | None = None
+        self._names = self._namespace()
+
+    def functions(self, code: CodeType) -> dict[str, Callable[..., Any]]:
+        """A compiled program's methods."""
+        made: dict[str, Callable[..., Any]] = FunctionType(code, self._names, closure=(self._left,))()
+        return made
+
+    def _namespace(self) -> dict[str, Any]:
+        """What compiled code calls."""
+        operations = self.operations
+        names: dict[str, Any] = {
+            "__builtins__": {},
+            "_int": int,
+            "_str": str,
+            "_list": list,
+            "_dict": dict,
+            "_len": len,
+            "_abs": abs,
+            "_range": range,
+        }
+        for name in dir(operations):
+            if not name.startswith("_"):
+                names[f"_{name}"] = getattr(operations, name)
+        for name in HOST_CALLS:
+            names[f"_h_{name}"] = self._through_host(getattr(self._host, name))
+        for name in HOST_READS:
+            names[f"_r_{name}"] = getattr(self._host, f"read_{name}")
+        names |= {"_out": self._out, "_too_deep": self._too_deep, "_pay": self._pay}
+        names |= {"_spawn": self._spawn, "_pause": self._pause, "_wait": self._wait}
+        return names
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def metered(self, context: Host, body: Callable[[], None]) -> None:
+        """Run something at the expense of a handler's meter."""
+        assert self._host.context is None, "no handler runs inside another one"
+        self._host.context = context
+        meter = context.meter
+        before = meter.cycles_used
+        self._enter(meter.cycles_limit - before)
+        try:
+            with YoungAlone():
+                body()
+        except _PROGRAMS_OWN as error:
+            if _raised_by_host(error.__traceback__):
+                raise
+            raise ActorFault(_name_of(error)) from None
+        finally:
+            meter.cycles_used = min(meter.cycles_limit, meter.cycles_limit - self._remaining())
+            note_cycles(meter.cycles_used - before)
+            self._host.context = None
+            self.tasks = None
+
+    def _through_host(self, call: Callable[..., Value]) -> Callable[..., Value]:
+        """A host call: the meter is the host's while it lasts."""
+        host = self._host
+
+        def through(*arguments: Value, **named: Value) -> Value:
+            assert host.context is not None, "a handler runs"
+            meter = host.context.meter
+            meter.cycles_used = meter.cycles_limit - self._remaining()
+            try:
+                return call(*arguments, **named)
+            finally:
+                self._enter(meter.cycles_limit - meter.cycles_used)
+
+        return through
+
+    # --- what compiled code calls -------------------------------------------------------------------------------------
+
+    def _out(self) -> NoReturn:
+        raise OutOfCycles
+
+    def _too_deep(self) -> NoReturn:
+        fault("RecursionError")
+
+    def _pay(self, cycles: int, _piece: int | None) -> bool:
+        self._charge(cycles)
+        return True
+
+    def _spawn(self, work: Any) -> Value:
+        assert self.tasks is not None, "only async methods start tasks"
+        return self.tasks.start(work)
+
+    def _pause(self, depth: int) -> Any:
+        assert self.tasks is not None, "only async methods pause"
+        self._pay_for_levels(depth)
+        return self.tasks.pause()
+
+    def _wait(self, depth: int, task: Value) -> Any:
+        assert self.tasks is not None, "only async methods wait"
+        self._pay_for_levels(depth)
+        return self.tasks.wait(task)
+
+    def _pay_for_levels(self, depth: int) -> None:
+        """For the async methods above the one that gives its task's turn away."""
+        if depth:
+            self.operations.charge(TASK_LEVEL * depth)
+
+
+class LoadedProgram:
+    """One program, ready to run."""
+
+    def __init__(self, methods: Methods, code: CodeType, runtime: Runtime | None = None) -> None:
+        self.runtime = Runtime() if runtime is None else runtime
+        self.functions = self.runtime.functions(code)
+        self._methods = methods
+
+    def run_handler(self, handler: str, payload: bytes, context: Host) -> None:
+        """Run one handler to the end of its last task."""
+        is_handler, is_async = self._methods.get(handler, (False, False))
+        if not is_handler:
+            fault("UnknownHandler")
+        runtime, function = self.runtime, self.functions[handler]
+
+        def body() -> None:
+            value = unpack(payload, runtime.operations.charge)
+            if is_async:
+                runtime.tasks = TaskQueue()
+                runtime.tasks.run(function(0, value))
+            else:
+                function(0, value)
+
+        runtime.metered(context, body)
+
+    def bid(self, offered: dict[str, int | bytes], context: Host) -> BidFigures:
+        """The program's bid for a timer."""
+        answer: list[Value] = []
+        self.runtime.metered(context, lambda: answer.append(self.functions[GAS_BID](0, dict(offered))))
+        return checked_bid(answer[0])
+
+
+def checked_bid(answer: Value) -> BidFigures:
+    """A bid's figures. Ends the query as ``BidInvalid`` where it is no bid: a field that is there is in range."""
+    if answer.__class__ is not dict or not set(answer) <= {*BID_FIELDS, *CELL_FIELDS}:
+        fault("BidInvalid")
+    if any(figure.__class__ is not int or not 0 <= figure < PRICE_LIMIT for figure in answer.values()):
+        fault("BidInvalid")
+    return answer.get(BID_FIELDS[0]), answer.get(BID_FIELDS[1])
+
+
+def _raised_by_host(traceback: TracebackType | None) -> bool:
+    """Whether an error came from elsewhere than a program's own code."""
+    last = traceback
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is None or last.tb_frame.f_code.co_filename != FILE_NAME
+
+
+def _name_of(error: Exception) -> str:
+    """Python's name for an error; a variable without a value has one name, wherever it is looked for."""
+    return "NameError" if isinstance(error, NameError) else type(error).__name__

@@ -1,0 +1,102 @@
+"""Tasks of one handler: on one thread, strictly first in, first out (SPEC §14, seed 004).
+
+The handler itself is the first task. A task runs until it ends, pauses, or waits for one that has not ended; then the
+one that has been ready for longest goes on. Whoever waits for a task becomes ready when it ends, in the order of
+waiting. There is nothing else that could change the order. The handler ends when its last task ends; where all that are
+left wait for each other, it fails as ``Deadlock``, and where one fails, all do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Coroutine, Generator
+
+from validator.primitives.limits import MAX_TASKS
+from validator.pvm.runtime.operations import Value, fault
+
+Work = Coroutine["Task | None", None, Value]
+
+
+class Task:
+    """A task, as programs hold it: to be awaited, and for nothing else."""
+
+    __slots__ = ("has_ended", "result", "waiting", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.result: Value = None
+        self.has_ended = False
+        self.waiting: list[Task] = []
+
+
+class _Suspension:
+    """What a task hands to the queue: whom it waits for, or ``None`` for its next turn."""
+
+    __slots__ = ("_awaited",)
+
+    def __init__(self, awaited: Task | None) -> None:
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Task | None, None, None]:
+        yield self._awaited
+
+
+class TaskQueue:
+    """The tasks of one run of a handler."""
+
+    def __init__(self) -> None:
+        self._ready: deque[Task] = deque()
+        self._alive: dict[Task, None] = {}
+
+    def start(self, work: Work) -> Task:
+        """A task that gets its first turn behind all that are ready."""
+        if len(self._alive) >= MAX_TASKS:
+            work.close()
+            fault("TooManyTasks")
+        task = Task(work)
+        self._alive[task] = None
+        self._ready.append(task)
+        return task
+
+    async def pause(self) -> None:
+        """Let all others that are ready go first."""
+        await _Suspension(None)
+
+    async def wait(self, task: Value) -> Value:
+        """What a task returned, once it has ended."""
+        if task.__class__ is not Task:
+            fault("TypeError")
+        if not task.has_ended:
+            await _Suspension(task)
+        return task.result
+
+    def run(self, work: Work) -> None:
+        """Run a handler, and every task that it starts, to the end of the last one."""
+        self.start(work)
+        try:
+            while self._ready:
+                self._turn(self._ready.popleft())
+            if self._alive:
+                fault("Deadlock")
+        finally:
+            self.close()
+
+    def _turn(self, task: Task) -> None:
+        try:
+            awaited = task.work.send(None)
+        except StopIteration as ended:
+            task.result, task.has_ended = ended.value, True
+            del self._alive[task]
+            self._ready.extend(task.waiting)
+            return
+        if awaited is None:
+            self._ready.append(task)
+        else:
+            awaited.waiting.append(task)
+
+    def close(self) -> None:
+        """Drop what is left of a handler that failed."""
+        for task in list(self._alive):
+            task.work.close()
+        self._alive.clear()
+        self._ready.clear()

@@ -1,0 +1,1171 @@
+"""Compiled loops of the packed engine: BLAKE3 over many messages at once, the ordered index, records, the tree.
+
+Everything here works on plain arrays and knows nothing of blocks or views; :mod:`validator.state.engines.packed` holds
+the arrays and says what is done with them. The functions are compiled by numba when they are first called, which takes
+some ten seconds in all, and kept beside this file, or else in the user's cache, where that can be written to. That is
+safe because all of them stand in this one file, whose time and size decide whether what was kept still counts. There is
+no interpreted fallback: where numba is missing, the plain engine (:mod:`validator.state.engines.plain`) does the same
+work with the same results, and the tests hold one against the other.
+
+*Hashing.* Messages of up to 1,024 bytes (one BLAKE3 chunk) begin at word borders and are filled up with zeros to whole
+blocks. Sixteen at a time are hashed, a message a lane: inner loops of exactly 16 trips over rows of 16 words, which the
+compiler turns into vector instructions.
+
+*Index.* A sorted array with gaps: keys by the first 8 bytes of their hashes, at or after the place that the hash asks
+for, and never with a gap between that place and the key. So it is found like in a hash table with linear probing, and
+its neighbours in the ring are its neighbours in the array. Keys whose 8 bytes are equal are ordered by the whole hash.
+
+*Records.* Each live key has a slot, and each slot a record in the arena, in units of 8 bytes: position (48 bits),
+length of the key (16), length of the value (32), key, value, numbers in the order of a little-endian machine. Freed
+records are kept in lists by size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import numba
+import numpy as np
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Array = np.ndarray[Any, Any]
+Int = Any
+"""An integer whose width numba decides."""
+
+LANES: Final = 16
+BLOCK_BYTES: Final = 64
+MESSAGE_BYTES_LIMIT: Final = 1024
+HASH_WORDS: Final = 8
+
+EMPTY: Final = 0xFFFFFFFF
+"""No slot, no record."""
+RECORD_HEAD_BYTES: Final = 12
+UNIT_BYTES: Final = 8
+POSITION_BITS: Final = 48
+POSITION_MASK: Final = (1 << POSITION_BITS) - 1
+NO_RECORD_POSITION: Final = POSITION_MASK
+"""Position in a record whose key had no entry before."""
+
+ENTRY_HEAD_BYTES: Final = 54
+TWIG_LEVELS: Final = 11
+TWIG_ENTRIES: Final = 2048
+TWIG_ROW_BYTES: Final = 320
+"""A twig's entry root, its active bits, and zeros up to whole blocks."""
+TWIG_BYTES: Final = 288
+
+SIZE_CLASSES: Final = 640
+
+NEXT_POSITION: Final = 0
+LIVE: Final = 1
+OLDEST: Final = 2
+BUMP: Final = 3
+SLOTS_USED: Final = 4
+SLOTS_FREE: Final = 5
+CAPACITY: Final = 6
+TOP: Final = 7
+"""The highest place of the index that was ever used."""
+FIRST_TWIG: Final = 8
+REPLAYED_FROM: Final = 9
+"""The first position whose entry was replayed."""
+COUNTERS: Final = 10
+
+NOTHING: Final = 0
+UPDATE: Final = 1
+INSERT: Final = 2
+DELETE: Final = 3
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function when it is first called, or take it from where an earlier process has left it."""
+    try:
+        return cast(Function, numba.njit(function, nogil=True, cache=True))
+    except RuntimeError:  # neither the folder of this file nor the user's cache can be written to
+        return cast(Function, numba.njit(function, nogil=True))
+
+
+class Arrays(NamedTuple):
+    """What an engine consists of."""
+
+    prefixes: Array
+    """Index: first 8 bytes of the key's hash, u64."""
+    places: Array
+    """Index: the key's slot, u32, or ``EMPTY``."""
+    offsets: Array
+    """Record of each slot, in units, u32."""
+    free_slots: Array
+    words: Array
+    """The arena as u64."""
+    halves: Array
+    """The arena as u32."""
+    octets: Array
+    """The arena as bytes."""
+    free_records: Array
+    """First free record by size class, u32."""
+    window: Array
+    """Slot of each active position, modulo its length, u32."""
+    twigs: Array
+    """A row of bytes a twig, from ``FIRST_TWIG`` on."""
+    dirty: Array
+    """Which of these rows changed since their hashes were made."""
+    counters: Array
+    mask: Array
+    """The bits of a hash prefix that count, one u64: all, but in tests of equal prefixes."""
+    key_words: Array
+    """BLAKE3 key of the kind ``key``, as words."""
+    lanes: Array
+    """Scratch of the hash: state, message and chaining value by lane, u32[48, 16]."""
+    scratch: Array
+    """A block of one key and its hash, as bytes."""
+
+
+_IV: Final = np.array(
+    [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19], dtype=np.uint32
+)
+
+
+def _schedule() -> Array:
+    """Which message word each step of each round takes."""
+    permutation = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
+    rows = [list(range(16))]
+    while len(rows) < 7:
+        rows.append([rows[-1][i] for i in permutation])
+    return np.array(rows, dtype=np.int64)
+
+
+_SCHEDULE: Final = _schedule()
+_CORNERS: Final = np.array(
+    [
+        [0, 4, 8, 12],
+        [1, 5, 9, 13],
+        [2, 6, 10, 14],
+        [3, 7, 11, 15],
+        [0, 5, 10, 15],
+        [1, 6, 11, 12],
+        [2, 7, 8, 13],
+        [3, 4, 9, 14],
+    ]
+)
+"""The words of the state that each step of a round mixes."""
+
+
+# --- hashing --------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _mix(lanes: Array, a: Int, b: Int, c: Int, d: Int, x: Int, y: Int) -> None:
+    """The quarter round on four rows of 16 lanes; rows 16 to 31 hold the message."""
+    for lane in range(16):
+        va = np.uint32(lanes[a, lane] + lanes[b, lane] + lanes[x, lane])
+        vd = np.uint32(lanes[d, lane] ^ va)
+        vd = np.uint32((vd >> np.uint32(16)) | (vd << np.uint32(16)))
+        vc = np.uint32(lanes[c, lane] + vd)
+        vb = np.uint32(lanes[b, lane] ^ vc)
+        vb = np.uint32((vb >> np.uint32(12)) | (vb << np.uint32(20)))
+        va = np.uint32(va + vb + lanes[y, lane])
+        vd = np.uint32(vd ^ va)
+        vd = np.uint32((vd >> np.uint32(8)) | (vd << np.uint32(24)))
+        vc = np.uint32(vc + vd)
+        vb = np.uint32(vb ^ vc)
+        vb = np.uint32((vb >> np.uint32(7)) | (vb << np.uint32(25)))
+        lanes[a, lane] = va
+        lanes[b, lane] = vb
+        lanes[c, lane] = vc
+        lanes[d, lane] = vd
+
+
+@compiled
+def _rounds(lanes: Array) -> None:
+    for number in range(7):
+        s = _SCHEDULE[number]
+        _mix(lanes, 0, 4, 8, 12, 16 + s[0], 16 + s[1])
+        _mix(lanes, 1, 5, 9, 13, 16 + s[2], 16 + s[3])
+        _mix(lanes, 2, 6, 10, 14, 16 + s[4], 16 + s[5])
+        _mix(lanes, 3, 7, 11, 15, 16 + s[6], 16 + s[7])
+        _mix(lanes, 0, 5, 10, 15, 16 + s[8], 16 + s[9])
+        _mix(lanes, 1, 6, 11, 12, 16 + s[10], 16 + s[11])
+        _mix(lanes, 2, 7, 8, 13, 16 + s[12], 16 + s[13])
+        _mix(lanes, 3, 4, 9, 14, 16 + s[14], 16 + s[15])
+
+
+@compiled
+def _begin_block(lanes: Array, block: Int, lengths: Array, first: Int, count: Int) -> None:
+    """Fill the state's rows for block ``block`` of the messages in the lanes."""
+    for row in range(8):
+        for lane in range(16):
+            lanes[row, lane] = lanes[32 + row, lane]
+    for row in range(4):
+        for lane in range(16):
+            lanes[8 + row, lane] = _IV[row]
+    for lane in range(16):
+        lanes[12, lane] = np.uint32(0)
+        lanes[13, lane] = np.uint32(0)
+    for lane in range(count):
+        rest = lengths[first + lane] - block * 64
+        flags = 16 | (1 if block == 0 else 0) | (2 | 8 if rest <= 64 else 0)
+        lanes[14, lane] = np.uint32(max(min(rest, 64), 0))
+        lanes[15, lane] = np.uint32(flags)
+
+
+@compiled
+def _load_block(lanes: Array, block: Int, words: Array, starts: Array, lengths: Array, first: Int, count: Int) -> None:
+    """Put block ``block`` of the messages in the lanes into the message rows."""
+    for lane in range(count):
+        if block * 64 < lengths[first + lane] or block == 0:
+            base = starts[first + lane] + block * 16
+            for row in range(16):
+                lanes[16 + row, lane] = words[base + row]
+
+
+@compiled
+def _keep_values(lanes: Array, block: Int, lengths: Array, first: Int, count: Int) -> None:
+    """Take over the chaining values of those messages that reach into block ``block``."""
+    for row in range(8):
+        for lane in range(16):
+            lanes[row, lane] ^= lanes[8 + row, lane]
+    for lane in range(count):
+        if block * 64 < lengths[first + lane] or block == 0:
+            for row in range(8):
+                lanes[32 + row, lane] = lanes[row, lane]
+
+
+@compiled
+def hash_messages(
+    words: Array, starts: Array, lengths: Array, key: Array, out: Array, out_starts: Array, lanes: Array
+) -> None:
+    """Keyed BLAKE3 of messages of up to 1,024 bytes that begin at word ``starts[i]``, zero-filled to whole blocks.
+
+    A hash goes to the 8 words from ``out_starts[i]`` on; ``words`` and ``out`` may be the same array.
+    """
+    total = len(starts)
+    for first in range(0, total, 16):
+        count = min(16, total - first)
+        blocks = np.int64(1)
+        for lane in range(count):
+            blocks = max(blocks, (lengths[first + lane] + 63) // 64)
+        for row in range(8):
+            for lane in range(16):
+                lanes[32 + row, lane] = key[row]
+        for block in range(blocks):
+            _begin_block(lanes, block, lengths, first, count)
+            _load_block(lanes, block, words, starts, lengths, first, count)
+            _rounds(lanes)
+            _keep_values(lanes, block, lengths, first, count)
+        for lane in range(count):
+            at = out_starts[first + lane]
+            for row in range(8):
+                out[at + row] = lanes[32 + row, lane]
+
+
+@compiled
+def _hash_pairs(words: Array, start: Int, count: Int, key: Array, out: Array, out_start: Int, lanes: Array) -> None:
+    """The parents of ``2 * count`` neighbouring nodes that begin at word ``start``."""
+    for first in range(0, count, 16):
+        width = min(16, count - first)
+        for row in range(8):
+            for lane in range(16):
+                lanes[row, lane] = key[row]
+        for row in range(4):
+            for lane in range(16):
+                lanes[8 + row, lane] = _IV[row]
+        for lane in range(16):
+            lanes[12, lane] = np.uint32(0)
+            lanes[13, lane] = np.uint32(0)
+            lanes[14, lane] = np.uint32(64)
+            lanes[15, lane] = np.uint32(27)
+        for lane in range(width):
+            base = start + (first + lane) * 16
+            for row in range(16):
+                lanes[16 + row, lane] = words[base + row]
+        _rounds(lanes)
+        for lane in range(width):
+            at = out_start + (first + lane) * 8
+            for row in range(8):
+                out[at + row] = lanes[row, lane] ^ lanes[8 + row, lane]
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _size_class(units: Int) -> tuple[Int, Int]:
+    """The list for records of a size, and the size rounded up to what that list holds."""
+    if units <= 256:
+        return units, units
+    shift = 0
+    while (units - 1) >> shift >= 16:
+        shift += 1
+    mantissa = ((units - 1) >> shift) + 1
+    return 256 + shift * 16 + mantissa, mantissa << shift
+
+
+@compiled
+def _units(key_bytes: Int, value_bytes: Int) -> Int:
+    return (12 + key_bytes + value_bytes + 7) >> 3
+
+
+@compiled
+def _take_record(arrays: Arrays, units: Int) -> Int:
+    """A free record of at least so many units."""
+    number, size = _size_class(units)
+    head = np.int64(arrays.free_records[number])
+    if head != 0xFFFFFFFF:
+        arrays.free_records[number] = arrays.halves[2 * head]
+        return head
+    at = arrays.counters[3]
+    arrays.counters[3] = at + size
+    return at
+
+
+@compiled
+def _free_record(arrays: Arrays, at: Int) -> None:
+    key_bytes, value_bytes = _lengths(arrays, at)
+    number, _ = _size_class(_units(key_bytes, value_bytes))
+    arrays.halves[2 * at] = arrays.free_records[number]
+    arrays.free_records[number] = np.uint32(at)
+
+
+@compiled
+def _lengths(arrays: Arrays, at: Int) -> tuple[Int, Int]:
+    """Lengths of key and value of the record at a unit."""
+    return np.int64(arrays.words[at] >> np.uint64(48)), np.int64(arrays.halves[2 * at + 2])
+
+
+@compiled
+def _position(arrays: Arrays, at: Int) -> Int:
+    return np.int64(arrays.words[at] & np.uint64(0xFFFFFFFFFFFF))
+
+
+@compiled
+def _set_head(arrays: Arrays, at: Int, position: Int, key_bytes: Int, value_bytes: Int) -> None:
+    arrays.words[at] = np.uint64(position) | (np.uint64(key_bytes) << np.uint64(48))
+    arrays.halves[2 * at + 2] = np.uint32(value_bytes)
+
+
+@compiled
+def _copy(source: Array, start: Int, target: Array, at: Int, count: Int) -> None:
+    for i in range(count):
+        target[at + i] = source[start + i]
+
+
+@compiled
+def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes: Int) -> None:
+    """Give a slot's record another value, in place where it fits into the same size."""
+    at = np.int64(arrays.offsets[slot])
+    key_bytes, old_bytes = _lengths(arrays, at)
+    position = _position(arrays, at)
+    if _size_class(_units(key_bytes, value_bytes))[0] != _size_class(_units(key_bytes, old_bytes))[0]:
+        new = _take_record(arrays, _units(key_bytes, value_bytes))
+        _copy(arrays.octets, at * 8 + 12, arrays.octets, new * 8 + 12, key_bytes)
+        _free_record(arrays, at)
+        at = new
+        arrays.offsets[slot] = np.uint32(at)
+    _set_head(arrays, at, position, key_bytes, value_bytes)
+    _copy(values, start, arrays.octets, at * 8 + 12 + key_bytes, value_bytes)
+
+
+@compiled
+def _new_slot(arrays: Arrays) -> Int:
+    if arrays.counters[5]:
+        arrays.counters[5] -= 1
+        return np.int64(arrays.free_slots[arrays.counters[5]])
+    arrays.counters[4] += 1
+    return arrays.counters[4] - 1
+
+
+@compiled
+def _new_record(
+    arrays: Arrays, keys: Array, key_start: Int, key_bytes: Int, values: Array, start: Int, value_bytes: Int
+) -> Int:
+    """A slot with a record for a key that has no entry yet."""
+    slot = _new_slot(arrays)
+    at = _take_record(arrays, _units(key_bytes, value_bytes))
+    arrays.offsets[slot] = np.uint32(at)
+    _set_head(arrays, at, 0xFFFFFFFFFFFF, key_bytes, value_bytes)
+    _copy(keys, key_start, arrays.octets, at * 8 + 12, key_bytes)
+    _copy(values, start, arrays.octets, at * 8 + 12 + key_bytes, value_bytes)
+    arrays.counters[1] += 1
+    return slot
+
+
+@compiled
+def _drop_slot(arrays: Arrays, slot: Int) -> None:
+    _free_record(arrays, np.int64(arrays.offsets[slot]))
+    arrays.free_slots[arrays.counters[5]] = np.uint32(slot)
+    arrays.counters[5] += 1
+    arrays.counters[1] -= 1
+
+
+@compiled
+def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> Int:
+    """Copy a record to the undo data; of a new one, the key alone. Returns where the next one goes."""
+    key_bytes, value_bytes = _lengths(arrays, at)
+    _copy(arrays.octets, at * 8, undo, cursor, 12 + key_bytes + (0 if is_new else value_bytes))
+    if is_new:
+        for i in range(6):
+            undo[cursor + i] = 255
+        value_bytes = 0
+        for i in range(4):
+            undo[cursor + 8 + i] = 0
+    return cursor + _units(key_bytes, value_bytes) * 8
+
+
+# --- the index ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _prefix(hashes: Array, start: Int, mask: Array) -> Int:
+    value = np.uint64(0)
+    for i in range(8):
+        value = (value << np.uint64(8)) | np.uint64(hashes[start + i])
+    return value & mask[0]
+
+
+@compiled
+def _home(prefix: Int, capacity: Int) -> Int:
+    return np.int64(((prefix >> np.uint64(32)) * np.uint64(capacity)) >> np.uint64(32))
+
+
+@compiled
+def _same_key(arrays: Arrays, at: Int, keys: Array, start: Int, count: Int) -> bool:
+    if np.int64(arrays.words[at] >> np.uint64(48)) != count:
+        return False
+    base = at * 8 + 12
+    for i in range(count):  # noqa: SIM110
+        if arrays.octets[base + i] != keys[start + i]:
+            return False
+    return True
+
+
+@compiled
+def _turn(value: Int, bits: Int) -> Int:
+    """A word turned right."""
+    return ((value >> np.uint64(bits)) | (value << np.uint64(32 - bits))) & np.uint64(0xFFFFFFFF)
+
+
+@compiled
+def _hash_record(arrays: Arrays, at: Int) -> None:
+    """Hash of a record's key, into the last 32 bytes of the scratch: one message, in as little code as possible.
+
+    It is needed only where two keys have equal prefixes, and becomes part of everything that looks keys up.
+    """
+    key_bytes = _lengths(arrays, at)[0]
+    words, state = arrays.scratch.view(np.uint32), np.empty(16, dtype=np.uint64)
+    value = arrays.key_words.astype(np.uint64)
+    mask = np.uint64(0xFFFFFFFF)
+    for start in range(0, key_bytes, 64):
+        rest = key_bytes - start
+        for i in range(64):
+            arrays.scratch[i] = arrays.octets[at * 8 + 12 + start + i] if i < rest else 0
+        for i in range(8):
+            state[i] = value[i]
+            state[8 + i] = np.uint64(_IV[i]) if i < 4 else np.uint64(0)
+        state[14] = np.uint64(min(rest, 64))
+        state[15] = np.uint64(16 | (1 if start == 0 else 0) | (10 if rest <= 64 else 0))
+        for step in range(56):
+            a, b, c, d = _CORNERS[step & 7]
+            for half in range(2):
+                word = np.uint64(words[_SCHEDULE[step >> 3, 2 * (step & 7) + half]])
+                state[a] = (state[a] + state[b] + word) & mask
+                state[d] = _turn(state[d] ^ state[a], 16 >> half)
+                state[c] = (state[c] + state[d]) & mask
+                state[b] = _turn(state[b] ^ state[c], 7 if half else 12)
+        for i in range(8):
+            value[i] = state[i] ^ state[8 + i]
+    for i in range(8):
+        words[16 + i] = np.uint32(value[i])
+
+
+@compiled
+def _find(
+    arrays: Arrays, prefix: Int, keys: Array, start: Int, count: Int, hashes: Array, hash_start: Int
+) -> tuple[Int, bool]:
+    """The place of a key in the index, and whether it is there; else the place where it belongs."""
+    place = _home(prefix, arrays.counters[6])
+    while arrays.places[place] != np.uint32(0xFFFFFFFF):
+        found = arrays.prefixes[place]
+        if found > prefix:
+            return place, False
+        if found == prefix:
+            at = np.int64(arrays.offsets[arrays.places[place]])
+            if _same_key(arrays, at, keys, start, count):
+                return place, True
+            _hash_record(arrays, at)
+            for i in range(32):
+                other, mine = arrays.scratch[64 + i], hashes[hash_start + i]
+                if other != mine:
+                    if other > mine:
+                        return place, False
+                    break
+        place += 1
+    return place, False
+
+
+@compiled
+def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
+    """Insert at a place that :func:`_find` gave; what stands there moves up to the next gap."""
+    gap = place
+    while arrays.places[gap] != np.uint32(0xFFFFFFFF):
+        gap += 1
+    arrays.counters[7] = max(arrays.counters[7], gap)
+    while gap > place:
+        arrays.places[gap] = arrays.places[gap - 1]
+        arrays.prefixes[gap] = arrays.prefixes[gap - 1]
+        gap -= 1
+    arrays.places[place] = np.uint32(slot)
+    arrays.prefixes[place] = prefix
+
+
+@compiled
+def _take(arrays: Arrays, place: Int) -> None:
+    """Remove what stands at a place; what need not stand behind it moves down."""
+    capacity = arrays.counters[6]
+    after = place + 1
+    while arrays.places[after] != np.uint32(0xFFFFFFFF) and _home(arrays.prefixes[after], capacity) < after:
+        arrays.places[after - 1] = arrays.places[after]
+        arrays.prefixes[after - 1] = arrays.prefixes[after]
+        after += 1
+    arrays.places[after - 1] = np.uint32(0xFFFFFFFF)
+
+
+@compiled
+def _next_place(arrays: Arrays, place: Int) -> Int:
+    """The place of the next key in the ring; there is one."""
+    place += 1
+    top = arrays.counters[7]
+    while place <= top:
+        if arrays.places[place] != np.uint32(0xFFFFFFFF):
+            return place
+        place += 1
+    place = 0
+    while arrays.places[place] == np.uint32(0xFFFFFFFF):
+        place += 1
+    return place
+
+
+@compiled
+def _last_place_below(arrays: Arrays, place: Int) -> Int:
+    """The last place below one that holds a key, or the last of all; there is one."""
+    place -= 1
+    while place >= 0:
+        if arrays.places[place] != np.uint32(0xFFFFFFFF):
+            return place
+        place -= 1
+    place = arrays.counters[7]
+    while arrays.places[place] == np.uint32(0xFFFFFFFF):
+        place -= 1
+    return place
+
+
+@compiled
+def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[Int, bool]:
+    """Place of one key in the index, and whether it is there."""
+    return _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
+
+
+@compiled
+def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
+    """The slot of the key before a place of the ring; there is at least one key."""
+    place, _ = _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
+    return np.int64(arrays.places[_last_place_below(arrays, place)])
+
+
+@compiled
+def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixes: Array, capacity: Int) -> Int:
+    """Spread an index over a larger or smaller one; returns the highest place used."""
+    last = -1
+    for i in range(len(old_places)):
+        if old_places[i] != np.uint32(0xFFFFFFFF):
+            last = max(last + 1, _home(old_prefixes[i], capacity))
+            places[last] = old_places[i]
+            prefixes[last] = old_prefixes[i]
+    return last
+
+
+@compiled
+def spread_top(places: Array, prefixes: Array, capacity: Int) -> Int:
+    """The highest place that :func:`rebuild_index` would use."""
+    last = -1
+    for i in range(len(places)):
+        if places[i] != np.uint32(0xFFFFFFFF):
+            last = max(last + 1, _home(prefixes[i], capacity))
+    return last
+
+
+@compiled
+def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
+    """The slots of all keys that begin with some bytes."""
+    found = np.empty(arrays.counters[1], dtype=np.uint32)
+    count = 0
+    for place in range(arrays.counters[7] + 1):
+        slot = arrays.places[place]
+        if slot == np.uint32(0xFFFFFFFF):
+            continue
+        at = np.int64(arrays.offsets[slot])
+        if _lengths(arrays, at)[0] < len(prefix):
+            continue
+        matches = True
+        for i in range(len(prefix)):
+            if arrays.octets[at * 8 + 12 + i] != prefix[i]:
+                matches = False
+                break
+        if matches:
+            found[count] = slot
+            count += 1
+    return found[:count]
+
+
+# --- one block ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def stage_keys(keys: Array, starts: Array, lengths: Array, stage: Array, stage_starts: Array) -> None:
+    """Copy keys to zeroed whole blocks; ``stage_starts`` are words."""
+    cursor = 0
+    for i in range(len(starts)):
+        stage_starts[i] = cursor >> 2
+        _copy(keys, starts[i], stage, cursor, lengths[i])
+        cursor += (lengths[i] + 63) // 64 * 64
+
+
+@compiled
+def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
+    """Bring into the cache what the keys of a batch and those behind them in the ring are looked up by; ``near`` is
+    scratch, two rows.
+
+    Each pass is a loop so short that the processor has many of its misses under way at once, where :func:`lookup` and
+    what follows would wait for them one by one. The result only keeps the compiler from leaving the reads out.
+    """
+    seen = np.uint64(0)
+    here, behind = near[0], near[1]
+    for j in range(len(order)):
+        here[j] = _home(_prefix(hashes, order[j] * 32, arrays.mask), arrays.counters[6])
+    for j in range(len(order)):
+        seen ^= arrays.prefixes[here[j]] ^ np.uint64(arrays.places[here[j]])
+    for j in range(len(order)):
+        prefix = _prefix(hashes, order[j] * 32, arrays.mask)
+        place = here[j]
+        while arrays.places[place] != np.uint32(0xFFFFFFFF) and arrays.prefixes[place] < prefix:
+            place += 1
+        here[j] = arrays.places[place]
+        place += 1
+        top = arrays.counters[7]
+        while place <= top and arrays.places[place] == np.uint32(0xFFFFFFFF):
+            place += 1
+        behind[j] = arrays.places[place]
+    slots = arrays.counters[4]
+    for j in range(len(order)):
+        here[j] = arrays.offsets[here[j] if here[j] < slots else 0]
+        behind[j] = arrays.offsets[behind[j] if behind[j] < slots else 0]
+    last = len(arrays.words) - 1
+    for j in range(len(order)):
+        seen ^= arrays.words[min(here[j], last)] ^ arrays.words[min(here[j] + 8, last)]
+        seen ^= arrays.words[min(behind[j], last)]
+    return seen
+
+
+@compiled
+def lookup(
+    arrays: Arrays,
+    keys: Array,
+    starts: Array,
+    lengths: Array,
+    values: Array,
+    value_starts: Array,
+    value_lengths: Array,
+    hashes: Array,
+    order: Array,
+    actions: Array,
+    found: Array,
+    found_places: Array,
+) -> tuple[Int, Int]:
+    """What is to be done for each key of a batch, in ring order; returns how many keys come and go.
+
+    ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots,
+    ``found_places`` where in the index these stand.
+    """
+    for i in range(1, len(order)):
+        j = i
+        while j and _is_below(hashes, order[j], order[j - 1], arrays.mask):
+            order[j], order[j - 1] = order[j - 1], order[j]
+            j -= 1
+    inserts = deletes = 0
+    for i in order:
+        prefix = _prefix(hashes, i * 32, arrays.mask)
+        place, is_there = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+        if not is_there:
+            actions[i] = 0 if value_lengths[i] < 0 else 2
+            inserts += actions[i] == 2
+            continue
+        found[i] = arrays.places[place]
+        found_places[i] = place
+        if value_lengths[i] < 0:
+            actions[i] = 3
+            deletes += 1
+            continue
+        at = np.int64(arrays.offsets[found[i]])
+        key_bytes, value_bytes = _lengths(arrays, at)
+        is_same = value_bytes == value_lengths[i]
+        base = at * 8 + 12 + key_bytes
+        if is_same:
+            for j in range(value_bytes):
+                if arrays.octets[base + j] != values[value_starts[i] + j]:
+                    is_same = False
+                    break
+        actions[i] = 0 if is_same else 1
+    return inserts, deletes
+
+
+@compiled
+def _is_below(hashes: Array, a: Int, b: Int, mask: Array) -> bool:
+    for i in range(32):
+        if hashes[a * 32 + i] != hashes[b * 32 + i]:
+            return bool(hashes[a * 32 + i] < hashes[b * 32 + i])
+    return False
+
+
+@compiled
+def change_ring(
+    arrays: Arrays,
+    keys: Array,
+    starts: Array,
+    lengths: Array,
+    values: Array,
+    value_starts: Array,
+    value_lengths: Array,
+    hashes: Array,
+    order: Array,
+    actions: Array,
+    found: Array,
+    deleted: Array,
+    undo: Array,
+) -> Int:
+    """Remove the keys that go, then add those that come; returns the length of the undo data."""
+    cursor = count = 0
+    for i in order:
+        if actions[i] == 3:
+            place, _ = _find(arrays, _prefix(hashes, i * 32, arrays.mask), keys, starts[i], lengths[i], hashes, i * 32)
+            at = np.int64(arrays.offsets[found[i]])
+            cursor = _save(arrays, at, undo, cursor, False)
+            deleted[count] = _position(arrays, at)
+            _clear_bit(arrays, deleted[count])
+            count += 1
+            _take(arrays, place)
+            _drop_slot(arrays, found[i])
+    for i in order:
+        if actions[i] == 2:
+            prefix = _prefix(hashes, i * 32, arrays.mask)
+            place, _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+            slot = _new_record(arrays, keys, starts[i], lengths[i], values, value_starts[i], value_lengths[i])
+            _put(arrays, place, prefix, slot)
+            found[i] = slot
+            cursor = _save(arrays, np.int64(arrays.offsets[slot]), undo, cursor, True)
+    return cursor
+
+
+@compiled
+def touched_places(
+    arrays: Arrays,
+    keys: Array,
+    starts: Array,
+    lengths: Array,
+    hashes: Array,
+    order: Array,
+    actions: Array,
+    found_places: Array,
+    is_same_ring: bool,
+    touched: Array,
+    items: Array,
+) -> Int:
+    """Places that get an entry, some twice: first those with a new value, whose items go to ``items``, then the
+    neighbours below keys that came or went, with item -1. Returns how many there are."""
+    count = 0
+    for i in order:
+        if actions[i] == 1 or actions[i] == 2:
+            touched[count] = found_places[i]
+            if not is_same_ring:
+                prefix = _prefix(hashes, i * 32, arrays.mask)
+                touched[count], _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+            items[count] = i
+            count += 1
+    if arrays.counters[1] == 0 or is_same_ring:
+        return count
+    for i in order:
+        if actions[i] == 2 or actions[i] == 3:
+            prefix = _prefix(hashes, i * 32, arrays.mask)
+            place, _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+            touched[count] = _last_place_below(arrays, place)
+            items[count] = -1
+            count += 1
+    return count
+
+
+@compiled
+def measure(
+    arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array
+) -> tuple[Int, Int, Int, Int]:
+    """Bytes that the entries, their staged copies, the staged next keys and the undo data take; finds the next
+    slots."""
+    entries = staged = next_staged = undone = 0
+    for j in range(len(touched)):
+        place = touched[j]
+        at = np.int64(arrays.offsets[arrays.places[place]])
+        key_bytes, value_bytes = _lengths(arrays, at)
+        undone += _units(key_bytes, value_bytes) * 8
+        size = 54 + key_bytes + (value_lengths[items[j]] if items[j] >= 0 else value_bytes)
+        entries += size
+        if size <= 1024:
+            staged += (size + 63) // 64 * 64
+        next_slots[j] = arrays.places[_next_place(arrays, place)]
+        next_staged += (_lengths(arrays, np.int64(arrays.offsets[next_slots[j]]))[0] + 63) // 64 * 64
+    return entries, staged, next_staged, undone
+
+
+@compiled
+def stage_slots(arrays: Arrays, slots: Array, stage: Array, starts: Array, lengths: Array) -> None:
+    """Copy the keys of some slots to zeroed whole blocks."""
+    cursor = 0
+    for j in range(len(slots)):
+        at = np.int64(arrays.offsets[slots[j]])
+        lengths[j] = _lengths(arrays, at)[0]
+        starts[j] = cursor >> 2
+        _copy(arrays.octets, at * 8 + 12, stage, cursor, lengths[j])
+        cursor += (lengths[j] + 63) // 64 * 64
+
+
+@compiled
+def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> None:
+    """The places of some slots, whose keys' hashes are given."""
+    for j in range(len(slots)):
+        at = np.int64(arrays.offsets[slots[j]])
+        prefix = _prefix(hashes, j * 32, arrays.mask)
+        key_bytes = _lengths(arrays, at)[0]
+        touched[j], _ = _find(arrays, prefix, arrays.octets, at * 8 + 12, key_bytes, hashes, j * 32)
+
+
+@compiled
+def _write_number(target: Array, at: Int, value: Int, count: Int) -> None:
+    """A big-endian number."""
+    for i in range(count):
+        target[at + i] = np.uint8((value >> np.uint64(8 * (count - 1 - i))) & np.uint64(255))
+
+
+@compiled
+def append_entries(
+    arrays: Arrays,
+    height: Int,
+    touched: Array,
+    items: Array,
+    values: Array,
+    value_starts: Array,
+    value_lengths: Array,
+    next_hashes: Array,
+    section: Array,
+    stage: Array,
+    starts: Array,
+    lengths: Array,
+    undo: Array,
+    undo_cursor: Int,
+) -> Int:
+    """Append an entry for each place: encoded to ``section``, and staged to be hashed; returns the end of the undo
+    data.
+
+    Entries of more than 1,024 bytes are not staged; their lengths are negative.
+    """
+    cursor = staged = 0
+    for j in range(len(touched)):
+        slot = np.int64(arrays.places[touched[j]])
+        at = np.int64(arrays.offsets[slot])
+        previous = _position(arrays, at)
+        is_new = previous == 0xFFFFFFFFFFFF
+        if not is_new:
+            undo_cursor = _save(arrays, at, undo, undo_cursor, False)
+            _clear_bit(arrays, previous)
+            if items[j] >= 0:
+                _set_value(arrays, slot, values, value_starts[items[j]], value_lengths[items[j]])
+                at = np.int64(arrays.offsets[slot])
+        key_bytes, value_bytes = _lengths(arrays, at)
+        _set_head(arrays, at, arrays.counters[0], key_bytes, value_bytes)
+        arrays.window[arrays.counters[0] % len(arrays.window)] = np.uint32(slot)
+        _set_bit(arrays, arrays.counters[0])
+        arrays.counters[0] += 1
+        size = 54 + key_bytes + value_bytes
+        _write_number(section, cursor, np.uint64(height), 8)
+        _write_number(section, cursor + 8, np.uint64(0xFFFFFFFFFFFFFFFF) if is_new else np.uint64(previous), 8)
+        _copy(next_hashes, j * 32, section, cursor + 16, 32)
+        _write_number(section, cursor + 48, np.uint64(key_bytes), 2)
+        _write_number(section, cursor + 50, np.uint64(value_bytes), 4)
+        _copy(arrays.octets, at * 8 + 12, section, cursor + 54, key_bytes + value_bytes)
+        starts[j] = staged >> 2
+        if size <= 1024:
+            lengths[j] = size
+            _copy(section, cursor, stage, staged, size)
+            staged += (size + 63) // 64 * 64
+        else:
+            lengths[j] = -size
+        cursor += size
+    return undo_cursor
+
+
+@compiled
+def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
+    """The slots of the oldest active entries that are to be appended again, at most ``steps``; how many they are."""
+    count = 0
+    position = raise_oldest(arrays, arrays.counters[2])
+    while count < steps and position < arrays.counters[0]:
+        if arrays.counters[0] + count - position <= limit:
+            break
+        chosen[count] = arrays.window[position % len(arrays.window)]
+        count += 1
+        position = raise_oldest(arrays, position + 1)
+    return count
+
+
+@compiled
+def raise_oldest(arrays: Arrays, position: Int) -> Int:
+    """The first active position from one on, or the end."""
+    end = arrays.counters[0]
+    first = arrays.counters[8]
+    while position < end:
+        row = (position >> 11) - first
+        offset = position & 2047
+        bits = arrays.twigs[row, 32 + (offset >> 3)] >> np.uint8(offset & 7)
+        if bits & 1:
+            return position
+        position = (position | 7) + 1 if bits == 0 else position + 1
+    return end
+
+
+# --- the tree -------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _set_bit(arrays: Arrays, position: Int) -> None:
+    row, offset = (position >> 11) - arrays.counters[8], position & 2047
+    arrays.twigs[row, 32 + (offset >> 3)] |= np.uint8(1 << (offset & 7))
+    arrays.dirty[row] = 1
+
+
+@compiled
+def _clear_bit(arrays: Arrays, position: Int) -> None:
+    row, offset = (position >> 11) - arrays.counters[8], position & 2047
+    if row >= 0:
+        arrays.twigs[row, 32 + (offset >> 3)] &= np.uint8(255 ^ (1 << (offset & 7)))
+        arrays.dirty[row] = 1
+
+
+@compiled
+def extend_leaves(
+    first: Int, rows: Array, other: Array, count: Int, frontier: Array, absent: Array, key: Array, lanes: Array
+) -> tuple[Int, Int, bool]:
+    """Hash new leaves up to the roots of their twigs, with the frontier beside them, which moves on.
+
+    ``rows`` holds the leaves as words behind one spare node, and ``other`` is as large. Returns the first twig, how
+    many there are, and whether their roots stand in ``other``.
+    """
+    start, after = first, first + count
+    swapped = False
+    for level in range(11):
+        here, there = (other, rows) if swapped else (rows, other)
+        begin = 1
+        if start & 1:
+            start -= 1
+            begin = 0
+            for i in range(8):
+                here[i] = frontier[level, i]
+            count += 1
+        complete = after >> level
+        if complete & 1:
+            for i in range(8):
+                frontier[level, i] = here[(begin + complete - 1 - start) * 8 + i]
+        if count & 1:
+            for i in range(8):
+                here[(begin + count) * 8 + i] = absent[level, i]
+            count += 1
+        _hash_pairs(here, begin * 8, count >> 1, key, there, 8, lanes)
+        start >>= 1
+        count >>= 1
+        swapped = not swapped
+    return start, count, swapped
+
+
+@compiled
+def twig_levels(levels: Array, key: Array, lanes: Array) -> None:
+    """Hash all levels of an entry tree: the 2,048 leaves come first, behind them their parents, up to the root."""
+    start, count = 0, 1024
+    while count:
+        _hash_pairs(levels, start, count, key, levels, start + 16 * count, lanes)
+        start += 16 * count
+        count >>= 1
+
+
+@compiled
+def climb(
+    heap: Array,
+    width: Int,
+    changed: Array,
+    depth: Int,
+    key: Array,
+    scratch: Array,
+    lanes: Array,
+) -> None:
+    """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels, ``width`` leaves wide."""
+    starts, lengths, out_starts = scratch[0], scratch[1], scratch[2]
+    count = len(changed)
+    indexes = changed.copy()
+    for level in range(depth):
+        parents = 0
+        for i in range(count):
+            parent = indexes[i] >> 1
+            if parents == 0 or indexes[parents - 1] != parent:
+                indexes[parents] = parent
+                parents += 1
+        count = parents
+        for i in range(count):
+            starts[i] = ((width >> level) + 2 * indexes[i]) * 8
+            out_starts[i] = ((width >> (level + 1)) + indexes[i]) * 8
+            lengths[i] = 64
+        hash_messages(heap, starts[:count], lengths[:count], key, heap, out_starts[:count], lanes)
+
+
+# --- back, and again ------------------------------------------------------------------------------------------------
+
+
+@compiled
+def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
+    """Where the keys of the undo data's records begin, and how long they are; how many there are."""
+    cursor = count = 0
+    while cursor < end:
+        key_bytes = np.int64(undo[cursor + 6]) | np.int64(undo[cursor + 7]) << 8
+        value_bytes: Int = np.int64(0)
+        for i in range(4):
+            value_bytes |= np.int64(undo[cursor + 8 + i]) << (8 * i)
+        starts[count] = cursor + 12
+        lengths[count] = key_bytes
+        count += 1
+        cursor += _units(key_bytes, value_bytes) * 8
+    return count
+
+
+@compiled
+def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: Int) -> None:
+    """Give every key of the undo data its former record; positions from ``end`` on are no more."""
+    count = len(starts)
+    for j in range(count - 1, -1, -1):
+        start, key_bytes = starts[j], lengths[j]
+        position: Int = np.int64(0)
+        value_bytes: Int = np.int64(0)
+        for i in range(6):
+            position |= np.int64(undo[start - 12 + i]) << (8 * i)
+        for i in range(4):
+            value_bytes |= np.int64(undo[start - 4 + i]) << (8 * i)
+        prefix = _prefix(hashes, j * 32, arrays.mask)
+        place, is_there = _find(arrays, prefix, undo, start, key_bytes, hashes, j * 32)
+        if position == 0xFFFFFFFFFFFF:
+            slot = np.int64(arrays.places[place])
+            _take(arrays, place)
+            _drop_slot(arrays, slot)
+            continue
+        if is_there:
+            slot = np.int64(arrays.places[place])
+            _set_value(arrays, slot, undo, start + key_bytes, value_bytes)
+        else:
+            slot = _new_record(arrays, undo, start, key_bytes, undo, start + key_bytes, value_bytes)
+            _put(arrays, place, prefix, slot)
+        _set_head(arrays, np.int64(arrays.offsets[slot]), position, key_bytes, value_bytes)
+        arrays.window[position % len(arrays.window)] = np.uint32(slot)
+        _set_bit(arrays, position)
+    for position in range(end, arrays.counters[0]):
+        _clear_bit(arrays, position)
+    arrays.counters[0] = end
+
+
+@compiled
+def _read_number(data: Array, at: Int, count: Int) -> Int:
+    value: Int = np.int64(0)
+    for i in range(count):
+        value = (value << 8) | np.int64(data[at + i])
+    return value
+
+
+@compiled
+def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
+    """Where encoded entries begin, one behind the other, and the lengths of their keys and values."""
+    for j in range(len(starts)):
+        starts[j] = start
+        key_lengths[j] = _read_number(data, start + 48, 2)
+        value_lengths[j] = _read_number(data, start + 50, 4)
+        start += 54 + key_lengths[j] + value_lengths[j]
+
+
+@compiled
+def stage_entries(data: Array, starts: Array, sizes: Array, stage: Array, stage_starts: Array) -> None:
+    """Copy entries to zeroed whole blocks; those of more than 1,024 bytes get a negative size instead."""
+    cursor = 0
+    for j in range(len(starts)):
+        stage_starts[j] = cursor >> 2
+        if sizes[j] > 1024:
+            sizes[j] = -sizes[j]
+            continue
+        _copy(data, starts[j], stage, cursor, sizes[j])
+        cursor += (sizes[j] + 63) // 64 * 64
+
+
+@compiled
+def _replay_deleted(arrays: Arrays, position: Int) -> None:
+    """Forget the key whose active entry stands at a position, where it is known."""
+    if position < arrays.counters[9]:
+        return
+    slot = np.int64(arrays.window[position % len(arrays.window)])
+    at = np.int64(arrays.offsets[slot])
+    _hash_record(arrays, at)
+    key_hash = arrays.scratch[64:96].copy()
+    prefix = _prefix(key_hash, 0, arrays.mask)
+    key_bytes = _lengths(arrays, at)[0]
+    place, _ = _find(arrays, prefix, arrays.octets, at * 8 + 12, key_bytes, key_hash, 0)
+    _take(arrays, place)
+    _drop_slot(arrays, slot)
+    _clear_bit(arrays, position)
+
+
+@compiled
+def replay_entries(
+    arrays: Arrays,
+    data: Array,
+    starts: Array,
+    key_lengths: Array,
+    value_lengths: Array,
+    hashes: Array,
+    positions: Array,
+    deleted: Array,
+    deleted_after: Array,
+) -> None:
+    """Take over entries of the log: their keys have these records from now on, and no others.
+
+    Between them, after ``deleted_after[i]`` entries, the key whose active entry stands at ``deleted[i]`` goes.
+    """
+    first = arrays.counters[8] << 11
+    gone = 0
+    for j in range(len(starts)):
+        while gone < len(deleted) and deleted_after[gone] <= j:
+            _replay_deleted(arrays, deleted[gone])
+            gone += 1
+        key_start, key_bytes = starts[j] + 54, key_lengths[j]
+        prefix = _prefix(hashes, j * 32, arrays.mask)
+        place, is_there = _find(arrays, prefix, data, key_start, key_bytes, hashes, j * 32)
+        if is_there:
+            slot = np.int64(arrays.places[place])
+            _clear_bit(arrays, _position(arrays, np.int64(arrays.offsets[slot])))
+            _set_value(arrays, slot, data, key_start + key_bytes, value_lengths[j])
+        else:
+            slot = _new_record(arrays, data, key_start, key_bytes, data, key_start + key_bytes, value_lengths[j])
+            _put(arrays, place, prefix, slot)
+        position = positions[j]
+        _set_head(arrays, np.int64(arrays.offsets[slot]), position, key_bytes, value_lengths[j])
+        arrays.window[position % len(arrays.window)] = np.uint32(slot)
+        if position >= first:
+            _set_bit(arrays, position)
+        arrays.counters[0] = position + 1
+    while gone < len(deleted):
+        _replay_deleted(arrays, deleted[gone])
+        gone += 1

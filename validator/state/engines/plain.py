@@ -1,0 +1,358 @@
+"""The engine in plain Python: dictionaries, a sorted list of key hashes, and the tree of :mod:`validator.state.merkle`.
+
+It is the reference for the compiled one, and the better one for small states: nothing has to be compiled, a read is one
+lookup in a dictionary, and a block of few changes costs no passage to compiled code. It hands a state that outgrows it
+to another engine (:meth:`PlainEngine.copy_to`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from validator.primitives.types import Hash, Height
+from validator.state.engine import POSITION, SECTION_HEAD, Engine, SectionHead, Step, encode_section
+from validator.state.hashing import (
+    ABSENT,
+    COMPACTION_SLACK,
+    COMPACTION_STEPS,
+    NO_POSITION,
+    TWIG_ENTRIES,
+    TWIG_LEVELS,
+    Entry,
+    Twig,
+    check_bounds,
+    decode_entry,
+    entry_bytes,
+    entry_hash,
+    key_hash,
+    twigs_for,
+    window_limit,
+)
+from validator.state.interface import Batch
+from validator.state.merkle import Tree, TreeUndo, entry_tree, pruned_peaks
+from validator.state.snapshot import SnapshotTwig
+
+FEW: Final = 64
+"""Changes of the ring up to which each is made on its own; above, the list is sorted anew."""
+
+REPLAY_ENTRIES: Final = 65_536
+"""Entries that recovery hashes at once."""
+
+_Slot = tuple[int, bytes]
+"""Position and value of a key's active entry."""
+
+
+@dataclass(slots=True)
+class _Undo:
+    slots: dict[bytes, _Slot | None]
+    """What the touched keys had before."""
+    oldest: int
+    tree: TreeUndo
+
+
+class _Appender:
+    """Collects what one block appends."""
+
+    def __init__(self, engine: PlainEngine, height: Height) -> None:
+        self.engine = engine
+        self.height = height
+        self.next_position = engine.next_position
+        self.entries: list[bytes] = []
+        self.deactivated: list[int] = []
+        self.before: dict[bytes, _Slot | None] = {}
+
+    def append(self, key: bytes, value: bytes) -> None:
+        """Append an entry of a key that is in the ring, instead of the one that it has."""
+        engine = self.engine
+        old = engine.slots.get(key)
+        self.before[key] = old
+        previous = NO_POSITION if old is None else old[0]
+        if old is not None:
+            self.deactivated.append(previous)
+            del engine.key_at[previous]
+        self.entries.append(Entry(self.height, previous, engine.next_hash(key), key, value).encode())
+        engine.slots[key] = (self.next_position, value)
+        engine.key_at[self.next_position] = key
+        self.next_position += 1
+
+    def delete(self, key: bytes) -> int:
+        """Forget a key; returns the position of the entry that it had."""
+        engine = self.engine
+        old = engine.slots.pop(key)
+        self.before[key] = old
+        del engine.key_at[old[0]]
+        self.deactivated.append(old[0])
+        return old[0]
+
+
+class PlainEngine:
+    """One state in dictionaries; implements :class:`validator.state.engine.Engine`."""
+
+    def __init__(self, slack: int = COMPACTION_SLACK) -> None:
+        self.slots: dict[bytes, _Slot] = {}
+        self.key_at: dict[int, bytes] = {}
+        """Keys by the positions of their active entries."""
+        self.slack = slack
+        """Entries that compaction always leaves alone, beside those that follow from the live keys."""
+        self._ring: list[bytes] = []
+        """Hashes of the live keys, ascending."""
+        self._by_hash: dict[bytes, bytes] = {}
+        self._oldest = 0
+        self._tree = Tree()
+        self._leaves: list[bytes] = []
+        self._gone: list[int] = []
+        self._first_position = 0
+        """Where the first twig that is kept begins."""
+
+    @property
+    def root(self) -> Hash:
+        return self._tree.root
+
+    @property
+    def next_position(self) -> int:
+        """Entries ever appended."""
+        return self._tree.next_position
+
+    @property
+    def live(self) -> int:
+        """Keys that have a value."""
+        return len(self.slots)
+
+    @property
+    def oldest(self) -> int:
+        """Position of the oldest active entry; :attr:`next_position` where there is none."""
+        return self._oldest
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, or ``None``."""
+        slot = self.slots.get(key)
+        return None if slot is None else slot[1]
+
+    def apply(self, height: Height, batch: Batch) -> Step:
+        """Move to the child state after a batch. Raises :class:`ValueError`, and changes nothing, where it is wrong."""
+        changed = self._net_changes(batch)
+        appender = _Appender(self, height)
+        oldest = self._oldest
+        order, gone = self._relink(changed)
+        deleted = [appender.delete(changed[place][0]) for place in gone]
+        for place in order:
+            key, value = changed.get(place) or (self._by_hash[place], None)
+            appender.append(key, self.slots[key][1] if value is None else value)
+        self._compact(appender)
+        leaves = [entry_hash(entry) for entry in appender.entries]
+        undo = _Undo(appender.before, oldest, self._tree.extend(leaves, appender.deactivated, self.live))
+        entries = b"".join(appender.entries)
+        head = SectionHead(
+            height,
+            self.next_position,
+            self.live,
+            self._oldest,
+            self.root,
+            len(entries),
+            len(appender.entries),
+            len(deleted),
+        )
+        section = encode_section(head, entries, deleted)
+        return Step(section, self.root, self.next_position, self.live, undo)
+
+    def undo(self, step: Step) -> None:
+        """Move back to the state before ``step``, the latest one that was applied and not undone."""
+        undo: _Undo = step.undo
+        added, removed = [], []
+        for key, old in undo.slots.items():
+            new = self.slots.pop(key, None)
+            if new is not None:
+                del self.key_at[new[0]]
+            if old is None:
+                removed.append(key_hash(key))
+            elif new is None:
+                added.append(key_hash(key))
+                self._by_hash[added[-1]] = key
+            if old is not None:
+                self.slots[key] = old
+                self.key_at[old[0]] = key
+        self._change_ring(added, removed)
+        self._oldest = undo.oldest
+        self._tree.revert(undo.tree)
+
+    def before(self, step: Step) -> dict[bytes, bytes | None]:
+        """The values that an applied step's keys had before it; keys whose entry only moved are among them."""
+        undo: _Undo = step.undo
+        return {key: None if slot is None else slot[1] for key, slot in undo.slots.items()}
+
+    def items(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """The keys that begin with ``prefix`` and their values, keys ascending. Costs O(all keys)."""
+        return sorted((key, slot[1]) for key, slot in self.slots.items() if key.startswith(prefix))
+
+    def position(self, key: bytes) -> int | None:
+        """Position of a key's active entry."""
+        slot = self.slots.get(key)
+        return None if slot is None else slot[0]
+
+    def next_hash(self, key: bytes) -> bytes:
+        """Hash of the key that comes next in the ring."""
+        after = bisect_left(self._ring, key_hash(key)) + 1
+        return self._ring[after % len(self._ring)]
+
+    def predecessor(self, place: bytes) -> tuple[bytes, int] | None:
+        """The live key whose hash is the last below ``place``, or the last of all, and its entry's position."""
+        if not self._ring:
+            return None
+        key = self._by_hash[self._ring[bisect_left(self._ring, place) - 1]]
+        return key, self.slots[key][0]
+
+    def twig(self, index: int) -> Twig:
+        """What twig ``index`` is made of, where it is not pruned."""
+        return self._tree.twig(index)
+
+    def upper_node(self, level: int, index: int) -> bytes:
+        """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
+        return self._tree.upper_node(level, index)
+
+    def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
+        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+        ends, cursor = [], 0
+        for _ in range(count):
+            cursor += entry_bytes(data, cursor)
+            ends.append(cursor)
+        return ends
+
+    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
+        view = memoryview(data)
+        leaves = [entry_hash(view[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        return [b"".join(level) for level in entry_tree(leaves)]
+
+    def forget(self, first_twig: int) -> None:
+        """Drop what belongs to pruned twigs alone."""
+        self._first_position = first_twig * TWIG_ENTRIES
+        self._tree.forget(first_twig)
+
+    def copy_to(self, engine: Engine) -> None:
+        """Give an empty engine the same state, as if it had loaded a snapshot. Costs O(all keys)."""
+        first_twig, end = self._first_position >> TWIG_LEVELS, twigs_for(self.next_position)
+        engine.seed(first_twig, [self.upper_node(*place) for place in pruned_peaks(first_twig)])
+        entries: dict[int, dict[int, bytes]] = {index: {} for index in range(first_twig, end)}
+        for position, key in sorted(self.key_at.items()):
+            # of an entry's fields an engine keeps position, key and value alone
+            encoded = Entry(Height(0), NO_POSITION, ABSENT, key, self.slots[key][1]).encode()
+            entries[position >> TWIG_LEVELS][position] = encoded
+        for index, found in entries.items():
+            twig = self.twig(index)
+            engine.load_twig(SnapshotTwig(index, twig.entries_root, twig.active_bits, found, self._tree.frontier))
+        engine.end_load(self.next_position)
+        engine.finish()
+
+    # --- one block ----------------------------------------------------------------------------------------------------
+
+    def _net_changes(self, batch: Batch) -> dict[bytes, tuple[bytes, bytes | None]]:
+        """Key and new value of every key that changes, by the key's hash."""
+        changed: dict[bytes, tuple[bytes, bytes | None]] = {}
+        for key, value in batch.items():
+            check_bounds(key, value)
+            if value != self.get(key):
+                changed[key_hash(key)] = (key, value)
+        return changed
+
+    def _relink(self, changed: dict[bytes, tuple[bytes, bytes | None]]) -> tuple[list[bytes], list[bytes]]:
+        """Change the ring; the places that get an entry and those whose key goes, both ascending."""
+        added = [place for place, (key, _) in changed.items() if key not in self.slots]
+        gone = [place for place, (_, value) in changed.items() if value is None]
+        for place in added:
+            self._by_hash[place] = changed[place][0]
+        self._change_ring(added, gone)
+        touched = changed.keys() - set(gone)
+        if self._ring:
+            touched.update(self._ring[bisect_left(self._ring, place) - 1] for place in (*added, *gone))
+        return sorted(touched), sorted(gone)
+
+    def _change_ring(self, added: list[bytes], removed: list[bytes]) -> None:
+        """Add places to the ring, whose keys are known by hash, and remove others."""
+        for place in removed:
+            del self._by_hash[place]
+        if len(added) + len(removed) > FEW:
+            self._ring = sorted(self._by_hash)
+            return
+        for place in removed:
+            del self._ring[bisect_left(self._ring, place)]
+        for place in added:
+            insort(self._ring, place)
+
+    def _compact(self, appender: _Appender) -> None:
+        """Re-append the oldest active entries while the window is too large."""
+        limit = window_limit(self.live, self.slack)
+        steps = COMPACTION_STEPS * len(appender.entries)
+        while True:
+            self._raise_oldest(appender.next_position)
+            if not steps or appender.next_position - self._oldest <= limit:
+                return
+            key = self.key_at[self._oldest]
+            appender.append(key, self.slots[key][1])
+            steps -= 1
+
+    def _raise_oldest(self, end: int) -> None:
+        while self._oldest < end and self._oldest not in self.key_at:
+            self._oldest += 1
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
+        """Begin, empty, behind pruned twigs."""
+        self._tree.seed(first_twig, peaks)
+        self._oldest = self._first_position = self._tree.next_position
+
+    def replay(self, section: memoryview, head: SectionHead, first_position: int) -> None:
+        """Take over one block's part of the log, whose entries begin at ``first_position``; roots come at the end."""
+        cursor = SECTION_HEAD.size
+        for position in range(first_position, first_position + head.entries):
+            end = cursor + entry_bytes(section, cursor)
+            encoded = bytes(section[cursor:end])
+            entry = decode_entry(encoded)
+            self._replace(entry.key, (position, entry.value))
+            if entry.previous != NO_POSITION:
+                self._gone.append(entry.previous)
+            if position >= self._first_position:
+                self._leaves.append(entry_hash(encoded))
+            cursor = end
+        for at in range(cursor, len(section), POSITION.size):
+            (position,) = POSITION.unpack_from(section, at)
+            self._gone.append(position)
+            key = self.key_at.get(position)
+            if key is not None:
+                self._replace(key, None)
+        if len(self._leaves) >= REPLAY_ENTRIES:
+            self._absorb()
+
+    def load_twig(self, twig: SnapshotTwig) -> None:
+        """Take over a twig of a snapshot; twigs come in order."""
+        for position, encoded in twig.entries.items():
+            entry = decode_entry(encoded)
+            self._replace(entry.key, (position, entry.value))
+        self._tree.load(twig.index, Twig(twig.entries_root, twig.active_bits), twig.frontier)
+
+    def end_load(self, next_position: int) -> None:
+        """All twigs of the snapshot were loaded, which had so many entries."""
+        self._tree.end_load(next_position)
+
+    def finish(self) -> None:
+        """Everything was replayed: make the root."""
+        self._absorb()
+        self._by_hash = {key_hash(key): key for key in self.slots}
+        self._ring = sorted(self._by_hash)
+        self._raise_oldest(self.next_position)
+
+    def _replace(self, key: bytes, slot: _Slot | None) -> None:
+        old = self.slots.pop(key, None)
+        if old is not None:
+            del self.key_at[old[0]]
+        if slot is not None:
+            self.slots[key] = slot
+            self.key_at[slot[0]] = key
+
+    def _absorb(self) -> None:
+        gone = [position for position in self._gone if position >= self._first_position]
+        self._tree.extend(self._leaves, gone, self.live)
+        self._leaves, self._gone = [], []

@@ -1,0 +1,274 @@
+"""Makes proofs: of the final state, and of any height that is retained.
+
+The state of an older height is the final one with the blocks above it undone, as far as a proof looks: which entries
+were active then, which key came before which, and the nodes above twigs that have changed since. The log says all of
+that, because entries name those that they replaced. A twig's entry tree is made again from the log, all at once, by the
+engine; the trees of the last few twigs are remembered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from validator.primitives.types import Hash, Height
+from validator.state.engine import Engine
+from validator.state.hashing import (
+    ABSENT_UPPER_NODES,
+    BITMAP_BYTES,
+    NO_POSITION,
+    NODE_BYTES,
+    TWIG_ENTRIES,
+    TWIG_LEVELS,
+    UPPER_NODE_KEY,
+    decode_entry,
+    entry_hash,
+    hash_pairs,
+    key_hash,
+    state_root,
+    twig_hash,
+    twigs_for,
+    upper_depth,
+)
+from validator.state.log import StateLog, chunk_name
+from validator.state.merkle import pruned_peaks
+from validator.state.proofs.proof import Proof, Witness
+from validator.state.snapshot import CHUNK_TWIGS, Manifest, encode_twig, known_nodes, tree_of
+from validator.storage.disk import DiskError
+
+REMEMBERED_TWIGS: Final = 64
+
+
+@dataclass
+class PastState:
+    """How the state of a height differs from the final one."""
+
+    height: Height
+    root: Hash
+    next_position: int
+    live: int
+    oldest: int
+    """No active entry stands before this position."""
+    positions: dict[bytes, int | None] = field(default_factory=dict)
+    """Then active entries of the keys that changed since, by the hash of the key; ``None`` where the key was absent."""
+    reactivated: dict[int, list[int]] = field(default_factory=dict)
+    """Positions that were active then and are not now, by twig."""
+    upper: list[dict[int, bytes]] = field(default_factory=list)
+    """Nodes of the upper tree that were others then, by level; the last level holds the root."""
+
+
+@dataclass
+class _Twig:
+    """A twig's entries, one behind the other, and the levels of its entry tree, the leaves first."""
+
+    data: bytes
+    ends: Sequence[int]
+    levels: list[bytes]
+
+    def entry(self, offset: int) -> bytes:
+        """The encoded entry at an offset."""
+        return self.data[self.ends[offset - 1] if offset else 0 : self.ends[offset]]
+
+    def node(self, level: int, index: int) -> bytes:
+        """A node of the entry tree."""
+        return self.levels[level][index * NODE_BYTES : (index + 1) * NODE_BYTES]
+
+
+@dataclass
+class _SnapshotTwig:
+    """A twig that came with a snapshot: what the snapshot says of it, and what was appended since."""
+
+    entries: dict[int, bytes]
+    """By their offsets: those that were active in the snapshot, or came later."""
+    levels: list[list[bytes]]
+
+    def entry(self, offset: int) -> bytes:
+        """The encoded entry at an offset."""
+        return self.entries[offset]
+
+    def node(self, level: int, index: int) -> bytes:
+        """A node of the entry tree; nothing where it follows from no snapshot, below inactive entries."""
+        return self.levels[level][index]
+
+
+class Prover:
+    """Proves what a store's final state and the retained ones below it say about keys. The engine stands at the final
+    state whenever it is used."""
+
+    def __init__(self, engine: Engine, log: StateLog, origin: Manifest | None = None) -> None:
+        self._engine = engine
+        self._log = log
+        self._origin = origin
+        self._twigs: OrderedDict[tuple[int, int], _Twig | _SnapshotTwig] = OrderedDict()
+        self._last_chunk: tuple[Hash | None, int, bytes] = (None, 0, b"")
+        """State root, number and content of the chunk that was asked for last: it may be given piece by piece."""
+
+    def past(self, height: Height) -> PastState:
+        """The state of a retained height. Costs as much as the blocks above it changed."""
+        head = self._log.head_at(height)
+        if head is not None:
+            past = PastState(height, head.root, head.next_position, head.live, head.oldest)
+        elif self._origin is not None:
+            origin = self._origin
+            past = PastState(height, origin.root, origin.next_position, origin.live, origin.first_twig << TWIG_LEVELS)
+        else:  # nothing was committed yet
+            past = PastState(height, self._engine.root, 0, 0, 0)
+        self.extend(past, height)
+        return past
+
+    def extend(self, past: PastState, known: Height) -> None:
+        """Take the blocks above a height into how a state differs from the final one; those up to it are in it already.
+        Costs as much as those blocks changed."""
+        for section in self._log.sections_above(known):
+            for _, encoded in section.entries():
+                entry = decode_entry(encoded)
+                self._note(past, entry.key, None if entry.previous == NO_POSITION else entry.previous)
+            for position in section.deleted():
+                twig = self._twig(position >> TWIG_LEVELS, section.first_position)
+                self._note(past, decode_entry(twig.entry(position & (TWIG_ENTRIES - 1))).key, position)
+        past.upper = self._changed_upper(past)
+        assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
+
+    def prove(self, key: bytes, past: PastState) -> Proof:
+        """The proof of what a state says about a key."""
+        if not past.live:
+            return Proof(past.next_position, 0, past.upper[-1][0])
+        place = key_hash(key)
+        position = past.positions[place] if place in past.positions else self._engine.position(key)
+        if position is None:
+            position = self._position_below(place, past)
+        return Proof(past.next_position, past.live, self._witness(position, past))
+
+    def manifest(self, past: PastState) -> Manifest:
+        """What a snapshot of a state consists of."""
+        first_twig = past.oldest >> TWIG_LEVELS
+        peaks = tuple(self._node(*place, past) for place in pruned_peaks(first_twig))
+        roots = tuple(self._node(0, index, past) for index in range(first_twig, twigs_for(past.next_position)))
+        return Manifest(past.height, past.next_position, past.live, first_twig, peaks, roots)
+
+    def chunk(self, number: int, past: PastState) -> bytes:
+        """One chunk of the snapshot of a state. Raises :class:`IndexError` where there is none."""
+        if self._last_chunk[:2] == (past.root, number):
+            return self._last_chunk[2]
+        manifest = self.manifest(past)
+        if not 0 <= number < manifest.chunks:
+            raise IndexError(f"chunk {number} of {manifest.chunks}")
+        data = b"".join(self.encoded_twig(index, past) for index in manifest.twigs_of(number))
+        self._last_chunk = (past.root, number, data)
+        return data
+
+    def encoded_twig(self, index: int, past: PastState) -> bytes:
+        """One twig as part of a chunk."""
+        twig = self._twig(index, past.next_position)
+        count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
+        return encode_twig(self._bits(index, past), count, twig.entry, twig.node)
+
+    def _note(self, past: PastState, key: bytes, position: int | None) -> None:
+        """A block changed this key, which had its entry at ``position`` before. In whichever order blocks are noted: an
+        entry of then is replaced once, and whose key had one was there, however often the key came and went later."""
+        if position is None:
+            past.positions.setdefault(key_hash(key), None)
+        elif position < past.next_position:
+            past.positions[key_hash(key)] = position
+            past.reactivated.setdefault(position >> TWIG_LEVELS, []).append(position)
+
+    def _position_below(self, place: bytes, past: PastState) -> int:
+        """The active entry of the key that came before a place of the ring: the nearer one of those that live still,
+        and of those that have changed since."""
+        present = sorted(each for each, position in past.positions.items() if position is not None)
+        candidates: dict[bytes, int] = {}
+        if present:
+            nearest = present[bisect_left(present, place) - 1]
+            candidates[nearest] = past.positions[nearest] or 0
+        found = self._engine.predecessor(place)
+        for _ in range(self._engine.live):
+            assert found is not None, "the engine has keys"
+            hashed = key_hash(found[0])
+            if hashed not in past.positions:
+                candidates[hashed] = found[1]
+            if past.positions.get(hashed, found[1]) is not None:
+                break
+            found = self._engine.predecessor(hashed)
+        return candidates[max(candidates, key=lambda each: (each < place, each))]
+
+    # --- paths --------------------------------------------------------------------------------------------------------
+
+    def _witness(self, position: int, past: PastState) -> Witness:
+        index, offset = divmod(position, TWIG_ENTRIES)
+        twig = self._twig(index, past.next_position)
+        siblings = tuple(twig.node(level, offset >> level ^ 1) for level in range(TWIG_LEVELS))
+        upper = tuple(self._node(level, index >> level ^ 1, past) for level in range(len(past.upper) - 1))
+        return Witness(position, twig.entry(offset), siblings, self._bits(index, past), upper)
+
+    def _twig(self, index: int, end: int) -> _Twig | _SnapshotTwig:
+        """A twig as it was when the log had ``end`` entries."""
+        first = index * TWIG_ENTRIES
+        after = min(first + TWIG_ENTRIES, end)
+        twig = self._twigs.pop((index, after), None)
+        if twig is None:
+            twig = self._read_twig(index, after)
+            is_whole = after in (first + TWIG_ENTRIES, self._engine.next_position)
+            if is_whole and twig.node(TWIG_LEVELS, 0) != self._engine.twig(index).entries_root:
+                raise DiskError(f"{self._log.folder}: the log no longer holds the entries {first} to {after}")
+        self._twigs[index, after] = twig
+        if len(self._twigs) > REMEMBERED_TWIGS:
+            self._twigs.popitem(last=False)
+        return twig
+
+    def _read_twig(self, index: int, after: int) -> _Twig | _SnapshotTwig:
+        """A twig up to a position, from the log, and from the snapshot with which that begins."""
+        origin, first = self._origin, index * TWIG_ENTRIES
+        if origin is None or first >= origin.next_position:
+            data, ends = self._log.entries(first, after, self._engine.entry_ends)
+            return _Twig(data, ends, self._engine.entry_levels(data, ends))
+        chunk = (index - origin.first_twig) // CHUNK_TWIGS
+        data = self._log.disk.read(chunk_name(self._log.folder, chunk))
+        known, found = known_nodes(origin, chunk, data)[index]
+        if after > origin.next_position:
+            data, ends = self._log.entries(origin.next_position, after, self._engine.entry_ends)
+            later = enumerate(zip([0, *ends], ends, strict=False), start=origin.next_position)
+            found.update((position, data[start:end]) for position, (start, end) in later)
+        for position, encoded in found.items():
+            known[0, position - first] = entry_hash(encoded)
+        entries = {position - first: encoded for position, encoded in found.items()}
+        return _SnapshotTwig(entries, tree_of(known, after - first))
+
+    def _bits(self, index: int, past: PastState) -> bytes:
+        """The active bits that a twig had."""
+        bits = int.from_bytes(self._engine.twig(index).active_bits, "little")
+        for position in past.reactivated.get(index, ()):
+            bits |= 1 << (position & (TWIG_ENTRIES - 1))
+        count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
+        return (bits & (1 << count) - 1).to_bytes(BITMAP_BYTES, "little")
+
+    def _entries_root(self, index: int, past: PastState) -> bytes:
+        is_same = (index + 1) * TWIG_ENTRIES <= past.next_position or past.next_position == self._engine.next_position
+        return (
+            self._engine.twig(index).entries_root
+            if is_same
+            else self._twig(index, past.next_position).node(TWIG_LEVELS, 0)
+        )
+
+    def _node(self, level: int, index: int, past: PastState) -> bytes:
+        """A node of the upper tree as it was."""
+        if index << level >= twigs_for(past.next_position):
+            return ABSENT_UPPER_NODES[level]
+        if level < len(past.upper) and index in past.upper[level]:
+            return past.upper[level][index]
+        return self._engine.upper_node(level, index)
+
+    def _changed_upper(self, past: PastState) -> list[dict[int, bytes]]:
+        """The upper nodes above twigs that have changed since, and above the last twig that there was."""
+        twigs = twigs_for(past.next_position)
+        if not twigs:
+            return [{0: ABSENT_UPPER_NODES[0]}]
+        changed = sorted({*past.reactivated, twigs - 1})
+        past.upper = [{index: twig_hash(self._entries_root(index, past), self._bits(index, past)) for index in changed}]
+        for level in range(upper_depth(twigs)):
+            changed = list(dict.fromkeys(index >> 1 for index in changed))
+            row = [self._node(level, child, past) for index in changed for child in (2 * index, 2 * index + 1)]
+            past.upper.append(dict(zip(changed, hash_pairs(UPPER_NODE_KEY, row), strict=True)))
+        return past.upper

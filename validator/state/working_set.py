@@ -1,0 +1,245 @@
+"""The working set of one block: decoded records over the parent's state, with exact undo.
+
+Records are immutable, so a change is a new record under a key, and undoing one puts the former record back. A handler
+that fails is rolled back to the checkpoint taken before it; what remains at the end of the block is the block's batch
+of changes, from which the child state is derived and the scheduler's indexes are moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from validator.chain.records import (
+    GLOBALS,
+    LONG_PUBLISHED,
+    LONG_STORAGE,
+    LONGEST_INLINE_PAYLOAD,
+    PYTHON_CODE,
+    Account,
+    Actor,
+    Globals,
+    Timer,
+    account_key,
+    actor_key,
+    code_key,
+    decode_record,
+    encode_record,
+    long_storage_entry,
+    long_storage_value,
+    published_key,
+    storage_key,
+    timer_key,
+    timer_payload_key,
+)
+from validator.primitives.cache import SizedCache
+from validator.primitives.errors import Rejection
+from validator.primitives.limits import MAX_LOADED_CYCLES
+from validator.primitives.types import HASH_BYTES
+from validator.state.interface import View
+
+Record = Any
+_HASHED: Final = (LONG_STORAGE, LONG_PUBLISHED)
+"""Entries whose keys are hashed; the key stands in the record."""
+
+
+class Change(NamedTuple):
+    """One key's record before and after a block."""
+
+    key: bytes
+    before: Record | None
+    after: Record | None
+
+
+class World:
+    """Reads through to the parent's view; collects changes."""
+
+    def __init__(self, parent: View) -> None:
+        self._parent = parent
+        self._original: dict[bytes, Record | None] = {}
+        self._current: dict[bytes, Record | None] = {}
+        self._journal: list[tuple[bytes, Record | None]] = []
+        self.loaded_programs: SizedCache[int] = SizedCache(MAX_LOADED_CYCLES)
+        """Prices by the codes of Python actors whose loading this block has paid for; what is undone stays paid for."""
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> Record | None:
+        """The record under a key, as this block has it so far."""
+        if key in self._current:
+            return self._current[key]
+        data = self._parent.get(key)
+        record = None if data is None else decode_record(key, data)
+        self._original[key] = self._current[key] = record
+        return record
+
+    def put(self, key: bytes, record: Record | None) -> None:
+        """Put a record under a key; ``None`` removes it."""
+        self._journal.append((key, self.get(key)))
+        self._current[key] = record
+
+    def is_removed(self, key: bytes) -> bool:
+        """Whether this block removed what stood under a key, or found nothing there; reads nothing from state."""
+        return key in self._current and self._current[key] is None
+
+    def changes_under(self, prefix: bytes) -> list[Change]:
+        """What the block changed so far under keys with this prefix, keys ascending."""
+        return self._changes_of({key for key, _ in self._journal if key[:1] == prefix})
+
+    def checkpoint(self) -> int:
+        """A mark to which :meth:`revert` can go back."""
+        return len(self._journal)
+
+    def revert(self, checkpoint: int) -> None:
+        """Undo every change made since the checkpoint."""
+        while len(self._journal) > checkpoint:
+            key, record = self._journal.pop()
+            self._current[key] = record
+
+    def changes(self) -> list[Change]:
+        """What the block changed, keys ascending."""
+        return self._changes_of({key for key, _ in self._journal})
+
+    def changes_since(self, checkpoint: int) -> list[Change]:
+        """What was changed since a checkpoint, against what stood there then; keys ascending."""
+        before: dict[bytes, Record | None] = {}
+        for key, record in self._journal[checkpoint:]:
+            before.setdefault(key, record)
+        pairs = (Change(key, before[key], self._current[key]) for key in sorted(before))
+        return [change for change in pairs if change.before != change.after]
+
+    def _changes_of(self, keys: set[bytes]) -> list[Change]:
+        pairs = (Change(key, self._original[key], self._current[key]) for key in sorted(keys))
+        return [change for change in pairs if change.before != change.after]
+
+    @staticmethod
+    def batch(changes: list[Change]) -> dict[bytes, bytes | None]:
+        """Changes as state keys and values."""
+        return {
+            change.key: None if change.after is None else encode_record(change.key, change.after) for change in changes
+        }
+
+    # --- accounts ---------------------------------------------------------------------------------------------------
+
+    def account(self, address: bytes) -> Account:
+        account: Account | None = self.get(account_key(address))
+        return Account() if account is None else account
+
+    def balance(self, address: bytes) -> int:
+        return self.account(address).balance
+
+    def credit(self, address: bytes, amount: int) -> None:
+        if not amount:
+            return  # nothing comes to be by receiving nothing
+        account = self.account(address)
+        self.put(account_key(address), account._replace(balance=account.balance + amount))
+
+    def debit(self, address: bytes, amount: int) -> None:
+        """Take an amount. Raises ``InsufficientBalance`` where there is less."""
+        if not amount:
+            return  # nor by giving nothing
+        account = self.account(address)
+        if account.balance < amount:
+            raise Rejection("InsufficientBalance")
+        self.put(account_key(address), account._replace(balance=account.balance - amount))
+
+    def raise_nonce(self, address: bytes) -> None:
+        account = self.account(address)
+        self.put(account_key(address), account._replace(nonce=account.nonce + 1))
+
+    # --- actors -----------------------------------------------------------------------------------------------------
+
+    def actor(self, address: bytes) -> Actor | None:
+        actor: Actor | None = self.get(actor_key(address))
+        return actor
+
+    def put_actor(self, address: bytes, actor: Actor) -> None:
+        self.put(actor_key(address), actor)
+
+    def source(self, code: str) -> str:
+        """The program of an actor whose code is a Python program's."""
+        source: str | None = self.get(code_key(bytes.fromhex(code.removeprefix(PYTHON_CODE))))
+        assert source is not None, "a program stands as long as an actor runs it"
+        return source
+
+    def storage_get(self, address: bytes, key: str) -> bytes | None:
+        return self._entry(storage_key(address, key))
+
+    def storage_set(self, address: bytes, key: str, value: bytes) -> None:
+        self._put_entry(storage_key(address, key), key, value)
+
+    def published_get(self, address: bytes, key: str) -> bytes | None:
+        return self._entry(published_key(address, key))
+
+    def published_set(self, address: bytes, key: str, value: bytes) -> None:
+        self._put_entry(published_key(address, key), key, value)
+
+    def _entry(self, state_key: bytes) -> bytes | None:
+        stored: bytes | None = self.get(state_key)
+        return stored if stored is None or state_key[:1] not in _HASHED else long_storage_entry(stored)[1]
+
+    def _put_entry(self, state_key: bytes, key: str, value: bytes) -> None:
+        self.put(state_key, long_storage_value(key, value) if state_key[:1] in _HASHED else value)
+
+    def storage_delete(self, address: bytes, key: str) -> None:
+        self.put(storage_key(address, key), None)
+
+    # --- timers -----------------------------------------------------------------------------------------------------
+
+    def timer(self, timer_id: bytes) -> Timer | None:
+        """The live timer with this id; of bytes that can be none, nothing is asked of the state."""
+        timer: Timer | None = self.get(timer_key(timer_id)) if len(timer_id) == HASH_BYTES else None
+        return timer
+
+    def add_timer(self, timer: Timer, payload: bytes) -> None:
+        """Store a new timer with its payload, and count it for its actor and the chain."""
+        if len(payload) > LONGEST_INLINE_PAYLOAD:
+            self.put(timer_payload_key(timer.timer_id), payload)
+        else:
+            timer = timer._replace(payload=payload)
+        self.put(timer.key, timer)
+        self._count_live(timer.actor, +1)
+
+    def payload_of(self, timer: Timer) -> bytes:
+        """What a live timer brings along."""
+        if timer.payload is not None:
+            return timer.payload
+        payload: bytes | None = self.get(timer_payload_key(timer.timer_id))
+        assert payload is not None, "a long payload lives as long as its timer"
+        return payload
+
+    def update_timer(self, timer: Timer) -> None:
+        self.put(timer.key, timer)
+
+    def remove_timer(self, timer: Timer) -> None:
+        self.remove_timers([timer])
+
+    def remove_timers(self, timers: Sequence[Timer]) -> None:
+        """Remove timers, and count them off for their actors and the chain."""
+        by_actor: dict[bytes, int] = {}
+        for timer in timers:
+            self.put(timer.key, None)
+            if timer.payload is None:
+                self.put(timer_payload_key(timer.timer_id), None)
+            by_actor[timer.actor] = by_actor.get(timer.actor, 0) + 1
+        for actor, number in by_actor.items():
+            self._count_live(actor, -number)
+
+    def _count_live(self, address: bytes, change: int) -> None:
+        actor = self.actor(address)
+        assert actor is not None, "a timer's actor exists"
+        self.put_actor(address, actor._replace(live_timers=actor.live_timers + change))
+        chain = self.globals
+        self.globals = chain._replace(live_timers=chain.live_timers + change)
+
+    # --- the chain --------------------------------------------------------------------------------------------------
+
+    @property
+    def globals(self) -> Globals:
+        record: Globals | None = self.get(GLOBALS)
+        assert record is not None, "the genesis state holds the chain's counters"
+        return record
+
+    @globals.setter
+    def globals(self, record: Globals) -> None:
+        self.put(GLOBALS, record)

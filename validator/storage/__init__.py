@@ -1,0 +1,1 @@
+"""Files of a validator: frames, archive, journal, finality proofs."""

@@ -1,0 +1,49 @@
+"""What proves a block final to somebody who did not see it become so.
+
+A finalization certifies one block, and with it every ancestor. Blocks that only a descendant's finalization made final
+have no certificate of their own: the headers that lead up from them to the next one that has, their *links*, prove them
+together with that certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from consensus.certificates import verify_finalization
+from consensus.keys import ValidatorSet
+from consensus.types import Digest
+from validator.chain.block import Block, Header, header_hash
+from validator.primitives.codec import decode
+from validator.storage.archive import BlockArchive
+
+MAX_LINKS: Final = 8_192
+"""Headers between a final block and the finalization that proves it."""
+
+
+class FinalityProof(NamedTuple):
+    """Headers that lead from a block to one with a finalization, and that; no headers where it is the block's own."""
+
+    links: tuple[Header, ...]
+    certificate: bytes
+
+
+def find_proof(archive: BlockArchive, height: int) -> FinalityProof | None:
+    """What proves an archived block final; ``None`` where no block up to ``MAX_LINKS`` above it has a certificate."""
+    links: list[Header] = []
+    for above in range(height, min(height + MAX_LINKS, archive.height) + 1):
+        archived = archive.get(above)
+        if archived is None:
+            return None
+        if above > height:
+            links.append(decode(archived.block, Block).header)
+        if archived.certificate:
+            return FinalityProof(tuple(links), archived.certificate)
+    return None
+
+
+def is_proved(headers: Sequence[Header], certificate: bytes, validators: ValidatorSet, namespace: bytes) -> bool:
+    """Whether headers, one at least, hang together, and a certificate, encoded, finalizes the last of them."""
+    digests = [header_hash(header) for header in headers]
+    hang_together = all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
+    return hang_together and verify_finalization(certificate, Digest(digests[-1]), validators, namespace)

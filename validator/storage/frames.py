@@ -1,0 +1,143 @@
+"""Records in append-only files: marks, length, checksums, payload; a torn tail is recognised and cut.
+
+A frame is ``mark[1] ‖ length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ masked payload ‖ mark[1]``: check and checksum
+are the first bytes of the BLAKE3 hashes of the length and of the payload; the mask, by exclusive or, is the extended
+BLAKE3 hash of length, check and checksum.
+
+What was written since the last sync a crash may tear, and then only in two ways: the file ends early, or there are
+zeros where bytes never reached the disk, from some byte to the end of what was written together or over whole sectors
+of 512 bytes. Either shows in a frame: it begins and ends with a byte that is not zero, and masked content is no sector
+of zeros whatever it says, so that no part of it that is missing looks like content. Behind a torn frame nothing was
+synced, and the file is cut there, whole frames behind it included: an order of writing is no order of reaching the
+disk. Anything else that does not check has rotted, lengths and the last frame included, and is never cut in silence; so
+has a sector that reads as zeros long after it was synced, which cannot be told from a tear.
+
+What is written can be read back: reading knows no limit but that of a length's four bytes, and a longer payload is
+refused before a byte of it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from blake3 import blake3
+
+from validator.storage.disk import Disk, DiskError
+
+MARK: Final = b"\xa6"
+"""Of a frame's two ends. No flip of one bit makes it zero."""
+LENGTH_BYTES: Final = 4
+CHECK_BYTES: Final = 4
+CHECKSUM_BYTES: Final = 8
+HEADER_BYTES: Final = len(MARK) + LENGTH_BYTES + CHECK_BYTES + CHECKSUM_BYTES
+FRAME_BYTES: Final = HEADER_BYTES + len(MARK)
+"""Of a frame beside its payload."""
+SECTOR_BYTES: Final = 512
+"""The smallest unit that a disk writes whole or not at all."""
+MAX_PAYLOAD_BYTES: Final = 2 ** (8 * LENGTH_BYTES) - 1
+"""Many times what a block with its receipts can come to (:mod:`validator.transition.receipt_bound`)."""
+
+
+class Frame(NamedTuple):
+    """A record and where its frame begins."""
+
+    offset: int
+    payload: bytes
+
+
+def frame(payload: bytes) -> bytes:
+    """A payload with its marks, length and checksums. Raises :class:`DiskError` for one that could not be read back."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise DiskError(f"a record of {len(payload):,} bytes: expected at most {MAX_PAYLOAD_BYTES:,}")
+    length = len(payload).to_bytes(LENGTH_BYTES, "big")
+    head = length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES)
+    return MARK + head + _masked(payload, head) + MARK
+
+
+def split(data: bytes) -> tuple[list[Frame], int]:
+    """The whole frames at the start of ``data``, and the offset at which they end."""
+    frames: list[Frame] = []
+    offset = 0
+    while True:
+        payload = _payload_at(data, offset)
+        if payload is None:
+            return frames, offset
+        frames.append(Frame(offset, payload))
+        offset += FRAME_BYTES + len(payload)
+
+
+def recover(disk: Disk, name: str) -> list[Frame]:
+    """The records of a file, up to the first one that a crash left torn; that and what follows is cut off, durably.
+
+    Raises :class:`DiskError`, with file and offset, for a record that is damaged in any other way.
+    """
+    data = disk.read(name)
+    frames, end = split(data)
+    if end < len(data):
+        if not _is_torn(data, end):
+            raise DiskError(f"{name}: record at offset {end} is damaged")
+        disk.truncate(name, end)
+    return frames
+
+
+def read_frame(disk: Disk, name: str, offset: int) -> bytes:
+    """One record by the offset of its frame. Raises :class:`DiskError` where it is damaged."""
+    length = _length_at(disk.read(name, offset, HEADER_BYTES), 0)
+    payload = None if length is None else _payload_at(disk.read(name, offset, FRAME_BYTES + length), 0)
+    if payload is None:
+        raise DiskError(f"{name}: record at offset {offset} is damaged")
+    return payload
+
+
+def _length_at(data: bytes, offset: int) -> int | None:
+    """The payload's length by a frame's header, ``None`` where the header is not whole or does not check."""
+    begin = offset + len(MARK)
+    length = data[begin : begin + LENGTH_BYTES]
+    check = data[begin + LENGTH_BYTES : begin + LENGTH_BYTES + CHECK_BYTES]
+    if offset + HEADER_BYTES > len(data) or data[offset:begin] != MARK or check != _hash(length, CHECK_BYTES):
+        return None
+    return int.from_bytes(length, "big")
+
+
+def _payload_at(data: bytes, offset: int) -> bytes | None:
+    length = _length_at(data, offset)
+    if length is None:
+        return None
+    body = offset + HEADER_BYTES
+    end = body + length
+    payload = _masked(data[body:end], data[offset + len(MARK) : body])
+    checksum = data[body - CHECKSUM_BYTES : body]
+    is_whole = data[end : end + len(MARK)] == MARK and checksum == _hash(payload, CHECKSUM_BYTES)
+    return payload if is_whole else None
+
+
+def _is_torn(data: bytes, offset: int) -> bool:
+    """Whether what stands at ``offset``, and is no whole frame, can be what a crash left of one."""
+    length, head = _length_at(data, offset), offset + HEADER_BYTES
+    end = head if length is None else offset + FRAME_BYTES + length
+    if end > len(data):
+        return True
+    if length is None:  # zeros from somewhere in front of the checksum on, or up to somewhere behind the mark
+        return not any(data[head - CHECKSUM_BYTES : head]) or not any(data[offset : offset + len(MARK)])
+    is_cut_off = not any(data[end - len(MARK) : end])
+    return is_cut_off or any(not any(data[begin:until]) for begin, until in _sectors(offset, end))
+
+
+def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """What of a file's sectors lies between two offsets."""
+    while begin < end:
+        until = min(end, (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        yield begin, until
+        begin = until
+
+
+def _masked(data: bytes, head: bytes) -> bytes:
+    """The payload as it stands in the file, and the other way round."""
+    mask = blake3(head).digest(length=len(data))
+    return (np.frombuffer(data, np.uint8) ^ np.frombuffer(mask, np.uint8)).tobytes()
+
+
+def _hash(data: bytes, size: int) -> bytes:
+    return blake3(data).digest(length=size)

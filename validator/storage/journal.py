@@ -1,0 +1,68 @@
+"""The validator's journal: consensus records and block bodies, in one append-only file.
+
+A frame (:mod:`validator.storage.frames`) holds a batch: what was appended together and becomes durable together, so
+that a torn append is torn as a whole. Everything that a vote depends on is in the journal before the vote leaves: the
+block's body before its notarize vote, the vote itself before it is sent. Once blocks are in the archive, the journal is
+replaced by what is still needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from validator.primitives.codec import decode, encode
+from validator.storage.disk import Disk
+from validator.storage.frames import frame, recover
+
+JOURNAL_FILE: Final = "journal"
+
+
+class JournalContent(NamedTuple):
+    """What a journal held."""
+
+    records: tuple[bytes, ...]
+    bodies: tuple[bytes, ...]
+
+
+class _Batch(msgspec.Struct, frozen=True, array_like=True):
+    bodies: tuple[bytes, ...]
+    records: tuple[bytes, ...]
+
+
+def encode_batch(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
+    """A frame of block bodies and consensus records."""
+    return frame(encode(_Batch(tuple(bodies), tuple(records))))
+
+
+def encode_journal(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
+    """A whole journal, which replaces the former one: a frame for each body, then one of the records."""
+    return b"".join([*(encode_batch((), (body,)) for body in bodies), encode_batch(records, ())])
+
+
+def decode_batch(payload: bytes) -> JournalContent:
+    """What a frame's payload holds. Raises :class:`~validator.primitives.codec.CodecError` where it is no batch."""
+    batch = decode(payload, _Batch)
+    return JournalContent(batch.records, batch.bodies)
+
+
+def has_journal(disk: Disk) -> bool:
+    """Whether there is one: from the first start on there is, be it empty."""
+    return JOURNAL_FILE in disk.names()
+
+
+def open_journal(disk: Disk) -> JournalContent:
+    """Read the journal, cutting what a crash left torn at its end, and make durable what was read.
+
+    What another process, or a sync that failed, left behind can be read and yet be lost later. It is written anew, so
+    that no vote is repeated that the next start might not know of.
+    """
+    found = recover(disk, JOURNAL_FILE)
+    disk.replace(JOURNAL_FILE, disk.read(JOURNAL_FILE))
+    batches = [decode_batch(each.payload) for each in found]
+    return JournalContent(
+        records=tuple(record for batch in batches for record in batch.records),
+        bodies=tuple(body for batch in batches for body in batch.bodies),
+    )

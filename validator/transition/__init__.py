@@ -1,0 +1,1 @@
+"""The state transition of a block, and what bounds and traces it."""

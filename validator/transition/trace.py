@@ -1,0 +1,329 @@
+"""One block's execution step by step, for whoever looks for where two executions of it part.
+
+A trace has the steps of SPEC §3 in their order: each transaction, each fire, each query of a bidding agent, each
+callback and message is a step of its own, and so is whatever else changes the state between them. A step says which
+state keys it changed, from what to what, and which receipts it left.
+
+Rules: production knows nothing of traces and pays nothing for them. :func:`traced` derives from the transition that is
+to be looked at, whatever it is, and marks a step after each of its methods; a block is traced by executing it once
+more. So a trace shows what a *repeated* execution did: where that comes to another root than the first one did,
+:attr:`BlockTrace.first_writes` holds what the first one changed in all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from validator.chain.block import Event
+from validator.chain.records import QueuedMessage, Timer, encode_record
+from validator.execution.bidding import BidCandidate, BiddingRound
+from validator.execution.jobs import Waiting
+from validator.execution.timer_phase import Candidate, TimerPhase
+from validator.primitives.codec import encode, tagged_hash
+from validator.state.working_set import Change, World
+from validator.transition.transition import Outcome, PreparedTransaction, Transition
+
+MAX_VALUE_BYTES: Final = 1_024
+"""A longer value stands in a trace as its length and hash."""
+MAX_TRACE_BYTES: Final = 8 * 1024 * 1024
+"""Of writes and receipts; steps beyond keep their digest alone."""
+
+
+EXPIRED: Final = "expired"
+"""Why the garbage collection destroys what is past its expiry (:class:`validator.chain.block.DestroyedReceipt`)."""
+
+
+class StepKind(StrEnum):
+    """What a step is, in the order of SPEC §3."""
+
+    START = "start"
+    TRANSACTION = "transaction"
+    TRANSACTION_TIPS = "transaction tips"
+    EXPIRY = "expiry"
+    QUERY = "query"
+    SUPPLY = "default pricing"
+    FIRE = "fire"
+    DESTRUCTION = "destruction"
+    SELECTION = "selection"
+    FIRE_TIPS = "fire tips"
+    CALLBACK = "callback"
+    MESSAGE = "message"
+    FAIRNESS = "fairness counters"
+    JOB_ENDS = "end of jobs"
+    CALENDAR = "calendar"
+    SUPPLIES = "supplies"
+    PRICES = "prices and counters"
+
+
+SPEC_STEPS: Final = {
+    StepKind.START: 1,
+    StepKind.TRANSACTION: 3,
+    StepKind.TRANSACTION_TIPS: 3,
+    StepKind.EXPIRY: 4,
+    StepKind.QUERY: 4,
+    StepKind.SUPPLY: 4,
+    StepKind.FIRE: 4,
+    StepKind.DESTRUCTION: 4,
+    StepKind.SELECTION: 4,
+    StepKind.FIRE_TIPS: 4,
+    StepKind.CALLBACK: 5,
+    StepKind.MESSAGE: 5,
+    StepKind.FAIRNESS: 6,
+    StepKind.JOB_ENDS: 6,
+    StepKind.CALENDAR: 6,
+    StepKind.SUPPLIES: 6,
+    StepKind.PRICES: 6,
+}
+"""Which step of SPEC §3 each is part of."""
+
+
+class LongValue(msgspec.Struct, frozen=True, array_like=True):
+    """Stands for a value that is too long to be kept."""
+
+    size: int
+    digest: bytes
+
+
+Value = bytes | LongValue | None
+"""What stands under a key; ``None`` is nothing."""
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True):
+    """A state key that a step changed."""
+
+    key: bytes
+    before: Value
+    after: Value
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """One step of a block."""
+
+    kind: StepKind
+    number: int
+    """Among the block's steps of its kind, from 0."""
+    subject: bytes
+    """A transaction's hash, a timer's or job's id, a message's receiver; empty where there is nothing to name."""
+    digest: bytes
+    """Over subject, writes and receipts, so that steps can be compared without those."""
+    writes: tuple[Write, ...] = ()
+    """Keys ascending."""
+    receipts: tuple[bytes, ...] = ()
+    """Canonical encodings, in the order in which they came."""
+    is_shortened: bool = False
+    """Writes and receipts are left out: the trace is full."""
+
+    @property
+    def name(self) -> str:
+        """Kind and subject, as they must agree for two steps to be the same."""
+        return f"{self.kind} {self.subject.hex()}"
+
+
+class BlockTrace(msgspec.Struct, frozen=True, array_like=True):
+    """A block's execution."""
+
+    height: int
+    block: bytes
+    """The block's hash."""
+    steps: tuple[Step, ...]
+    refusal: str
+    """Why execution ended early, behind the steps that there are; empty where it did not."""
+    figures: tuple[tuple[str, str], ...]
+    """What execution gave for the fields of the header, in its order; numbers as decimal text, hashes as hex."""
+    repeats: bool = True
+    """Whether this execution came to what the first one had come to."""
+    first_writes: tuple[Write, ...] = ()
+    """What the first one changed in all, where this one does not repeat it."""
+
+    def figure(self, name: str) -> str:
+        """A field of the header; empty where execution did not get so far."""
+        return dict(self.figures).get(name, "")
+
+
+class StepRecorder:
+    """Collects the steps of one execution."""
+
+    def __init__(self, world: World | None = None) -> None:
+        self._world = world
+        self._mark = 0
+        self._numbers: Counter[StepKind] = Counter()
+        self._kept_bytes = 0
+        self.steps: list[Step] = []
+
+    def watch(self, world: World) -> None:
+        """From now on this is the working set whose changes steps are made of."""
+        self._world, self._mark = world, world.checkpoint()
+
+    def step(self, kind: StepKind, subject: bytes = b"", receipts: Iterable[Any] = ()) -> None:
+        """A step ends: it made whatever was changed since the one before."""
+        assert self._world is not None, "steps are marked once the block has begun"
+        writes = writes_of(self._world.changes_since(self._mark))
+        self._mark = self._world.checkpoint()
+        self._keep(kind, subject, writes, tuple(encode(receipt) for receipt in receipts))
+
+    def rest(self, kind: StepKind) -> None:
+        """A step ends that is one only where it changed something."""
+        assert self._world is not None
+        if self._world.changes_since(self._mark):
+            self.step(kind)
+        self._mark = self._world.checkpoint()
+
+    def _keep(self, kind: StepKind, subject: bytes, writes: tuple[Write, ...], receipts: tuple[bytes, ...]) -> None:
+        content = encode((subject, writes, receipts))
+        digest = tagged_hash(b"step", content)
+        self._kept_bytes += len(content)
+        number = self._numbers[kind]
+        self._numbers[kind] += 1
+        if self._kept_bytes > MAX_TRACE_BYTES:
+            self.steps.append(Step(kind, number, subject, digest, is_shortened=True))
+        else:
+            self.steps.append(Step(kind, number, subject, digest, writes, receipts))
+
+    def trace(self, height: int, block: bytes, outcome: Outcome | None, refusal: str = "") -> BlockTrace:
+        """What was collected; ``outcome`` is what execution came to, where it was not refused."""
+        fields = () if outcome is None else outcome.header_fields().items()
+        figures = tuple((name, _figure(name, value)) for name, value in fields)
+        return BlockTrace(height, block, tuple(self.steps), refusal, figures)
+
+
+def _figure(name: str, value: int | bytes) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return value.hex() if name.endswith("_root") else str(int.from_bytes(value, "big"))
+
+
+def writes_of(changes: Sequence[Change]) -> tuple[Write, ...]:
+    """Changes of records as changes of state values."""
+    return tuple(
+        Write(change.key, _value(change.key, change.before), _value(change.key, change.after)) for change in changes
+    )
+
+
+def _value(key: bytes, record: Any) -> Value:
+    if record is None:
+        return None
+    value = encode_record(key, record)
+    return value if len(value) <= MAX_VALUE_BYTES else LongValue(len(value), tagged_hash(b"value", value))
+
+
+def traced(transition: type[Transition], recorder: StepRecorder) -> type[Transition]:
+    """The same transition, which tells ``recorder`` of each step that it has done. It can only be applied, once."""
+    phase = transition.timer_phase_class
+    bidding = type("Traced", (_TracedBidding, phase.bidding_class), {"recorder": recorder})
+    phase = type("Traced", (_TracedPhase, phase), {"recorder": recorder, "bidding_class": bidding})
+    return type("Traced", (_TracedTransition, transition), {"recorder": recorder, "timer_phase_class": phase})
+
+
+class _TracedTransition(Transition):
+    """Stands before any transition, and tells of its steps."""
+
+    recorder: ClassVar[StepRecorder]
+
+    def start(self) -> None:
+        self.recorder.watch(self.world)
+        super().start()
+        self.recorder.step(StepKind.START)
+
+    def execute(self, prepared: PreparedTransaction) -> None:
+        before = len(self.receipts)
+        try:
+            super().execute(prepared)
+        finally:
+            self.recorder.step(StepKind.TRANSACTION, prepared.hash, self.receipts[before:])
+
+    def timer_phase(self) -> TimerPhase:
+        self.recorder.rest(StepKind.TRANSACTION_TIPS)
+        return super().timer_phase()
+
+    def run_callbacks(self) -> None:
+        self.recorder.rest(StepKind.FIRE_TIPS)
+        super().run_callbacks()
+        self.recorder.rest(StepKind.CALLBACK)
+
+    def run_callback(self, waiting: Waiting) -> int:
+        used = super().run_callback(waiting)
+        self.recorder.step(StepKind.CALLBACK, waiting.job_id, self.callbacks[-1:])
+        return used
+
+    def run_messages(self) -> None:
+        super().run_messages()
+        self.recorder.rest(StepKind.MESSAGE)
+
+    def run_message(self, message: QueuedMessage) -> int:
+        used = super().run_message(message)
+        self.recorder.step(StepKind.MESSAGE, message.to, self.messages[-1:])
+        return used
+
+    def count_fires(self, phase: TimerPhase) -> None:
+        super().count_fires(phase)
+        self.recorder.rest(StepKind.FAIRNESS)
+
+    def keep_calendar(self) -> list[Timer]:
+        self.recorder.rest(StepKind.JOB_ENDS)
+        ended = super().keep_calendar()
+        self.recorder.rest(StepKind.CALENDAR)
+        return ended
+
+    def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
+        super().keep_supplies(phase, ended)
+        self.recorder.rest(StepKind.SUPPLIES)
+
+    def close(self, phase: TimerPhase) -> int:
+        burned = super().close(phase)
+        self.recorder.step(StepKind.PRICES)
+        return burned
+
+
+class _TracedPhase(TimerPhase):
+    """The same for any timer phase."""
+
+    recorder: ClassVar[StepRecorder]
+
+    def expire(self) -> None:
+        super().expire()
+        self.recorder.rest(StepKind.EXPIRY)
+
+    def supply(self) -> None:
+        self.recorder.rest(StepKind.QUERY)
+        super().supply()
+        self.recorder.rest(StepKind.SUPPLY)
+
+    def scan(self, candidates: Iterable[Candidate]) -> None:
+        super().scan(candidates)
+        self.recorder.rest(StepKind.SELECTION)
+
+    def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+        before = len(self.fires)
+        super().fire(timer, candidate, max_cost)
+        self.recorder.step(StepKind.FIRE, timer.timer_id, self.fires[before:])
+
+    def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
+        before = len(self.destroyed)
+        super().destroy(timers, reason, events)
+        ended = self.destroyed[before:]
+        if ended:
+            kind = StepKind.EXPIRY if reason == EXPIRED else StepKind.DESTRUCTION
+            self.recorder.step(kind, ended[0].timer_id if len(ended) == 1 else b"", ended)
+
+
+class _TracedBidding(BiddingRound):
+    """The same for any round of queries."""
+
+    recorder: ClassVar[StepRecorder]
+
+    def query(self, candidate: BidCandidate) -> None:
+        super().query(candidate)
+        self.recorder.step(StepKind.QUERY, candidate.timer_id, self.receipts[-1:])
+
+
+def steps_apart(one: Sequence[Step], other: Sequence[Step]) -> Iterator[int]:
+    """Positions at which two executions have different steps, or one of them has none."""
+    for position in range(max(len(one), len(other))):
+        mine, theirs = (steps[position : position + 1] for steps in (one, other))
+        if [(step.name, step.digest) for step in mine] != [(step.name, step.digest) for step in theirs]:
+            yield position

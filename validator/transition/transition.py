@@ -1,0 +1,630 @@
+"""The state transition: one block over its parent's state (SPEC §3).
+
+``Transition.apply`` reads like SPEC's list, one method a step. It is a pure function of the parent's state and the
+block's content: no clock, no randomness, no order that depends on hashing. What it returns, an :class:`Outcome`, holds
+everything that the header must say.
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from validator.chain.block import (
+    BlockReceipts,
+    CallbackReceipt,
+    Cancelled,
+    Event,
+    Extended,
+    Header,
+    MessageReceipt,
+    TransactionReceipt,
+    receipts_root,
+)
+from validator.chain.genesis import Genesis
+from validator.chain.records import ACTOR, OVERFLOW, TIMER, Fires, QueuedMessage, Timer, fires_key, supply_key
+from validator.chain.transactions import (
+    Call,
+    CancelTimer,
+    Deploy,
+    ExtendTimer,
+    Instruction,
+    System,
+    Transaction,
+    Transfer,
+    UpdateTimerConfig,
+    deployed_address,
+)
+from validator.execution import governance, jobs, mailbox, runner_contract
+from validator.execution.bidding import BiddingRound
+from validator.execution.governance import parameters_in_force
+from validator.execution.handler_context import HandlerContext, RunResult, run_handler
+from validator.execution.jobs import Waiting
+from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
+from validator.execution.timer_calls import Allowance, SchedulingTerms, extend_any
+from validator.execution.timer_phase import LanePrices, TimerPhase
+from validator.primitives.codec import pack_uint
+from validator.primitives.errors import HandlerFailure, Rejection
+from validator.primitives.meter import Meter
+from validator.primitives.params import Parameters
+from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, SYSTEM_PARAMETERS_ADDRESS, Address, Hash, Height
+from validator.pvm.deployment import byte_cycles, deployment, token_cycles
+from validator.pvm.dispatch import program
+from validator.pvm.language.subset import ProgramError
+from validator.pvm.runtime.machine import PythonVm, Vm
+from validator.scheduler.fairness import FairnessWeights
+from validator.scheduler.index import SchedulerIndex
+from validator.scheduler.pricing import BASEFEE_SLOPE, lane_price, median_tip, next_basefee
+from validator.state import View
+from validator.state.working_set import Change, World
+
+
+class NotAdmitted(Exception):
+    """A transaction may not stand in this block (SPEC §2, admission). ``name`` is SPEC §17's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class BlockContext:
+    """What a block is besides its transactions."""
+
+    height: Height
+    proposer: Address
+    """Account that gets the tips."""
+    genesis: Genesis
+    explains: bool = False
+    """Whether the outcome is to say why each timer that stays was carried; for tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A decoded transaction with its wire form and hash."""
+
+    hash: Hash
+    wire: bytes
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a block came to: its child state, the changes for indexes, and the header's figures."""
+
+    view: View
+    changes: list[Change]
+    receipts: BlockReceipts
+    receipts_root: Hash
+    prices: LanePrices
+    basefee_lane_timer: int
+    lane_cycles: int
+    lane_cells: int
+    user_cycles: int
+    user_cells: int
+    burned: int
+    """Of this block, all lanes."""
+    tips: int
+    live_timers: int
+    backlog: int
+    """Live timers that were due."""
+    carried: dict[bytes, str]
+    """Why each timer that stayed was carried, by timer id, where the context asks for it."""
+    bidding: BiddingRound
+    events: list[Event]
+    """Every event of the block, in order."""
+
+    @property
+    def state_root(self) -> Hash:
+        return self.view.root
+
+    def matches(self, header: Header) -> str | None:
+        """The first field in which the header is not what execution gave, or ``None``."""
+        return next((name for name, value in self.header_fields().items() if getattr(header, name) != value), None)
+
+    def header_fields(self) -> dict[str, int | bytes]:
+        """What execution gave for the fields of the header, in the order in which they are compared."""
+        return {
+            "height": self.receipts.height,
+            "basefee_cycle": pack_uint(self.prices.basefee_cycle),
+            "basefee_cell": pack_uint(self.prices.basefee_cell),
+            "basefee_lane_timer": pack_uint(self.basefee_lane_timer),
+            "lane_cycles": self.lane_cycles,
+            "lane_cells": self.lane_cells,
+            "user_cycles": self.user_cycles,
+            "user_cells": self.user_cells,
+            "receipts_root": self.receipts_root,
+            "state_root": self.state_root,
+        }
+
+
+@dataclass(slots=True)
+class UserLane:
+    """What the transactions used and brought in so far."""
+
+    cycles: int = 0
+    """Of all transactions."""
+    system_cycles: int = 0
+    """Of system instructions, which have a lane of their own."""
+    cells: int = 0
+    burned: int = 0
+    tips: int = 0
+
+
+@dataclass(slots=True)
+class DeferredLane:
+    """What callbacks and messages used so far, less what they reserved for others."""
+
+    limit: int
+    used: int = 0
+    is_full: bool = False
+    """One did not fit: none behind it runs in this block."""
+
+    def admits(self, reserved: int) -> bool:
+        """Whether the next one runs, which has so many cycles reserved."""
+        self.is_full = self.is_full or self.used + reserved > self.limit
+        return not self.is_full
+
+
+@dataclass(slots=True)
+class Transition:
+    """One block being processed."""
+
+    timer_phase_class: ClassVar[type[TimerPhase]] = TimerPhase
+
+    parent: View
+    index: SchedulerIndex
+    """The scheduler's index, standing at the parent. It is left begun for this block, for the caller to advance."""
+    context: BlockContext
+    vm: Vm = field(default_factory=PythonVm)
+    world: World = field(init=False)
+    parameters: Parameters = field(init=False)
+    """As they stood when the block began."""
+    terms: SchedulingTerms = field(init=False)
+    prices: LanePrices = field(init=False)
+    fairness: FairnessWeights = field(init=False)
+    basefee_lane: int = field(init=False)
+    user_lane: UserLane = field(init=False)
+    deferred_lane: DeferredLane = field(init=False)
+    receipts: list[TransactionReceipt] = field(init=False)
+    callbacks: list[CallbackReceipt] = field(init=False)
+    messages: list[MessageReceipt] = field(init=False)
+    events: list[Event] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.world = World(self.parent)
+        self.user_lane = UserLane()
+        self.receipts, self.callbacks, self.messages, self.events = [], [], [], []
+
+    def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
+        """Process a whole block. Raises :class:`NotAdmitted` where it holds a transaction that it must not."""
+        self.start()
+        for prepared in transactions:
+            self.execute(prepared)
+        return self.finish()
+
+    def select(
+        self, candidates: Iterable[PreparedTransaction], most: int
+    ) -> tuple[list[PreparedTransaction], tuple[Address, ...], Outcome]:
+        """Build a block: take each candidate that is admitted, in the order given, up to ``most``.
+
+        Also returns the senders none of whose candidates could be taken, whatever room there was.
+        """
+        self.start()
+        taken: list[PreparedTransaction] = []
+        refused: dict[Address, bool] = {}
+        for prepared in candidates:
+            if len(taken) == most:
+                break
+            transaction = prepared.transaction
+            ahead = transaction.nonce - self.world.account(transaction.sender).nonce
+            if ahead < 0:
+                continue  # it has run already, in a block that is not final yet
+            try:
+                self.execute(prepared)
+            except NotAdmitted as refusal:
+                if refusal.name != "LaneFull":
+                    refused.setdefault(transaction.sender, True)
+            else:
+                taken.append(prepared)
+                refused[transaction.sender] = False
+        return taken, tuple(sender for sender, is_refused in refused.items() if is_refused), self.finish()
+
+    # --- step 1 -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Freeze the basefees, the fairness window and the parameters for the block."""
+        height, genesis, chain = self.context.height, self.context.genesis, self.world.globals
+        self.parameters = parameters_in_force(self.world, genesis.parameters)
+        self.deferred_lane = DeferredLane(self.parameters.lane_deferred_cycles)
+        auction = genesis.runs_auction(height)
+        self.basefee_lane = chain.basefee_lane_timer
+        price = lane_price(chain.basefee_lane_timer, self.parameters) if auction else 0
+        self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
+        self.terms = SchedulingTerms(height, price, chain.p50_tip, self.parameters, auction)
+        self.index.begin(height, self._drop_old_fires())
+        self.fairness = FairnessWeights(self.index.fires.by_actor, self.index.fires.divisor())
+
+    def _drop_old_fires(self) -> list[Fires]:
+        """The window is ``[H - window, H - 1]``: what fired before it is dropped for good."""
+        dropped: list[Fires] = []
+        for height in self.index.fire_heights_below(self.context.height - self.parameters.fairness_window_blocks):
+            fires: Fires | None = self.world.get(fires_key(height))
+            assert fires is not None, "the index follows the state"
+            self.world.put(fires_key(height), None)
+            dropped.append(fires)
+        return dropped
+
+    # --- step 3 -------------------------------------------------------------------------------------------------------
+
+    def execute(self, prepared: PreparedTransaction) -> None:
+        """Admit, charge, run and settle one transaction (SPEC §2)."""
+        transaction = prepared.transaction
+        tip = self.admit(transaction)
+        per_cycle = self.prices.basefee_cycle + tip
+        upfront = transaction.gas_limit * per_cycle + transaction.cells_limit * self.prices.basefee_cell
+        self.world.raise_nonce(transaction.sender)
+        self.world.debit(transaction.sender, upfront)
+        meter = Meter(transaction.gas_limit, transaction.cells_limit)
+        created: list[Address] = []
+        result = self.run_action(prepared, meter, created)
+        burned = meter.cycles_used * self.prices.basefee_cycle + meter.cells_used * self.prices.basefee_cell
+        tips = meter.cycles_used * tip
+        self.world.credit(transaction.sender, upfront - burned - tips)
+        self.events.extend(result.effects.events)
+        self.user_lane.cycles += meter.cycles_used
+        if isinstance(transaction.action, System):
+            self.user_lane.system_cycles += meter.cycles_used
+        self.user_lane.cells += meter.cells_used
+        self.user_lane.burned += burned
+        self.user_lane.tips += tips
+        self.receipts.append(
+            TransactionReceipt(
+                transaction_hash=prepared.hash,
+                sender=transaction.sender,
+                ok=result.ok,
+                error=result.error,
+                cycles=meter.cycles_used,
+                cells=meter.cells_used,
+                burned=pack_uint(burned),
+                tip=pack_uint(tips),
+                effects=result.effects,
+                created=created[0] if result.ok and created else b"",
+            )
+        )
+
+    def admit(self, transaction: Transaction) -> int:
+        """The tip per cycle of an admissible transaction. Raises :class:`NotAdmitted`; SPEC §17 gives the order."""
+        parameters, prices = self.parameters, self.prices
+        account = self.world.account(transaction.sender)
+        if transaction.nonce != account.nonce:
+            raise NotAdmitted("BadNonce")
+        if transaction.max_fee_per_cycle < prices.basefee_cycle or transaction.max_fee_per_cell < prices.basefee_cell:
+            raise NotAdmitted("FeeTooLow")
+        if transaction.gas_limit < parameters.tx_base_cycles:
+            raise NotAdmitted("GasTooLow")
+        if not self._fits_its_lane(transaction):
+            raise NotAdmitted("LaneFull")
+        tip = min(transaction.max_priority_fee_per_cycle, transaction.max_fee_per_cycle - prices.basefee_cycle)
+        cycles_cost = transaction.gas_limit * (prices.basefee_cycle + tip)
+        cells_cost = transaction.cells_limit * prices.basefee_cell
+        if account.balance < transaction.value + cycles_cost + cells_cost:
+            raise NotAdmitted("InsufficientFunds")
+        return tip
+
+    def _fits_its_lane(self, transaction: Transaction) -> bool:
+        p, lane = self.parameters, self.user_lane
+        if isinstance(transaction.action, System):
+            used, limit = lane.system_cycles, p.lane_system_cycles
+        else:
+            used, limit = lane.cycles - lane.system_cycles, p.lane_user_cycles
+        return used + transaction.gas_limit <= limit and lane.cells + transaction.cells_limit <= p.lane_user_cells
+
+    def run_action(self, prepared: PreparedTransaction, meter: Meter, created: list[Address]) -> RunResult:
+        """Run what the transaction asks for; ``created`` gets a deployed actor's address."""
+        transaction, action = prepared.transaction, prepared.transaction.action
+        target = self._target(transaction)
+        allowance = Allowance(transaction.sender, transaction.timer_allowance)
+        run = HandlerContext(
+            self.world,
+            meter,
+            target,
+            transaction.sender,
+            self.terms,
+            allowance,
+            MESSAGES_PER_TRANSACTION,
+            value=transaction.value,
+            origin=prepared.hash,
+        )
+
+        def body(context: HandlerContext) -> None:
+            meter.charge(self.parameters.tx_base_cycles)
+            match action:
+                case Transfer():
+                    context.move(transaction.sender, target, transaction.value)
+                case Deploy(code=code):
+                    meter.charge(byte_cycles(code), len(code.encode()))
+                    meter.charge(token_cycles(code))
+                    context.move(transaction.sender, target, transaction.value)
+                    self.deploy(target, code, transaction.sender)
+                    created.append(target)
+                case Call(handler=handler, payload=payload):
+                    meter.charge(0, len(payload))
+                    context.move(transaction.sender, target, transaction.value)
+                    self.call(context, handler, payload)
+                case System(instruction=instruction):
+                    self.run_instruction(context, instruction)
+
+        return run_handler(run, body)
+
+    def call(self, context: HandlerContext, handler: str, payload: bytes) -> None:
+        """Run a handler of what the transaction calls: an actor, or the runner contract (SPEC §14)."""
+        if context.actor == RUNNER_CONTRACT_ADDRESS:
+            runner_contract.run(context, handler, payload, self.context.genesis.system_deployers)
+            return
+        actor = self.world.actor(context.actor)
+        if actor is None:
+            raise Rejection("UnknownActor")
+        program(self.vm, actor.code, handler, payload)(context)
+
+    def run_instruction(self, context: HandlerContext, instruction: Instruction) -> None:
+        """A system instruction (SPEC §12)."""
+        if context.sender not in self.context.genesis.system_deployers:
+            raise Rejection("NotSystemDeployer")
+        match instruction:
+            case CancelTimer(timer_id=timer_id):
+                if governance.cancel_timer(self.world, timer_id) is not None:
+                    context.timer_changes.append(Cancelled(timer_id))
+            case UpdateTimerConfig(config=config):
+                governance.update_config(self.world, self.context.genesis.parameters, config)
+            case ExtendTimer(timer_id=timer_id, new_expires_at=expires_at):
+                timer = extend_any(self.world, timer_id, expires_at, self.context.height, self.parameters)
+                context.timer_changes.append(Extended(timer_id, timer.expires_at))
+
+    @staticmethod
+    def _target(transaction: Transaction) -> Address:
+        match transaction.action:
+            case Deploy():
+                return deployed_address(transaction.sender, transaction.nonce)
+            case System():
+                return SYSTEM_PARAMETERS_ADDRESS
+            case Transfer(to=to) | Call(to=to):
+                return Address(to)
+
+    def deploy(self, address: Address, code: str, deployer: Address) -> None:
+        if self.world.actor(address) is not None:
+            raise HandlerFailure("ActorExists")
+        try:
+            deployed = deployment(code, deployer)
+        except ProgramError:
+            raise HandlerFailure("ProgramInvalid") from None  # what else it says depends on the version of Python
+        self.world.put_actor(address, deployed.actor)
+        if deployed.program_key is not None:
+            self.world.put(deployed.program_key, deployed.source)
+
+    # --- step 4 -------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> Outcome:
+        """Everything after the last transaction."""
+        self.world.credit(self.context.proposer, self.user_lane.tips)
+        phase = self.timer_phase()
+        phase.run()
+        self.events.extend(phase.events)
+        self.world.credit(self.context.proposer, phase.use.tips)
+        self.run_callbacks()
+        self.run_messages()
+        self.count_fires(phase)
+        jobs.end_jobs(self.world, self.context.height)
+        ended = self.keep_calendar()
+        self.keep_supplies(phase, ended)
+        burned = self.close(phase)
+        return self.outcome(phase, burned, len(ended))
+
+    def timer_phase(self) -> TimerPhase:
+        return self.timer_phase_class(
+            self.world,
+            self.index,
+            self.parameters,
+            self.terms,
+            self.prices,
+            self.fairness,
+            self.vm,
+            self.context.explains,
+        )
+
+    # --- step 5 -------------------------------------------------------------------------------------------------------
+
+    def run_callbacks(self) -> None:
+        """Run the callbacks of jobs that were complete before this block, in order, as far as the lane reaches (SPEC
+        §14)."""
+        while (waiting := jobs.first_waiting(self.world, self.context.height)) is not None:
+            if len(self.callbacks) == jobs.CALLBACKS_PER_BLOCK:
+                self.deferred_lane.is_full = True
+            if not self.deferred_lane.admits(self.parameters.message_cycles):
+                return
+            self.deferred_lane.used += self.run_callback(waiting)
+
+    def run_callback(self, waiting: Waiting) -> int:
+        """Run one callback; returns the cycles it used less those reserved by what it queued itself."""
+        job_id, job = waiting
+        payload = jobs.callback_payload(self.world, waiting)
+        jobs.dequeue(self.world)
+        actor = self.world.actor(job.actor)
+        assert actor is not None, "a job's actor exists"
+        meter = Meter(self.parameters.message_cycles, self.parameters.message_cells)
+        context = HandlerContext(
+            self.world,
+            meter,
+            job.actor,
+            RUNNER_CONTRACT_ADDRESS,
+            self.terms,
+            messages_left=MESSAGES_PER_DEFERRED_RUN,
+            callback_of=job_id,
+        )
+        result = self.run_deferred(context, program(self.vm, actor.code, job.handler, payload))
+        unsettled = None
+        if not jobs.end_callback(self.world, job_id, self.context.height):
+            unsettled = Event("JobNotConsumed", job.actor, (("job_id", job_id.hex()),))
+            self.events.append(unsettled)
+        self.callbacks.append(
+            CallbackReceipt(
+                job_id=job_id,
+                actor=job.actor,
+                handler=job.handler,
+                ok=result.ok,
+                error=result.error,
+                cycles=meter.cycles_used,
+                cells=meter.cells_used,
+                effects=result.effects,
+                unsettled=unsettled,
+            )
+        )
+        return meter.cycles_used - result.cycles_reserved
+
+    def run_deferred(self, context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
+        """Run what was paid for in advance, the base of its cycles first."""
+
+        def charged(run: HandlerContext) -> None:
+            run.meter.charge(self.parameters.message_base_cycles)
+            body(run)
+
+        result = run_handler(context, charged)
+        self.events.extend(result.effects.events)
+        return result
+
+    def run_messages(self) -> None:
+        """Run the messages that were queued before this phase, in order, as far as the callbacks left room in the lane
+        (SPEC §14)."""
+        end = self.world.globals.next_message
+        while self.world.globals.first_message < end:
+            message = mailbox.first(self.world)
+            if not self.deferred_lane.admits(message.cycles):
+                return
+            self.deferred_lane.used += self.run_message(message)
+
+    def run_message(self, message: QueuedMessage) -> int:
+        """Run one message; returns the cycles it used less those reserved by what it queued itself."""
+        receiver = mailbox.dequeue(self.world, message)
+        meter = Meter(message.cycles, message.cells)
+        context = HandlerContext(
+            self.world,
+            meter,
+            message.to,
+            message.sender,
+            self.terms,
+            messages_left=MESSAGES_PER_DEFERRED_RUN,
+            origin=message.origin,
+        )
+        result = self.run_deferred(context, program(self.vm, receiver.code, message.handler, message.payload))
+        self.messages.append(
+            MessageReceipt(
+                to=message.to,
+                sender=message.sender,
+                handler=message.handler,
+                ok=result.ok,
+                error=result.error,
+                cycles=meter.cycles_used,
+                cells=meter.cells_used,
+                effects=result.effects,
+            )
+        )
+        return meter.cycles_used - result.cycles_reserved
+
+    # --- step 6 -------------------------------------------------------------------------------------------------------
+
+    def count_fires(self, phase: TimerPhase) -> None:
+        """Count this block's fires for the fairness window; the FIFO phase has none."""
+        counts: dict[Address, int] = {}
+        for fire in phase.fires:
+            actor = Address(fire.actor)
+            counts[actor] = counts.get(actor, 0) + 1
+        if counts and self.terms.auction:
+            self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
+
+    def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
+        """Write down what the default agent supplied in this block, and drop supplies that no live timer stands by."""
+        standing = self.index.supplied_rows()
+        touched: set[int] = {self.context.height}
+        for timer in ended:
+            height = self.index.supply_height(timer, phase.bidding.since)
+            if height is not None and height in standing:
+                standing[height] -= 1
+                touched.add(height)
+        for height in sorted(touched):
+            if standing.get(height, 0) == 0:
+                self.world.put(supply_key(height), None)
+            elif height == self.context.height:
+                self.world.put(supply_key(height), phase.default_max_fee)
+
+    def keep_calendar(self) -> list[Timer]:
+        """Write down the overflow tree's root. Returns the timers that were due and are gone."""
+        changes: list[tuple[Timer | None, Timer | None]] = [
+            (change.before, change.after) for change in self.world.changes_under(TIMER)
+        ]
+        actors = self.world.changes_under(ACTOR)
+        deployed = {Address(key[1:]): actor for key, before, actor in actors if before is None and actor is not None}
+        self.world.put(OVERFLOW, self.index.overflow_root_after(changes, deployed))
+        ended = (before for before, after in changes if before is not None and after is None)
+        return [timer for timer in ended if timer.trigger_height <= self.context.height]
+
+    def close(self, phase: TimerPhase) -> int:
+        """The counters and prices of the next block; returns what this one burned."""
+        p, chain, user, lane = self.parameters, self.world.globals, self.user_lane, phase.use
+        tips = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
+        cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells
+        basefee_cycle = next_basefee(chain.basefee_cycle, cycles, p.block_cycles_target, BASEFEE_SLOPE, p)
+        basefee_lane = basefee_cycle  # until the auction begins, the lane's basefee is an alias
+        if self.terms.auction:
+            basefee_lane = next_basefee(
+                chain.basefee_lane_timer, lane.cycles, p.lane_timer_cycles // 2, p.lane_basefee_slope, p
+            )
+        closed = chain._replace(
+            basefee_cycle=basefee_cycle,
+            basefee_cell=next_basefee(chain.basefee_cell, cells, p.block_cells_target, BASEFEE_SLOPE, p),
+            basefee_lane_timer=basefee_lane,
+            p50_tip=median_tip(tips, p.p50_weight) if self.terms.auction else 0,
+            last_block_cycle_usage=cycles,
+            burned_user=chain.burned_user + user.burned,
+            burned_timer_cycle=chain.burned_timer_cycle + lane.burned_cycle,
+            burned_timer_lane=chain.burned_timer_lane + lane.burned_lane,
+            burned_bidding=chain.burned_bidding + phase.bidding.burned,
+        )
+        self.world.globals = closed
+        return closed.burned - chain.burned
+
+    def outcome(self, phase: TimerPhase, burned: int, ended: int) -> Outcome:
+        """Commit the changes to a child state and gather what the header must say."""
+        receipts = BlockReceipts(
+            height=self.context.height,
+            proposer=self.context.proposer,
+            transactions=tuple(self.receipts),
+            fires=tuple(phase.fires),
+            destroyed=tuple(phase.destroyed),
+            queries=tuple(phase.bidding.receipts),
+            messages=tuple(self.messages),
+            gc_cycles=phase.use.gc_cycles,
+            p50_tip=pack_uint(self.prices.p50_tip),
+            callbacks=tuple(self.callbacks),
+        )
+        changes = self.world.changes()
+        return Outcome(
+            view=self.parent.derive(self.context.height, World.batch(changes)),
+            changes=changes,
+            receipts=receipts,
+            receipts_root=receipts_root(receipts),
+            prices=self.prices,
+            basefee_lane_timer=self.basefee_lane,
+            lane_cycles=phase.use.cycles,
+            lane_cells=phase.use.cells,
+            user_cycles=self.user_lane.cycles,
+            user_cells=self.user_lane.cells,
+            burned=burned,
+            tips=self.user_lane.tips + phase.use.tips,
+            live_timers=self.world.globals.live_timers,
+            backlog=self.index.pool.live - ended,
+            carried=phase.carried,
+            bidding=phase.bidding,
+            events=self.events,
+        )
