@@ -1,4 +1,4 @@
-"""Which version of the code this is."""
+"""Where the code is, and which version of it this is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""The folder that holds the packages: of a checkout, or of an installation."""
 GIT_TIMEOUT_S: Final = 10
 UNKNOWN_COMMIT: Final = "unknown"
 
@@ -17,7 +19,7 @@ def checkout_commit(folder: Path | None = None) -> str:
     ``folder`` is another checkout. Files that git does not know are not looked at. Where the code is in no checkout, as
     in a container's image, the environment's ``STAMPEDE_COMMIT`` says which commit it is.
     """
-    checkout = folder if folder is not None else Path(__file__).resolve().parent.parent
+    checkout = ROOT if folder is None else folder
     if not (checkout / ".git").exists():
         return os.environ.get("STAMPEDE_COMMIT") or UNKNOWN_COMMIT
     commit = _git(checkout, "rev-parse", "--short=12", "HEAD")

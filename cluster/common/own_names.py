@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 
 

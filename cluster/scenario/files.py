@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
+from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
 from cluster.common.limits import MOST_HEIGHTS, MOST_SECONDS
 from cluster.common.strict_yaml import MOST_CHARACTERS, NoYaml, parse
@@ -23,7 +24,7 @@ from cluster.scenario.problems import Problem, all_problems, describe, first_pro
 from cluster.scenario.programs import with_programs_read
 from cluster.scenario.sections.faults import AnyFault
 
-SHIPPED_FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
+SHIPPED_FOLDER: Final = ROOT / "scenarios"
 MAX_PARENTS: Final = 16
 """Files behind each other that a scenario may be made from."""
 

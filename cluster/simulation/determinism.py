@@ -13,9 +13,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
+from cluster.common.checkout import ROOT
 from cluster.common.errors import ExitCode, HarnessError
 from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario
@@ -64,7 +64,7 @@ def simulate_twice(
     arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
     mine = os.environ.get("PYTHONHASHSEED")
     other = next(each for each in OTHER_HASH_SEEDS if each != mine)
-    places = os.pathsep.join(place for place in (str(_root()), os.environ.get("PYTHONPATH", "")) if place)
+    places = os.pathsep.join(place for place in (str(ROOT), os.environ.get("PYTHONPATH", "")) if place)
     process = subprocess.Popen(
         [sys.executable, "-m", "cluster.simulation.determinism"],
         env={**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": places},
@@ -90,10 +90,6 @@ def simulate_twice(
     if on_notice is not None and not record.interrupted:
         on_notice(f"two runs agree on all {simulation.clock.events:,} events, digest {record.digest}")
     return record
-
-
-def _root() -> Path:
-    return Path(__file__).resolve().parents[2]
 
 
 def _difference(line: str, told: str) -> str:

@@ -10,11 +10,11 @@ there each host of a testnet would compile all modules whenever it starts.
 from __future__ import annotations
 
 from compileall import compile_dir
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from cluster.common.checkout import ROOT
 from cluster.disks.memory import MemoryDisk
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
@@ -46,7 +46,6 @@ SCENARIO: Final = {
 }
 """Timers in every tier, and some that are cancelled."""
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 """What processes of a testnet load."""
 

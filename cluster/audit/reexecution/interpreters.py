@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput, HarnessError
 
 PACKAGES: Final = {
@@ -73,8 +74,8 @@ def check_interpreter(python: str) -> None:
             f"{python}: Python {version} lacks {', '.join(PACKAGES[name] for name in lacking)}; install with:"
             f" {python} -m pip install {wanted}   (or let `make shadow SHADOW={python}` make an environment)"
         )
-    if not (_root() / "pyproject.toml").exists() and Path(python) != Path(sys.executable):
-        raise BadInput(f"{python}: other Pythons execute a checkout's code, and this Stampede runs from {_root()}")
+    if not (ROOT / "pyproject.toml").exists() and Path(python) != Path(sys.executable):
+        raise BadInput(f"{python}: other Pythons execute a checkout's code, and this Stampede runs from {ROOT}")
 
 
 def _probe(python: str) -> tuple[str, list[str]]:
@@ -100,7 +101,7 @@ def execute(python: str, hash_seed: int, folder: Path) -> Answer:
     """Let a Python execute a run's blocks in a fresh process. Raises :class:`HarnessError` where it does not answer."""
     done = subprocess.run(
         [python, "-m", "cluster.audit.reexecution.worker", str(folder.resolve())],
-        env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(_root())},
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
@@ -125,7 +126,3 @@ def _read(page: dict[str, Any]) -> Answer:
 def _last_line(text: str) -> str:
     said = text.strip().splitlines()
     return f": {said[-1]}" if said else ""
-
-
-def _root() -> Path:
-    return Path(__file__).resolve().parents[3]

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-import cluster
+from cluster.common.checkout import ROOT
 from cluster.common.files import write_atomically
 from cluster.disks.bit_rot import Rot
 from cluster.disks.directory import DirectoryDisk
@@ -66,8 +66,6 @@ NOTES_SUFFIX: Final = ".notes"
 DIVERGENCE_SUFFIX: Final = ".divergence"
 """Of the file with what a validator executed otherwise than its peers, which outlives its process and its disk."""
 DISK_FAULTS: Final = (DiskFullFault, FailedSyncFault, SlowDiskFault)
-CODE_FOLDER: Final = Path(cluster.__file__).parents[2]
-"""Where the code was found that runs here."""
 NOTHING_INJECTED: Final = Injection()
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 HASH_SEED_WARNING: Final = (
@@ -173,9 +171,7 @@ class ValidatorHost:
         self._lag = LagMeter()
         asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
         hash_seed = os.environ.get("PYTHONHASHSEED")
-        log.info(
-            "host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, CODE_FOLDER
-        )
+        log.info("host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, ROOT)
         if gives_hash_seed_away(hash_seed, bind):
             log.warning(HASH_SEED_WARNING)
 
@@ -348,7 +344,7 @@ class ValidatorHost:
             started=0 if myself is None else myself.started,
             last_words=self._last_words,
             version=self._version,
-            code=str(CODE_FOLDER),
+            code=str(ROOT),
             lags=self._lag.drain(),
         )
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.common.checkout import ROOT
 from cluster.live.processes import processes
 
 PATIENCE_S: Final = 0.5
@@ -38,7 +39,7 @@ class Guardian:
             [sys.executable, "-m", "cluster.live.processes.cleanup_guard"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            cwd=Path(__file__).parents[3],
+            cwd=ROOT,
             start_new_session=True,
         )
         guardian = Guardian(process)
