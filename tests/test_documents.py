@@ -1,10 +1,12 @@
-"""Every code block of ``README.md`` and ``docs/``: run here, held by another test, or output that is named as such.
+"""Every code block of the documents: run here, held by another test, or output that is named as such.
 
 - *Commands* are given to the real command line's parser, and what files they name is in a fresh clone, or made by the
   command before. A synopsis (``[DIR]``) is parsed with everything in it. ``README.md`` is for pasting: no comments, no
   brackets, and all of it runs (:func:`test_the_readme_can_be_followed`).
 - *Python* is executed as it stands, the test suite of ``docs/python.md`` by pytest on a live testnet.
 - *Scenarios* are validated, a part of one together with what it needs besides.
+
+Files and folders of the project that a page quotes are there.
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ from cluster.tools.cli import main as cli
 from validator.primitives.types import parse_address
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 STAMPEDE: Final = ("stampede", ".venv/bin/stampede")
 WAIT_S: Final = 300.0
 
 HELD_ELSEWHERE: Final = {
     ("docs/actors.md", "python"): "tests/cluster/tools/actors/test_actor_page.py",
     ("docs/actors.md", "console"): "tests/cluster/tools/actors/test_actor_page.py",
+    ("docs/architecture.md", "mermaid"): "tests/test_architecture.py",
     ("docs/client.md", "python"): "tests/test_client_guide.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
@@ -210,6 +213,56 @@ def test_what_commands_name_of_the_repository_is_there(block: Block) -> None:
         for word in words[1:]:
             if re.match(r"(scenarios|actors|docs|benchmarks)/", word) and "*" not in word and "mine" not in word:
                 assert word in there, f"{block.ident}: {word} is not in a fresh clone"
+
+
+QUOTED_PATH: Final = re.compile(r"`(\.?\w[\w./-]*)`")
+FOLDERS: Final = (
+    ".ci",
+    "actors",
+    "benchmarks",
+    "cluster",
+    "consensus",
+    "docs",
+    "k8s",
+    "loadgen",
+    "scenarios",
+    "tests",
+    "validator",
+)
+ROOT_FILE: Final = re.compile(r"Makefile|pyproject\.toml|requirements\.lock|stampede\w*\.py|[A-Z]+\.md")
+
+
+def missing_files(text: str, there: set[str]) -> list[str]:
+    """Files and folders of the project that a page quotes and a fresh clone lacks. Capitals stand for names."""
+    quoted = [path.rstrip("/") for path in QUOTED_PATH.findall(text) if not re.search(r"[A-Z]{4}.*/|/.*[A-Z]{4}", path)]
+    ours = [path for path in quoted if path.partition("/")[0] in FOLDERS or ROOT_FILE.fullmatch(path)]
+    return [path for path in ours if path not in there]
+
+
+LEFT_BEHIND: Final = pytest.mark.xfail(
+    reason="tests/cluster/sweeps/found is to lie beside tests/cluster/tools/sweeps/test_fuzz.py"
+)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=LEFT_BEHIND if page.name == "soaks.md" else ()) for page in PAGES],
+    ids=[str(page.relative_to(ROOT)) for page in PAGES],
+)
+def test_files_that_pages_name_are_there(page: Path) -> None:
+    assert missing_files(page.read_text(encoding="utf-8"), in_a_fresh_clone()) == []
+
+
+def test_a_file_that_is_not_there_is_noticed() -> None:
+    there = {"docs/state.md", "cluster/live", "Makefile"}
+    assert (
+        missing_files("`docs/state.md`, `cluster/live/`, `Makefile`, `runs/latest`, `docs/NAME.md`, `a/b`", there) == []
+    )
+    assert missing_files("`docs/none.md`, `cluster/lively/`, `NONE.md`", there) == [
+        "docs/none.md",
+        "cluster/lively",
+        "NONE.md",
+    ]
 
 
 def test_the_readme_can_be_pasted() -> None:
