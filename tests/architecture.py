@@ -20,9 +20,9 @@ DRAWINGS: Final = (PACKAGES, *LAYERS)
 FENCE: Final = re.compile(r"```mermaid\nflowchart TD\n    %% (?P<name>\w+)\n.*?```", re.DOTALL)
 
 
-def folder_graph(sources: dict[str, str], depth: int) -> nx.DiGraph:
+def folder_graph(sources: dict[str, str], depth: int) -> nx.DiGraph[str]:
     """Which folders import which, at a depth of the tree: 0 for packages, 1 for folders of a package."""
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     for module, origins in module_graph(sources).items():
         parts = module.split(".")
         if len(parts) <= depth:
@@ -35,7 +35,7 @@ def folder_graph(sources: dict[str, str], depth: int) -> nx.DiGraph:
     return graph
 
 
-def graph_of(name: str) -> nx.DiGraph:
+def graph_of(name: str) -> nx.DiGraph[str]:
     """The graph of a drawing, by the drawing's name."""
     if name != PACKAGES:
         return folder_graph(sources_of(name), 1)
@@ -44,7 +44,7 @@ def graph_of(name: str) -> nx.DiGraph:
     return folder_graph({p: text_files()[p] for p in first if is_python(p) and first[p] in packages}, 0)
 
 
-def drawing(name: str, graph: nx.DiGraph) -> str:
+def drawing(name: str, graph: nx.DiGraph[str]) -> str:
     """A graph without cycles as a Mermaid block. Folders without imports stand alone."""
     arrows = [f"    {one} --> {other}" for one, other in sorted(nx.transitive_reduction(graph).edges)]
     alone = [f"    {node}" for node in sorted(nx.isolates(graph))]
