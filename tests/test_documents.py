@@ -239,16 +239,7 @@ def missing_files(text: str, there: set[str]) -> list[str]:
     return [path for path in ours if path not in there]
 
 
-LEFT_BEHIND: Final = pytest.mark.xfail(
-    reason="tests/cluster/sweeps/found is to lie beside tests/cluster/tools/sweeps/test_fuzz.py"
-)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=LEFT_BEHIND if page.name == "soaks.md" else ()) for page in PAGES],
-    ids=[str(page.relative_to(ROOT)) for page in PAGES],
-)
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_files_that_pages_name_are_there(page: Path) -> None:
     assert missing_files(page.read_text(encoding="utf-8"), in_a_fresh_clone()) == []
 

@@ -23,7 +23,7 @@ from validator.primitives.codec import decode
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 ELSEWHERE = {"byzantine-drill", *(f"byzantine-{name}" for name in BEHAVIOURS)}
-"""Run in ``tests/cluster/byzantine``: each behaviour alone, and a drill in which more than f collude."""
+"""Run in ``tests/cluster/misbehaviour/byzantine``: each behaviour alone, and a drill in which more than f collude."""
 LONG = {"thousand-views"}
 """Scenarios that take minutes."""
 COSTLY = {"late-join", "byzantine-noise", "burst", "small-world", "smoke"}

@@ -26,7 +26,8 @@ from validator.state.log import StateLog
 ROOT = Path(__file__).resolve().parents[4]
 PROTOCOLS = ("simplex", "hotstuff")
 DRAWN = 1_500
-FOUND = Path(__file__).with_name("found")
+FOUND = sorted(Path(__file__).with_name("found").glob("*.yaml"))
+assert FOUND, "seeds that found something are kept there"
 """Scenarios that once failed, as they were drawn."""
 SEEDS_RUN = range(1, 31)
 """Of each protocol; ``make soak`` runs 10,000."""
@@ -208,7 +209,7 @@ def test_a_fuzzed_seed_is_repeated_by_one_command() -> None:
     assert task.scenario(9) == random_scenario(9, "hotstuff")
 
 
-@pytest.mark.parametrize("path", sorted(FOUND.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_what_a_seed_found_stays_mended(path: Path) -> None:
     plan = load_scenario(path)
     outcome, _ = judge(simulate(plan, plan.seed), 0.0)
