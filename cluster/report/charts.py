@@ -1,496 +1,589 @@
-"""Charts as SVG text, without a library and without scripts.
+"""The charts of a run's report, each with the numbers behind it as a table.
 
-A :class:`Chart` is what is shown; :func:`render` draws it twice, for a desk and for a phone, since text in a scaled
-drawing would not stay legible, and the page's style shows the one that fits. Colours are style variables of the page,
-so that a drawing follows light and dark. No meaning hangs on colour alone: series differ in their dashes too, and carry
-their names.
+A long run's curves are thinned to :data:`MAX_POINTS` points each, and say so: of each stretch of neighbouring points
+the least and the largest are kept as they were measured, so that what is rare is seen however long the run was
+(:func:`thinned`). A stall that was longer than the scenario allows is marked in each chart over time or height.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Final
 
-LOG_SCALE_FROM_RATIO: Final = 20
-"""A value axis becomes logarithmic where the largest value is at least this many times the smallest."""
+from markupsafe import Markup
 
-DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "1 4", "12 4", "4 2 1 2", "6 6")
-MARK_DASHES: Final = ("5 4", "1.5 3", "10 4")
-COLOURS: Final = 8
-LABEL_GAP: Final = 14.0
-"""Least distance between two direct labels, in pixels."""
+from cluster.audit.books import Books
+from cluster.audit.ledger.ledger import BlockFigures
+from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, gini_index, jain_index
+from cluster.checks.metrics.metrics import finality_latencies, first_finalizations
+from cluster.common.quantiles import quantile
+from cluster.record.run import Resources, RunRecord
+from cluster.report.fault_labels import STALL, named_faults, named_stalls
+from cluster.report.row_charts import Row, RowChart, render_rows
+from cluster.report.svg import (
+    COLOURS,
+    DASHES,
+    MARK_DASHES,
+    SMALL,
+    Band,
+    Chart,
+    Mark,
+    Point,
+    Series,
+    line,
+    number,
+    render,
+    shape,
+)
+from validator.primitives.types import address_text
 
-BAR_SHARE: Final = 0.78
-MAX_BAR_PIXELS: Final = 22.0
-BAND_NAME_ROWS: Final = 4
-MOST_BANDS_NAMED: Final = 12
-"""Of more bands all have their short names, in two rows, as many as find room over their bands' starts."""
-CROWDED_ROWS: Final = 2
-BAND_NAME_PIXELS: Final = 15.0
-BAND_SHIFT_PIXELS: Final = 60.0
-"""So far beside its band's beginning a short name may stand."""
-CHARACTER_PIXELS: Final = 6.6
-"""About the width of a character in a chart's text, for fitting labels."""
-
-Point = tuple[float, float]
-Format = Callable[[float], str]
-
-
-def number(value: float) -> str:
-    """A short decimal text: ``950``, ``1.5 k``, ``20 M``; scientific beyond the usual prefixes."""
-    magnitude = abs(value)
-    for limit, divisor, unit in ((1e15, 1e12, "T"), (1e12, 1e9, "G"), (1e9, 1e6, "M"), (1e6, 1e3, "k")):
-        if limit > magnitude >= divisor and (divisor > 1e3 or magnitude >= 1e4):
-            return f"{value / divisor:.3g} {unit}" if magnitude / divisor < 1_000 else f"{value / divisor:.0f} {unit}"
-    if magnitude >= 1e15:
-        return f"{value:.1e}"
-    return f"{value:,.0f}" if float(value).is_integer() or magnitude >= 100 else f"{value:.3g}"
+MAX_POINTS: Final = 240
+MAX_NAMED_VALIDATORS: Final = 8
+"""With more validators than this, only those with a fault or broken on purpose are named in the chart of heights."""
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """Named points in ascending x. ``style`` is ``line``, ``step``, ``dots``, ``scatter``, ``bars`` or ``area``.
-
-    A scatter's points have a shape by their series' colour, and no line, so their names stand in the page's key.
-    """
+class Key:
+    """What names a line or a point of a chart, in the page's key."""
 
     name: str
-    points: Sequence[Point]
-    style: str = "line"
-    colour: int = 0
-    """Place in the page's palette, from 0; the dashes follow it."""
-    muted: bool = False
-    """Drawn in grey and unlabelled: context for the series that matter."""
-    gap: float = math.inf
-    """Points further apart are not joined: nobody looked in between."""
+    drawing: Markup
+    always: bool = False
+    """Also where there is room for names beside the lines."""
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
-    """A stretch of the x axis that is marked and named, such as a fault."""
+class Figure:
+    """A chart with its place on the page and the numbers behind it."""
 
-    start: float
-    end: float
-    name: str
-    short: str = ""
-    """In its place where there is no room for it; without one, the band goes unnamed then."""
-    is_stall: bool = False
-    """No fault, but a time without a final block that was longer than allowed: filled, where faults are hatched."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A horizontal line at a value, with its name."""
-
-    value: float
-    name: str
+    chart: Chart | RowChart
+    drawing: Markup
+    note: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    key: Sequence[Key] = ()
+    texts: int = 0
+    """So many of the columns, the first ones, hold words and no numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """One chart: what it shows, in which units, and what it says where there is nothing to show."""
-
-    ident: str
-    title: str
-    description: str
-    """For readers who do not see the drawing."""
-    x_label: str
-    y_label: str
-    series: Sequence[Series]
-    bands: Sequence[Band] = ()
-    marks: Sequence[Mark] = ()
-    hints: Sequence[tuple[float, str]] = ()
-    """Texts that the pointer brings up, by x."""
-    format_x: Format = number
-    format_y: Format = number
-    may_be_logarithmic: bool = False
-    y_limit: float | None = None
-    """The value axis reaches at least this far up."""
-    empty: str = "Nothing was recorded."
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(series.points for series in self.series)
-
-    @property
-    def labelled(self) -> list[Series]:
-        """Those of them that carry it at their end."""
-        return [series for series in self.named if series.style not in ("bars", "scatter")]
-
-    @property
-    def named(self) -> list[Series]:
-        """The series that carry a name of their own."""
-        return [series for series in self.series if series.points and not series.muted]
+Value = Callable[[BlockFigures], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A drawing's size and margins, in pixels."""
-
-    name: str
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float = 26.0
-    bottom: float = 40.0
-    x_ticks: int = 8
-    y_ticks: int = 5
-    direct_labels: bool = True
-
-
-SMALL: Final = Size("small", 400, 190, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
-"""For several charts side by side, on a desk and on a phone."""
-WIDE: Final = Size("wide", 820, 280, left=64, right=124)
-NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
+def figures(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[Figure]:
+    """Every chart of the report, in order; :func:`resource_figures` apart. ``uses`` are the actors' and ``classes``
+    those by class (:mod:`cluster.checks.metrics.actor_classes`)."""
+    return [
+        heights_figure(books),
+        latency_figure(books),
+        fires_figure(books),
+        backlog_figure(books),
+        lateness_figure(classes),
+        fairness_figure(uses, classes),
+        basefee_figure(books),
+        lane_figure(books),
+        lag_figure(books.record),
+    ]
 
 
-def render(chart: Chart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
-    """The drawings of a chart, or a sentence where there is nothing to draw."""
-    if chart.is_empty:
-        return f'<p class="empty">{escape(chart.empty)}</p>'
-    return "".join(_Drawing(chart, size).svg() for size in sizes)
+# --- charts over time -----------------------------------------------------------------------------------------------
 
 
-SHAPES: Final = ("circle", "square", "triangle", "diamond")
-SCATTER_PIXELS: Final = 4.2
-SCATTER_MARGIN: Final = 0.03
-"""Of the x axis, left free beside the outermost points."""
-
-
-def shape(colour: int, x: float, y: float, radius: float) -> str:
-    """A point of a scatter: its shape tells the series apart, as its colour does."""
-    r = radius
-    match SHAPES[colour % len(SHAPES)]:
-        case "circle":
-            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
-        case "square":
-            return f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r:.1f}" height="{2 * r:.1f}"/>'
-        case "triangle":
-            return f'<path d="M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r:.1f} {2.2 * r:.1f}h{-2.4 * r:.1f}Z"/>'
-        case _:
-            d = 1.4 * r
-            return f'<path d="M{x:.1f} {y - d:.1f}l{d:.1f} {d:.1f}l{-d:.1f} {d:.1f}l{-d:.1f} {-d:.1f}Z"/>'
-
-
-# --- scales ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """From values to pixels, linear or logarithmic."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    logarithmic: bool = False
-
-    def __call__(self, value: float) -> float:
-        low, high = self.low, self.high
-        if self.logarithmic:
-            value, low, high = (math.log10(max(v, self.low)) for v in (value, low, high))
-        share = (value - low) / (high - low) if high > low else 0.5
-        return self.start + share * (self.end - self.start)
-
-    def ticks(self, wanted: int) -> list[float]:
-        """Round values within the scale, about as many as wanted."""
-        return _decades(self.low, self.high, wanted) if self.logarithmic else round_steps(self.low, self.high, wanted)
-
-
-def round_steps(low: float, high: float, wanted: int) -> list[float]:
-    """Round values from ``low`` to ``high``, about as many as wanted."""
-    span = high - low
-    if span <= 0:
-        return [low]
-    rough = span / max(1, wanted)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _decades(low: float, high: float, wanted: int) -> list[float]:
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    skip = max(1, -(-(last - first) // max(1, wanted)))
-    factors = (1, 2, 5) if last - first <= 2 else (1,)
-    values = [factor * 10.0**power for power in range(first, last + 1, skip) for factor in factors]
-    return [value for value in values if low * 0.999 <= value <= high * 1.001]
-
-
-# --- drawing --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Drawing:
-    """One chart at one size."""
-
-    chart: Chart
-    size: Size
-    x: Scale = field(init=False)
-    y: Scale = field(init=False)
-    band_rows: list[tuple[Band, str, float, int]] = field(init=False)
-    """Each band with its name, where that starts, in pixels, and in which row over the drawing."""
-
-    def __post_init__(self) -> None:
-        chart = self.chart
-        beside = len(chart.labelled) > 1 or bool(chart.marks)
-        size = self.size if beside and self.size.direct_labels else replace(self.size, right=NARROW.right)
-        xs = [x for series in chart.series for x, _ in series.points]
-        styles = {series.style for series in chart.series}
-        pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
-        left, right = size.left, size.width - size.right
-        self.x = Scale(min(xs) - pad, max(xs) + pad, left, right)
-        self.size = size
-        self.band_rows = self._place_band_names()
-        rows = 1 + max((row for *_, row in self.band_rows), default=-1)
-        self.size = replace(size, top=size.top + BAND_NAME_PIXELS * rows)
-        self.y = self._value_scale()
-
-    def _value_scale(self) -> Scale:
-        size, chart = self.size, self.chart
-        values = [y for series in chart.series for _, y in series.points] + [mark.value for mark in chart.marks]
-        top, bottom = size.top, size.height - size.bottom
-        positive = [value for value in values if value > 0]
-        if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
-            return Scale(min(positive) / 1.2, max(positive) * 1.2, bottom, top, logarithmic=True)
-        high = max([*values, chart.y_limit or 0.0]) or 1.0
-        steps = round_steps(0.0, high, size.y_ticks)
-        step = steps[1] if len(steps) > 1 else high
-        return Scale(0.0, math.ceil(high / step - 1e-9) * step, bottom, top)
-
-    def svg(self) -> str:
-        size, chart = self.size, self.chart
-        ident = f"{chart.ident}-{size.name}"
-        parts = [
-            f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"',
-            f' viewBox="0 0 {size.width:g} {size.height:g}" id="{ident}">',
-            f'<title id="{ident}-title">{escape(chart.title)}</title>',
-            f'<desc id="{ident}-text">{escape(chart.description)}</desc>',
-            _hatch(ident),
-            *self._bands(ident),
-            *self._axes(),
-            *self._marks(),
-            *(self._series(series) for series in chart.series if series.points),
-            *self._direct_labels(),
-            *self._hints(),
-            "</svg>",
-        ]
-        return "".join(parts)
-
-    def _axes(self) -> list[str]:
-        size, chart = self.size, self.chart
-        left, right, bottom = size.left, size.width - size.right, size.height - size.bottom
-        parts = []
-        for value in self.y.ticks(size.y_ticks):
-            at = self.y(value)
-            parts.append(line("grid", left, at, right, at))
-            parts.append(text(chart.format_y(value), left - 8, at + 4, "tick", "end"))
-        parts.append(line("axis", left, bottom, right, bottom))
-        for value in self._whole_x_ticks():
-            at = self.x(value)
-            parts.append(line("axis", at, bottom, at, bottom + 4))
-            parts.append(text(chart.format_x(value), at, bottom + 17, "tick", "middle"))
-        note = " (log scale)" if self.y.logarithmic else ""
-        parts.append(text(f"{chart.y_label}{note}", 2, 13, "label"))
-        parts.append(text(chart.x_label, right, size.height - 6, "label", "end"))
-        return parts
-
-    def _whole_x_ticks(self) -> list[float]:
-        ticks = self.x.ticks(self.size.x_ticks)
-        heights = all(float(x).is_integer() for series in self.chart.series for x, _ in series.points)
-        return [value for value in ticks if not heights or float(value).is_integer()]
-
-    def _bands(self, ident: str) -> list[str]:
-        top, bottom = self.size.top, self.size.height - self.size.bottom
-        parts = []
-        for band in self.chart.bands:
-            start, end = self._clamped(band)
-            kind, fill = ("stall", "") if band.is_stall else ("band", f' fill="url(#{ident}-hatch)"')
-            place = f'x="{start:.1f}" y="{top:.1f}" width="{max(2.0, end - start):.1f}" height="{bottom - top:.1f}"'
-            parts.append(f'<rect class="{kind}" {place}{fill}/>')
-            parts.append(line("band-edge", start, top, start, bottom))
-            parts.append(line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
-        names = []
-        for band, name, start, row in self.band_rows:
-            above = top - 5 - BAND_NAME_PIXELS * row
-            parts.append(line("band-edge", self._clamped(band)[0], above + 3, self._clamped(band)[0], top))
-            names.append(text(name, start, above, "band-name"))
-        return parts + names
-
-    def _place_band_names(self) -> list[tuple[Band, str, float, int]]:
-        """Names over their bands' starts, in rows where they would meet; the last row is for short ones, and beyond it
-        there are none.
-        """
-        is_crowded = len(self.chart.bands) > MOST_BANDS_NAMED
-        placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
-        limit = self.size.width - self.size.right
-        for band in sorted(self.chart.bands, key=lambda band: band.start):
-            for name in (band.short,) if is_crowded else (band.name, band.short):
-                width = len(name) * CHARACTER_PIXELS
-                start = max(self.size.left, min(self._clamped(band)[0], limit - width))
-                rows = ends if name == band.short else ends[:-1]
-                row = next((i for i, end in enumerate(rows) if start > end), None)
-                may_shift = name == band.short and not is_crowded
-                if row is None and may_shift and min(ends) - start < BAND_SHIFT_PIXELS:
-                    row, start = ends.index(min(ends)), min(ends)
-                if name and row is not None and start + width <= limit:
-                    ends[row] = start + width + 10
-                    placed.append((band, name, start, row))
-                    break
-        return placed
-
-    def _clamped(self, band: Band) -> tuple[float, float]:
-        low, high = self.size.left, self.size.width - self.size.right
-        return max(low, min(high, self.x(band.start))), max(low, min(high, self.x(band.end)))
-
-    def _marks(self) -> list[str]:
-        """Lines at the marks' values; without room beside the drawing, the page's key names them."""
-        left, right = self.size.left, self.size.width - self.size.right
-        _, places = self._beside()
-        parts = []
-        for order, (mark, at) in enumerate(zip(self.chart.marks, places, strict=True)):
-            level = self.y(mark.value)
-            parts.append(line("mark", left, level, right, level, MARK_DASHES[order % len(MARK_DASHES)]))
-            if self.size.direct_labels:
-                parts.append(text(mark.name, right + 8, at + 4, "mark-name"))
-        return parts
-
-    def _series(self, series: Series) -> str:
-        if series.style == "bars":
-            return self._bars(series)
-        if series.style == "scatter":
-            points = "".join(shape(series.colour, self.x(x), self.y(y), SCATTER_PIXELS) for x, y in series.points)
-            return f'<g class="dots {_colour(series)}">{points}</g>'
-        if series.style == "dots":
-            radius = 2.6 if len(series.points) < 120 else 1.8
-            dots = "".join(
-                f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius}"/>' for x, y in series.points
-            )
-            return f'<g class="dots {_colour(series)}">{dots}</g>'
-        path = self._path(series)
-        alone = series.muted or len(self.chart.named) == 1
-        dash = "" if alone else _dashes(DASHES[series.colour % len(DASHES)])
-        area = ""
-        if series.style == "area":
-            first, last = self.x(series.points[0][0]), self.x(series.points[-1][0])
-            bottom = self.size.height - self.size.bottom
-            area = (
-                f'<path class="area {_colour(series)}" d="{path}L{last:.1f} {bottom:.1f}L{first:.1f} {bottom:.1f}Z"/>'
-            )
-        return f'{area}<path class="line {_colour(series)}" d="{path}"{dash}/>'
-
-    def _path(self, series: Series) -> str:
-        parts: list[str] = []
-        before = -math.inf
-        for x, y in series.points:
-            across, up = f"{self.x(x):.1f}", f"{self.y(y):.1f}"
-            is_apart, before = x - before > series.gap or not parts, x
-            if is_apart:
-                parts.append(f"M{across} {up}")
-            elif series.style == "step":
-                parts.append(f"H{across}V{up}")
-            else:
-                parts.append(f"L{across} {up}")
-        return "".join(parts)
-
-    def _bars(self, series: Series) -> str:
-        xs = [x for x, _ in series.points]
-        step = min((b - a for a, b in pairwise(xs)), default=1.0)
-        width = min(MAX_BAR_PIXELS, max(1.0, abs(self.x(step) - self.x(0)) * BAR_SHARE))
-        bottom = self.size.height - self.size.bottom
-        rectangles = []
-        for x, y in series.points:
-            height = bottom - self.y(y)
-            if height <= 0:
-                continue
-            corner = min(3.0, width / 4)
-            rectangles.append(
-                f'<rect x="{self.x(x) - width / 2:.1f}" y="{self.y(y):.1f}" width="{width:.1f}"'
-                f' height="{height:.1f}" rx="{corner:.1f}"/>'
-            )
-        return f'<g class="bars {_colour(series)}">{"".join(rectangles)}</g>'
-
-    def _direct_labels(self) -> list[str]:
-        """Names at the ends of the lines, with a leader to each."""
-        right = self.size.width - self.size.right
-        places, _ = self._beside()
-        parts = []
-        for series, at in zip(self._labelled(), places, strict=True):
-            across, end = self.x(series.points[-1][0]), self.y(series.points[-1][1])
-            parts.append(f'<path class="leader" d="M{across:.1f} {end:.1f}L{right + 10:.1f} {at:.1f}"/>')
-            dash = DASHES[series.colour % len(DASHES)]
-            parts.append(line(f"line {_colour(series)}", right + 10, at, right + 24, at, dash))
-            parts.append(text(series.name, right + 28, at + 4, "name"))
-        return parts
-
-    def _labelled(self) -> list[Series]:
-        """The series that carry their names at their ends."""
-        labelled = self.chart.labelled
-        return labelled if self.size.direct_labels and len(labelled) > 1 else []
-
-    def _beside(self) -> tuple[list[float], list[float]]:
-        """Where the names of series and of marks stand beside the drawing: near their lines, apart from each other."""
-        ends = [self.y(series.points[-1][1]) for series in self._labelled()]
-        places = self._spread(ends + [self.y(mark.value) for mark in self.chart.marks])
-        return places[: len(ends)], places[len(ends) :]
-
-    def _spread(self, wanted: list[float]) -> list[float]:
-        """Positions near the wanted ones, at least a line of text apart, within the drawing."""
-        order = sorted(range(len(wanted)), key=lambda i: (wanted[i], i))
-        placed = list(wanted)
-        floor = self.size.top
-        for i in order:
-            placed[i] = max(placed[i], floor)
-            floor = placed[i] + LABEL_GAP
-        ceiling = self.size.height - self.size.bottom + 4
-        for i in reversed(order):
-            placed[i] = min(placed[i], ceiling)
-            ceiling = placed[i] - LABEL_GAP
-        return placed
-
-    def _hints(self) -> list[str]:
-        """Unseen columns that carry a text each, for the pointer."""
-        if not self.size.direct_labels or not self.chart.hints:
-            return []
-        top, bottom = self.size.top, self.size.height - self.size.bottom
-        xs = [self.x(x) for x, _ in self.chart.hints]
-        parts = []
-        for i, (_, words) in enumerate(self.chart.hints):
-            start = (xs[i - 1] + xs[i]) / 2 if i else self.size.left
-            end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.width - self.size.right
-            parts.append(
-                f'<rect class="hint" x="{start:.1f}" y="{top:.1f}" width="{max(0.5, end - start):.1f}"'
-                f' height="{bottom - top:.1f}"><title>{escape(words)}</title></rect>'
-            )
-        return parts
-
-
-def _colour(series: Series) -> str:
-    return "muted" if series.muted else f"c{series.colour % COLOURS}"
-
-
-def _hatch(ident: str) -> str:
-    return (
-        f'<defs><pattern id="{ident}-hatch" width="7" height="7" patternUnits="userSpaceOnUse"'
-        ' patternTransform="rotate(45)"><rect class="hatch-ground" width="7" height="7"/>'
-        '<rect class="hatch-stripe" width="2" height="7"/></pattern></defs>'
+def heights_figure(books: Books) -> Figure:
+    """Final height of each validator over time, with the faults and long stalls as bands."""
+    record = books.record
+    singled_out = {name for fault in record.faults for name in fault.targets}
+    singled_out.update(validator.name for validator in record.validators if validator.mutant)
+    singled_out.update(validator.name for validator in record.validators if validator.byzantine)
+    name_all = len(record.validators) <= MAX_NAMED_VALIDATORS
+    series, colour, most = [], 0, 0
+    for validator in record.validators:
+        named = name_all or validator.name in singled_out
+        points = _height_points(books, validator.index)
+        most = max(most, len(points))
+        series.append(Series(validator.name, thinned(points), "step", colour, muted=not named))
+        colour += named
+    chart = Chart(
+        ident="heights",
+        title="Final height of each validator over time",
+        description=f"{len(record.validators)} validators, {record.duration_ms / 1_000:.0f} s. {_fault_words(books)}",
+        x_label="time since the run began (s)",
+        y_label="final height",
+        series=sorted(series, key=lambda one: (not one.muted, one.name in singled_out)),
+        bands=_time_bands(record),
+        hints=[(at / 1_000, f"height {height} final at {at / 1_000:.2f} s") for height, at in _thinned_first(books)],
+        empty="No validator was seen to finalise a height.",
     )
+    note = "Where lines coincide, the validators are at the same height."
+    if not name_all:
+        note = f"{len(record.validators)} validators; only those with a fault or broken on purpose are named."
+    note = _joined(note, _thin_note(most, "heights"))
+    columns = ("Height", *(f"{validator.name} (s)" for validator in record.validators))
+    return _figure(chart, note, columns, _height_rows(books))
 
 
-def line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") -> str:
-    """A line with a class of the page's style."""
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{_dashes(dash)}/>'
+def latency_figure(books: Books) -> Figure:
+    """Finality latency by height, with median and 95th percentile."""
+    latencies = finality_latencies(books.record)
+    points = thinned([(float(height), value) for height, value in latencies.items()])
+    marks = []
+    if latencies:
+        values = list(latencies.values())
+        marks = [Mark(quantile(values, share), f"{name} {quantile(values, share):,.0f} ms") for share, name in _SHARES]
+    chart = Chart(
+        ident="latency",
+        title="Finality latency",
+        description="; ".join(mark.name for mark in marks) or "No latencies were recorded.",
+        x_label="height",
+        y_label="ms from first sight to first finalization",
+        series=[Series("latency", points, "dots", 0)],
+        marks=marks,
+        bands=_height_bands(books),
+        hints=[(height, f"height {height:.0f}: {value:,.0f} ms") for height, value in points],
+        empty="No block was seen both proposed and final, so there is no latency to show.",
+    )
+    note = "From the first sight of a height's block anywhere to its first finalization anywhere."
+    note = _joined(note, _thin_note(len(latencies), "heights"), "The percentiles are of all." if points else "")
+    return _figure(chart, note, ("Height", "Latency (ms)"), [(f"{h:.0f}", f"{v:,.0f}") for h, v in points])
 
 
-def _dashes(dash: str) -> str:
-    return f' stroke-dasharray="{dash}"' if dash else ""
+_SHARES: Final = ((0.5, "p50"), (0.95, "p95"))
 
 
-def text(words: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
-    """A line of text with a class of the page's style."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+# --- charts over height ---------------------------------------------------------------------------------------------
+
+
+def fires_figure(books: Books) -> Figure:
+    """Timer fires in each block."""
+    blocks = books.ledger.figures
+    points = _curve(blocks, lambda block: block.fires)
+    kept = _drawn(blocks, points)
+    chart = Chart(
+        ident="fires",
+        title="Timer fires per block",
+        description=f"{books.ledger.fires:,} fires in {books.ledger.height:,} blocks.",
+        x_label="height",
+        y_label="fires",
+        series=[Series("fires", points, "bars" if kept == blocks else "area", 0)] if books.ledger.fires else [],
+        bands=_height_bands(books),
+        hints=[(block.height, f"height {block.height}: {number(block.fires)} fires") for block in kept],
+        empty="No timer fired.",
+    )
+    rows = [(str(block.height), *(number(value(block)) for value in _ACTIVITY)) for block in kept]
+    columns = ("Height", "Fires", "Transactions", "Reverted", "Scheduled", "Destroyed")
+    return _figure(chart, _thin_note(len(blocks), "blocks"), columns, rows)
+
+
+_ACTIVITY: Final[tuple[Value, ...]] = (
+    lambda block: block.fires,
+    lambda block: block.transactions,
+    lambda block: block.reverted,
+    lambda block: block.scheduled,
+    lambda block: block.destroyed,
+)
+
+
+def backlog_figure(books: Books) -> Figure:
+    """Timers that wait although their trigger height has passed."""
+    blocks = books.ledger.figures
+    points = _curve(blocks, lambda block: block.backlog)
+    kept = _drawn(blocks, points)
+    most = max((block.backlog for block in blocks), default=0)
+    chart = Chart(
+        ident="backlog",
+        title="Backlog of due timers",
+        description=f"At most {most:,.0f} due timers waited at once; {books.ledger.backlog:,} wait at the end.",
+        x_label="height",
+        y_label="timers past their trigger height",
+        series=[Series("backlog", points, "area", 1)] if books.ledger.timers else [],
+        bands=_height_bands(books),
+        hints=[(block.height, f"height {block.height}: backlog {number(block.backlog)}") for block in kept],
+        empty="No timer was scheduled.",
+    )
+    rows = [(str(block.height), f"{block.backlog:,}", f"{block.pending:,}") for block in kept]
+    return _figure(chart, _thin_note(len(blocks), "blocks"), ("Height", "Backlog", "Pending in all"), rows)
+
+
+def basefee_figure(books: Books) -> Figure:
+    """The three basefees in force during each block."""
+    blocks = books.ledger.figures
+    series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(_BASEFEES)]
+    kept = _drawn(blocks, *(one.points for one in series))
+    chart = Chart(
+        ident="basefees",
+        title="Basefees",
+        description="The price of a cycle, of a cell and of the timer lane's cycle, in force during each block.",
+        x_label="height",
+        y_label="smallest CBY units",
+        series=series,
+        bands=_height_bands(books),
+        hints=[(block.height, _basefee_words(block)) for block in kept],
+        may_be_logarithmic=True,
+        empty="No block was finalised.",
+    )
+    rows = [(str(block.height), *(f"{value(block):,.0f}" for _, value in _BASEFEES)) for block in kept]
+    return _figure(chart, _thin_note(len(blocks), "blocks"), ("Height", *(name for name, _ in _BASEFEES)), rows)
+
+
+_BASEFEES: Final[tuple[tuple[str, Value], ...]] = (
+    ("timer lane", lambda block: block.basefee_lane_timer),
+    ("cycle", lambda block: block.basefee_cycle),
+    ("cell", lambda block: block.basefee_cell),
+)
+
+
+def lane_figure(books: Books) -> Figure:
+    """How full the timer lane and the transactions' lane were."""
+    blocks, parameters = books.ledger.figures, books.record.genesis.parameters
+    lanes: tuple[tuple[str, Value], ...] = (
+        ("timer lane", lambda block: 100 * block.lane_cycles / block.lane_limit),
+        ("transactions", lambda block: 100 * block.user_cycles / parameters.lane_user_cycles),
+    )
+    series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(lanes)]
+    kept = _drawn(blocks, *(one.points for one in series))
+    chart = Chart(
+        ident="lanes",
+        title="Lane use",
+        description="Cycles used by timer fires and by transactions, as a share of what each lane allows.",
+        x_label="height",
+        y_label="% of the lane's cycles",
+        series=series,
+        marks=[Mark(50.0, "target 50 %")] if blocks else [],
+        bands=_height_bands(books),
+        hints=[
+            (block.height, f"height {block.height}: " + ", ".join(f"{name} {v(block):.0f} %" for name, v in lanes))
+            for block in kept
+        ],
+        format_y=lambda value: f"{value:g} %",
+        y_limit=100.0,
+        empty="No block was finalised.",
+    )
+    rows = [(str(block.height), *(f"{value(block):.1f}" for _, value in lanes)) for block in kept]
+    columns = ("Height", "Timer lane (%)", "Transactions (%)")
+    note = f"The timer lane's basefee rises above {parameters.lane_timer_cycles // 2:,} cycles a block and falls below."
+    return _figure(chart, _joined(note, _thin_note(len(blocks), "blocks")), columns, rows)
+
+
+# --- charts of actors -----------------------------------------------------------------------------------------------
+
+
+def lateness_figure(classes: Sequence[ClassUse]) -> Figure:
+    """How late the timers of each class of actors fired."""
+    fired = [group for group in classes if group.fires]
+    rows = [
+        Row(group.name, [(name, float(group.lateness_blocks(share) or 0)) for share, name in LATENESS_SHARES])
+        for group in fired
+    ]
+    chart = RowChart(
+        ident="lateness",
+        title="Lateness of fires by class of actor",
+        description="; ".join(f"{row.name}: " + ", ".join(f"{n} {v:.0f}" for n, v in row.values) for row in rows),
+        x_label="blocks after the trigger height",
+        rows=rows,
+        empty="No timer fired.",
+    )
+    keys = [Key(name, Markup(_point_key(place)), always=True) for place, name in enumerate(chart.value_names)]
+    note = "A class is a workload of the load plan, with the program that its actors run."
+    table = [(row.name, *(f"{value:.0f}" for _, value in row.values)) for row in rows]
+    columns = ("Class", *(name for _, name in LATENESS_SHARES))
+    return Figure(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys, texts=1)
+
+
+LATENESS_SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max"))
+
+
+def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Figure:
+    """Each actor's share of the fires against its fairness weight."""
+    total = sum(use.fires for use in uses) or 1
+    series = [
+        Series(
+            group.name,
+            thinned(sorted((use.weight, 100 * use.fires / total) for use in group.actors)),
+            "scatter",
+            colour,
+        )
+        for colour, group in enumerate(classes)
+    ]
+    jain, gini = jain_index([use.served_share for use in uses] or [1.0]), gini_index([use.fires for use in uses])
+    words = (
+        f"Jain's index of the share of due timers that fired is {jain:.3f} over {len(uses):,} actors"
+        f" (1: all are served alike); the Gini index of fires is {gini:.3f} (0: all have the same number)."
+    )
+    chart = Chart(
+        ident="fairness",
+        title="Fairness",
+        description=words,
+        x_label="mean fairness weight of the actor (1 to 2)",
+        y_label="% of all fires",
+        series=series if any(use.fires for use in uses) else [],
+        format_x=lambda value: f"{value:.3g}",
+        empty="No timer fired.",
+    )
+    rows = [
+        (
+            address_text(use.actor)[:ACTOR_DIGITS] + "…",
+            use.group,
+            f"{use.weight:.2f}",
+            f"{use.due:,}",
+            f"{use.fires:,}",
+            f"{100 * use.fires / total:.2f}",
+            f"{100 * use.served_share:.1f}",
+        )
+        for use in sorted(uses, key=lambda use: -use.fires)[:MAX_POINTS]
+    ]
+    columns = ("Actor", "Class", "Weight", "Due", "Fires", "% of fires", "% of due")
+    keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
+    most = max((len(group.actors) for group in classes), default=0)
+    note = _joined(f"{words} Who fired much lately weighs less, down to 1.", _thin_note(most, "actors by their weight"))
+    table = [] if chart.is_empty else rows
+    return Figure(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=2)
+
+
+ACTOR_DIGITS: Final = 14
+MISSED_LOOKS: Final = 3
+
+
+# --- charts of validators -------------------------------------------------------------------------------------------
+
+
+def resource_figures(record: RunRecord) -> list[Figure]:
+    """What each validator used over time, a small chart for each resource that was told."""
+    found = []
+    for name, unit, value, is_rate in _RESOURCES:
+        looks = {
+            place: points
+            for place in range(record.scenario.validators.count)
+            if (points := _resource_points(record, place, value, is_rate))
+        }
+        series = [
+            Series(
+                record.scenario.validators.names[place],
+                thinned(points),
+                "line",
+                place,
+                muted=place >= MAX_NAMED_VALIDATORS,
+                gap=_gap(points),
+            )
+            for place, points in looks.items()
+        ]
+        chart = Chart(
+            ident=f"resource-{name.split()[0].lower()}",
+            title=name,
+            description=f"{name} of {len(series)} validators over time.",
+            x_label="time (s)",
+            y_label=unit,
+            series=series,
+            bands=_time_bands(record),
+        )
+        if series:
+            note = _thin_note(max(map(len, looks.values())), "looks")
+            found.append(Figure(chart, Markup(render(chart, (SMALL,))), note, (), (), _line_keys(chart)))
+    return found
+
+
+def lag_figure(record: RunRecord) -> Figure:
+    """How much of the time the machine kept each host, and the driver, from running."""
+    hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
+    series = []
+    for place, host in enumerate([None, *hosts]):
+        points = [
+            (lag.until_ms / 1_000, 100 * lag.lag_ms / max(1.0, lag.until_ms - lag.at_ms))
+            for lag in sorted(record.lags, key=lambda lag: lag.at_ms)
+            if lag.host == host
+        ]
+        name = "driver" if host is None else f"host {host}"
+        series.append(Series(name, thinned(points), "scatter", place, muted=place > MAX_NAMED_VALIDATORS))
+    most = max((sum(lag.host == host for lag in record.lags) for host in (None, *hosts)), default=0)
+    chart = Chart(
+        ident="lag",
+        title="Lag of the machine",
+        description=f"The time that {len(hosts)} hosts and the driver wanted to run and could not, second by second.",
+        x_label="time (s)",
+        y_label="% of the time that it could not run",
+        series=series if record.lags else [],
+        bands=_time_bands(record),
+        y_limit=100.0,
+        empty="In the simulator there is no lag."
+        if record.backend == "sim"
+        else "The machine let every process run as it wanted to.",
+    )
+    note = "What was late for want of a processor; what a host keeps itself busy with is not in it."
+    keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
+    drawn = Markup(render(chart))
+    return Figure(chart, drawn, "" if chart.is_empty else _joined(note, _thin_note(most, "seconds")), (), (), keys)
+
+
+def _resource_points(
+    record: RunRecord, validator: int, value: Callable[[Resources], float | None], is_rate: bool
+) -> list[tuple[float, float]]:
+    """Seconds and values; of a rate, the growth a second, but where a counter began anew."""
+    looks = [(look.at_ms / 1_000, value(look)) for look in record.resources if look.validator == validator]
+    known = [(at, amount) for at, amount in looks if amount is not None]
+    if is_rate:
+        known = [
+            (later, (after - before) / (later - earlier))
+            for (earlier, before), (later, after) in pairwise(known)
+            if after >= before and later > earlier
+        ]
+    return known
+
+
+def _gap(points: Sequence[tuple[float, float]]) -> float:
+    """So much time between two looks says that the validator was down meanwhile."""
+    apart = [later - earlier for (earlier, _), (later, _) in pairwise(points)]
+    return max(MISSED_LOOKS, 2 * _stretch(len(points))) * median(apart) if apart else math.inf
+
+
+_RESOURCES: Final[tuple[tuple[str, str, Callable[[Resources], float | None], bool], ...]] = (
+    ("Memory", "MB resident", lambda look: None if look.memory_bytes is None else look.memory_bytes / 1e6, False),
+    ("Processor", "% of one processor", lambda look: look.cpu_seconds and 100 * look.cpu_seconds, True),
+    ("Files open", "file descriptors", lambda look: look.open_files, False),
+    ("Disk", "MB", lambda look: look.disk_bytes / 1e6, False),
+    ("Messages sent", "messages a second", lambda look: look.messages_sent, True),
+)
+
+
+# --- helpers --------------------------------------------------------------------------------------------------------
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most :data:`MAX_POINTS` of the points, in their order: of each stretch the least and the largest value, and
+    the last point of all."""
+    size = _stretch(len(points))
+    if size < 2:
+        return list(points)
+    kept = {len(points) - 1}
+    for start in range(0, len(points), size):
+        stretch = range(start, min(len(points), start + size))
+        kept.add(min(stretch, key=lambda place: points[place][1]))
+        kept.add(max(stretch, key=lambda place: points[place][1]))
+    return [points[place] for place in sorted(kept)]
+
+
+def _stretch(count: int) -> int:
+    """How many neighbouring points are thinned to two; 1 where all are drawn."""
+    return 1 if count <= MAX_POINTS else -(-count // ((MAX_POINTS - 1) // 2))
+
+
+def _thin_note(count: int, what: str) -> str:
+    """What a chart of so many points says of its thinning; empty where it draws all."""
+    size = _stretch(count)
+    return f"Thinned: of each {size} {what} the least and the largest value are drawn." if size > 1 else ""
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def _curve(blocks: Sequence[BlockFigures], value: Value) -> list[Point]:
+    """A figure of each block by height, thinned."""
+    return thinned([(float(block.height), value(block)) for block in blocks])
+
+
+def _drawn(blocks: Sequence[BlockFigures], *curves: Sequence[Point]) -> list[BlockFigures]:
+    """The blocks that are points of a curve."""
+    heights = {height for points in curves for height, _ in points}
+    return [block for block in blocks if block.height in heights]
+
+
+def _figure(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Figure:
+    if chart.is_empty:
+        return Figure(chart, Markup(render(chart)), "", columns, [])
+    return Figure(chart, Markup(render(chart)), note, columns, rows, _line_keys(chart))
+
+
+def _line_keys(chart: Chart) -> list[Key]:
+    """For where there is no room for names beside the lines."""
+    if chart.is_empty:
+        return []
+    named = chart.named if len(chart.named) > 1 else []
+    keys = [Key(one.name, Markup(_line_key(f"c{one.colour % COLOURS}", DASHES[one.colour % COLOURS]))) for one in named]
+    marks = enumerate(chart.marks)
+    return keys + [Key(mark.name, Markup(_line_key("mark", MARK_DASHES[at % len(MARK_DASHES)]))) for at, mark in marks]
+
+
+def _line_key(kind: str, dash: str) -> str:
+    return f'<svg viewBox="0 0 26 8" role="presentation">{line(kind, 0, 4, 26, 4, dash)}</svg>'
+
+
+def _point_key(place: int) -> str:
+    points = f'<g class="dots c{place % COLOURS}">{shape(place, 6, 6, 4.2)}</g>'
+    return f'<svg class="point" viewBox="0 0 12 12" role="presentation">{points}</svg>'
+
+
+def _thinned_first(books: Books) -> list[tuple[int, float]]:
+    """Heights and when they were first final, thinned, in the order of time."""
+    first = first_finalizations(books.record.finalizations)
+    ordered = thinned(sorted((at, float(height)) for height, at in first.items()))
+    return [(int(height), at) for at, height in ordered]
+
+
+def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
+    """Seconds and final height of one validator, rising."""
+    points: list[tuple[float, float]] = []
+    seen = sorted(
+        (f for f in books.record.finalizations if f.validator == validator), key=lambda f: (f.at_ms, f.height)
+    )
+    for finalization in seen:
+        if not points or finalization.height > points[-1][1]:
+            points.append((finalization.at_ms / 1_000, float(finalization.height)))
+    return points
+
+
+def _height_rows(books: Books) -> list[tuple[str, ...]]:
+    """When each validator was first seen at a height, thinned."""
+    reached: dict[int, dict[int, float]] = {}
+    for seen in books.record.finalizations:
+        times = reached.setdefault(seen.height, {})
+        times[seen.validator] = min(seen.at_ms, times.get(seen.validator, seen.at_ms))
+    heights = [int(height) for height, _ in thinned([(height, height) for height in sorted(reached)])]
+    indices = [validator.index for validator in books.record.validators]
+    return [(str(h), *(f"{reached[h][i] / 1_000:.2f}" if i in reached[h] else "–" for i in indices)) for h in heights]
+
+
+def _time_bands(record: RunRecord) -> list[Band]:
+    """The faults and the stalls that were too long, in seconds."""
+    faults = [
+        Band(
+            fault.begun_ms / 1_000,
+            (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000,
+            named.title,
+            named.short,
+        )
+        for named in named_faults(record)
+        if (fault := named.fault).begun_ms is not None
+    ]
+    stalls = named_stalls(record)
+    return faults + [Band(s.began_ms / 1_000, s.ended_ms / 1_000, title, STALL, True) for title, s in stalls]
+
+
+def _height_bands(books: Books) -> list[Band]:
+    """The faults and the stalls that were too long, by the heights at which they began and ended."""
+    top = max(1, books.ledger.height)
+    faults = [
+        Band(
+            min(top, max(1, fault.height_when_begun)),
+            min(top, fault.height_when_ended if fault.height_when_ended is not None else top),
+            named.title,
+            named.short,
+        )
+        for named in named_faults(books.record)
+        if (fault := named.fault).begun_ms is not None
+    ]
+    return faults + [
+        Band(min(top, stall.after_height), min(top, stall.after_height + 1), title, STALL, True)
+        for title, stall in named_stalls(books.record)
+    ]
+
+
+def _fault_words(books: Books) -> str:
+    names = [f"{fault.kind} of {fault.whom}" for fault in books.record.faults if fault.begun_ms is not None]
+    names += [f"{title} after height {stall.after_height}" for title, stall in named_stalls(books.record)]
+    return f"Marked: {', '.join(names)}." if names else "There were no faults."
+
+
+def _basefee_words(block: BlockFigures) -> str:
+    return f"height {block.height}: " + ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES)

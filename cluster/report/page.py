@@ -15,8 +15,8 @@ from cluster.checks.metrics.actor_classes import use_by_actor, use_by_class
 from cluster.checks.metrics.metrics import metrics
 from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
-from cluster.report.charts import DASHES, MARK_DASHES, number
-from cluster.report.figures import figures, resource_figures
+from cluster.report.charts import figures, resource_figures
+from cluster.report.svg import DASHES, MARK_DASHES, number
 from cluster.report.tables import CLASS_COLUMNS, class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import legend, timeline_data
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from cluster.report.charts import (
+from cluster.report.svg import (
     CHARACTER_PIXELS,
     COLOURS,
     NARROW,

@@ -11,8 +11,8 @@ from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import ClassUse
 from cluster.checks.metrics.metrics import metrics
 from cluster.record.run import NO_PRESET, Backend, FaultRecord
-from cluster.report.charts import number
 from cluster.report.fault_labels import named_faults
+from cluster.report.svg import number
 
 ROOT_DIGITS: Final = 16
 PARTING_ROWS: Final = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.report.charts import number
+from cluster.report.svg import number
 from cluster.tools.compare.comparison import Change, Comparison
 
 

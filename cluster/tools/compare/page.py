@@ -7,8 +7,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from cluster.report.charts import line, number
 from cluster.report.page import render_page
+from cluster.report.svg import line, number
 from cluster.tools.compare.comparison import Change, Comparison
 from cluster.tools.compare.comparison_table import cells
 

@@ -14,7 +14,7 @@ from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.lag import MAX_LAGS, LagLog, explains_delay, lag_by_host, running_ms, total_ms
 from cluster.record.run import FaultRecord, Lag, RunRecord
-from cluster.report.figures import lag_figure
+from cluster.report.charts import lag_figure
 from cluster.report.results import result_of
 from cluster.simulation.driver import simulate
 from tests.cluster.records import make_record, make_scenario, stalled, with_kill

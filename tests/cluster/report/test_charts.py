@@ -1,121 +1,16 @@
-"""Charts: scales, labels that keep apart, and odd data without nonsense."""
+"""What the report's figures are made from."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from itertools import pairwise
-
-import pytest
-
-from cluster.report.charts import Band, Chart, Mark, Scale, Series, number, render
-from cluster.report.row_charts import Row, RowChart, render_rows
+from cluster.record.run import Resources
+from cluster.report.charts import resource_figures
+from tests.cluster.records import make_record
 
 
-def chart(points: list[tuple[float, float]], **changes: object) -> Chart:
-    base = Chart("c", "Title", "Text", "x", "y", [Series("one", points)])
-    return replace(base, **changes)  # type: ignore[arg-type]
-
-
-def test_numbers_are_short() -> None:
-    values = {0: "0", 950: "950", 9_999: "9,999", 12_345: "12.3 k", 1_000_000: "1 M", 2.5: "2.5", 10**24: "1.0e+24"}
-    assert {value: number(value) for value in values} == values
-
-
-def test_a_scale_maps_its_ends_and_ticks_are_round() -> None:
-    scale = Scale(0, 100, 10, 210)
-    assert (scale(0), scale(100)) == (10, 210)
-    assert scale.ticks(5) == [0, 20, 40, 60, 80, 100]
-    decades = Scale(1, 10**6, 0, 60, logarithmic=True)
-    assert decades(1_000) == pytest.approx(30)
-    assert decades.ticks(6) == [10**power for power in range(7)]
-
-
-def test_a_wide_range_is_drawn_on_a_log_scale_where_it_is_allowed() -> None:
-    points = [(1.0, 10.0), (2.0, 10_000.0)]
-    assert "(log scale)" in render(chart(points, may_be_logarithmic=True))
-    assert "(log scale)" not in render(chart(points))
-    assert "(log scale)" not in render(chart([(1.0, 10.0), (2.0, 20.0)], may_be_logarithmic=True))
-
-
-@pytest.mark.parametrize("style", ["line", "step", "dots", "bars", "area"])
-@pytest.mark.parametrize("points", [[(1.0, 0.0)], [(1.0, 5.0), (2.0, 5.0)], [(0.0, 1e30), (1.0, 0.0)]])
-def test_odd_data_draws_without_nonsense(style: str, points: list[tuple[float, float]]) -> None:
-    drawn = render(chart(points, series=[Series("one", points, style), Series("two", points, style, 1)]))
-    assert "nan" not in drawn
-    assert "inf" not in drawn
-
-
-def test_a_line_has_a_gap_where_nobody_looked() -> None:
-    points = [(0.0, 1.0), (1.0, 2.0), (9.0, 3.0), (10.0, 4.0)]
-    strokes = [
-        re.findall(r'class="line [^"]*" d="([^"]+)"', render(chart(points, series=[series])))[0]
-        for series in (Series("one", points, gap=3.0), Series("one", points))
-    ]
-    assert [stroke.count("M") for stroke in strokes] == [2, 1]
-
-
-def test_labels_and_band_names_keep_apart() -> None:
-    series = [Series(f"s{i}", [(0.0, 1.0), (1.0, 1.0)], colour=i) for i in range(6)]
-    bands = [Band(0.1, 0.2, "kill one"), Band(0.12, 0.3, "kill two"), Band(0.9, 2.0, "kill three")]
-    drawn = render(chart([], series=series, bands=bands, marks=[Mark(1.0, "p50"), Mark(1.01, "p95")]))
-    wide = drawn[: drawn.index('id="c-narrow"')]
-    heights = sorted(float(y) for y in re.findall(r'class="(?:mark-)?name" x="[\d.]+" y="([\d.]+)"', wide))
-    assert len(heights) == 8
-    assert all(later - earlier >= 13.9 for earlier, later in pairwise(heights))
-    names = re.findall(r'class="band-name" x="([\d.]+)" y="([\d.]+)"', wide)
-    assert names[0][1] != names[1][1]
-
-
-def test_bands_without_room_for_their_names_have_their_short_ones() -> None:
-    series = [Series("s", [(0.0, 1.0), (1.0, 1.0)])]
-    bands = [Band(0.1 + place / 100, 0.9, f"{place} kill leader (validator-{place})", str(place)) for place in range(6)]
-    drawn = render(chart([], series=series, bands=bands))
-    for size in ("wide", "narrow"):
-        at = drawn.index(f'id="c-{size}"')
-        names = re.findall(r'class="band-name"[^>]*>(\d)', drawn[at : drawn.index("</svg>", at)])
-        assert names == ["0", "1", "2", "3", "4", "5"]
-    apart = [*bands[:4], Band(0.35, 0.9, "4 kill leader (validator-4)", "4")]
-    wide = render(chart([], series=series, bands=apart))
-    assert ">4</text>" in wide[: wide.index('id="c-narrow"')]
-
-
-def test_many_bands_have_their_short_names_alone_over_their_starts() -> None:
-    series = [Series("s", [(0.0, 1.0), (1.0, 1.0)])]
-    bands = [Band(place / 90, (place + 0.5) / 90, f"{place} kill leader", str(place)) for place in range(90)]
-    drawn = render(chart([], series=series, bands=bands))
-    for size, least in (("wide", 40), ("narrow", 15)):
-        at = drawn.index(f'id="c-{size}"')
-        part = drawn[at : drawn.index("</svg>", at)]
-        edges = [float(x) for x in re.findall(r'class="band" x="([\d.]+)"', part)]
-        names = re.findall(r'class="band-name" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)', part)
-        assert len(names) >= least
-        assert all(abs(float(x) - edges[int(name)]) < 15 for x, _, name in names)
-        assert len({y for _, y, _ in names}) <= 2
-
-
-def test_points_of_a_scatter_have_shapes_of_their_own() -> None:
-    series = [Series(f"s{i}", [(0.0, 1.0), (1.0, 1.0)], "scatter", i) for i in range(4)]
-    drawn = render(chart([], series=series))
-    wide = drawn[: drawn.index('id="c-narrow"')]
-    assert (wide.count("<circle"), wide.count("<rect x"), wide.count('<path d="M')) == (2, 2, 4)
-    assert 'class="name"' not in wide
-
-
-def test_rows_have_their_values_in_words_and_in_place() -> None:
-    rows = [Row("flood", [("p50", 0.0), ("p99", 5.0)]), Row("a <very> long name", [("p50", 2.0), ("p99", 2.0)])]
-    drawn = render_rows(RowChart("r", "Title", "Text", "blocks", rows))
-    assert "<title>flood: p50 0, p99 5</title>" in drawn
-    assert "a &lt;very&gt; long name" in drawn
-    wide = drawn[: drawn.index('id="r-narrow"')]
-    median, tail = re.search(r'<circle cx="([\d.]+)"', wide), re.search(r'<rect x="([\d.]+)"', wide)
-    assert median is not None and tail is not None
-    assert float(median[1]) < float(tail[1])
-
-
-def test_rows_of_zeros_draw_without_nonsense() -> None:
-    drawn = render_rows(RowChart("r", "Title", "Text", "blocks", [Row("one", [("p50", 0.0), ("p99", 0.0)])]))
-    assert "nan" not in drawn
-    assert render_rows(RowChart("r", "Title", "Text", "blocks", [], "Nothing <here>.")) == (
-        '<p class="empty">Nothing &lt;here&gt;.</p>'
-    )
+def test_the_memory_of_a_validator_that_was_down_is_not_drawn_meanwhile() -> None:
+    record = make_record()
+    times = [0.0, 500.0, 1_000.0, 9_000.0, 9_500.0]
+    record.resources = [Resources(at_ms, 0, 2_000_000, 5, 300_000_000, at_ms / 1_000, 40) for at_ms in times]
+    memory = resource_figures(record)[0].chart.series[0]
+    assert [at for at, _ in memory.points] == [0.0, 0.5, 1.0, 9.0, 9.5]
+    assert 0.5 < memory.gap < 8.0

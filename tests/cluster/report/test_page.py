@@ -15,7 +15,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.message_trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from cluster.record.run import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report import tables
-from cluster.report.figures import MAX_POINTS, figures, latency_figure
+from cluster.report.charts import MAX_POINTS, figures, latency_figure
 from cluster.report.page import render_report
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import timeline_data

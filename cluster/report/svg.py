@@ -1,0 +1,496 @@
+"""Charts as SVG text, without a library and without scripts.
+
+A :class:`Chart` is what is shown; :func:`render` draws it twice, for a desk and for a phone, since text in a scaled
+drawing would not stay legible, and the page's style shows the one that fits. Colours are style variables of the page,
+so that a drawing follows light and dark. No meaning hangs on colour alone: series differ in their dashes too, and carry
+their names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from itertools import pairwise
+from typing import Final
+
+LOG_SCALE_FROM_RATIO: Final = 20
+"""A value axis becomes logarithmic where the largest value is at least this many times the smallest."""
+
+DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "1 4", "12 4", "4 2 1 2", "6 6")
+MARK_DASHES: Final = ("5 4", "1.5 3", "10 4")
+COLOURS: Final = 8
+LABEL_GAP: Final = 14.0
+"""Least distance between two direct labels, in pixels."""
+
+BAR_SHARE: Final = 0.78
+MAX_BAR_PIXELS: Final = 22.0
+BAND_NAME_ROWS: Final = 4
+MOST_BANDS_NAMED: Final = 12
+"""Of more bands all have their short names, in two rows, as many as find room over their bands' starts."""
+CROWDED_ROWS: Final = 2
+BAND_NAME_PIXELS: Final = 15.0
+BAND_SHIFT_PIXELS: Final = 60.0
+"""So far beside its band's beginning a short name may stand."""
+CHARACTER_PIXELS: Final = 6.6
+"""About the width of a character in a chart's text, for fitting labels."""
+
+Point = tuple[float, float]
+Format = Callable[[float], str]
+
+
+def number(value: float) -> str:
+    """A short decimal text: ``950``, ``1.5 k``, ``20 M``; scientific beyond the usual prefixes."""
+    magnitude = abs(value)
+    for limit, divisor, unit in ((1e15, 1e12, "T"), (1e12, 1e9, "G"), (1e9, 1e6, "M"), (1e6, 1e3, "k")):
+        if limit > magnitude >= divisor and (divisor > 1e3 or magnitude >= 1e4):
+            return f"{value / divisor:.3g} {unit}" if magnitude / divisor < 1_000 else f"{value / divisor:.0f} {unit}"
+    if magnitude >= 1e15:
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if float(value).is_integer() or magnitude >= 100 else f"{value:.3g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Named points in ascending x. ``style`` is ``line``, ``step``, ``dots``, ``scatter``, ``bars`` or ``area``.
+
+    A scatter's points have a shape by their series' colour, and no line, so their names stand in the page's key.
+    """
+
+    name: str
+    points: Sequence[Point]
+    style: str = "line"
+    colour: int = 0
+    """Place in the page's palette, from 0; the dashes follow it."""
+    muted: bool = False
+    """Drawn in grey and unlabelled: context for the series that matter."""
+    gap: float = math.inf
+    """Points further apart are not joined: nobody looked in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A stretch of the x axis that is marked and named, such as a fault."""
+
+    start: float
+    end: float
+    name: str
+    short: str = ""
+    """In its place where there is no room for it; without one, the band goes unnamed then."""
+    is_stall: bool = False
+    """No fault, but a time without a final block that was longer than allowed: filled, where faults are hatched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A horizontal line at a value, with its name."""
+
+    value: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart: what it shows, in which units, and what it says where there is nothing to show."""
+
+    ident: str
+    title: str
+    description: str
+    """For readers who do not see the drawing."""
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    bands: Sequence[Band] = ()
+    marks: Sequence[Mark] = ()
+    hints: Sequence[tuple[float, str]] = ()
+    """Texts that the pointer brings up, by x."""
+    format_x: Format = number
+    format_y: Format = number
+    may_be_logarithmic: bool = False
+    y_limit: float | None = None
+    """The value axis reaches at least this far up."""
+    empty: str = "Nothing was recorded."
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(series.points for series in self.series)
+
+    @property
+    def labelled(self) -> list[Series]:
+        """Those of them that carry it at their end."""
+        return [series for series in self.named if series.style not in ("bars", "scatter")]
+
+    @property
+    def named(self) -> list[Series]:
+        """The series that carry a name of their own."""
+        return [series for series in self.series if series.points and not series.muted]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A drawing's size and margins, in pixels."""
+
+    name: str
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float = 26.0
+    bottom: float = 40.0
+    x_ticks: int = 8
+    y_ticks: int = 5
+    direct_labels: bool = True
+
+
+SMALL: Final = Size("small", 400, 190, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
+"""For several charts side by side, on a desk and on a phone."""
+WIDE: Final = Size("wide", 820, 280, left=64, right=124)
+NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
+
+
+def render(chart: Chart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
+    """The drawings of a chart, or a sentence where there is nothing to draw."""
+    if chart.is_empty:
+        return f'<p class="empty">{escape(chart.empty)}</p>'
+    return "".join(_Drawing(chart, size).svg() for size in sizes)
+
+
+SHAPES: Final = ("circle", "square", "triangle", "diamond")
+SCATTER_PIXELS: Final = 4.2
+SCATTER_MARGIN: Final = 0.03
+"""Of the x axis, left free beside the outermost points."""
+
+
+def shape(colour: int, x: float, y: float, radius: float) -> str:
+    """A point of a scatter: its shape tells the series apart, as its colour does."""
+    r = radius
+    match SHAPES[colour % len(SHAPES)]:
+        case "circle":
+            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
+        case "square":
+            return f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r:.1f}" height="{2 * r:.1f}"/>'
+        case "triangle":
+            return f'<path d="M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r:.1f} {2.2 * r:.1f}h{-2.4 * r:.1f}Z"/>'
+        case _:
+            d = 1.4 * r
+            return f'<path d="M{x:.1f} {y - d:.1f}l{d:.1f} {d:.1f}l{-d:.1f} {d:.1f}l{-d:.1f} {-d:.1f}Z"/>'
+
+
+# --- scales ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From values to pixels, linear or logarithmic."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.logarithmic:
+            value, low, high = (math.log10(max(v, self.low)) for v in (value, low, high))
+        share = (value - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, wanted: int) -> list[float]:
+        """Round values within the scale, about as many as wanted."""
+        return _decades(self.low, self.high, wanted) if self.logarithmic else round_steps(self.low, self.high, wanted)
+
+
+def round_steps(low: float, high: float, wanted: int) -> list[float]:
+    """Round values from ``low`` to ``high``, about as many as wanted."""
+    span = high - low
+    if span <= 0:
+        return [low]
+    rough = span / max(1, wanted)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _decades(low: float, high: float, wanted: int) -> list[float]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    skip = max(1, -(-(last - first) // max(1, wanted)))
+    factors = (1, 2, 5) if last - first <= 2 else (1,)
+    values = [factor * 10.0**power for power in range(first, last + 1, skip) for factor in factors]
+    return [value for value in values if low * 0.999 <= value <= high * 1.001]
+
+
+# --- drawing --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Drawing:
+    """One chart at one size."""
+
+    chart: Chart
+    size: Size
+    x: Scale = field(init=False)
+    y: Scale = field(init=False)
+    band_rows: list[tuple[Band, str, float, int]] = field(init=False)
+    """Each band with its name, where that starts, in pixels, and in which row over the drawing."""
+
+    def __post_init__(self) -> None:
+        chart = self.chart
+        beside = len(chart.labelled) > 1 or bool(chart.marks)
+        size = self.size if beside and self.size.direct_labels else replace(self.size, right=NARROW.right)
+        xs = [x for series in chart.series for x, _ in series.points]
+        styles = {series.style for series in chart.series}
+        pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
+        left, right = size.left, size.width - size.right
+        self.x = Scale(min(xs) - pad, max(xs) + pad, left, right)
+        self.size = size
+        self.band_rows = self._place_band_names()
+        rows = 1 + max((row for *_, row in self.band_rows), default=-1)
+        self.size = replace(size, top=size.top + BAND_NAME_PIXELS * rows)
+        self.y = self._value_scale()
+
+    def _value_scale(self) -> Scale:
+        size, chart = self.size, self.chart
+        values = [y for series in chart.series for _, y in series.points] + [mark.value for mark in chart.marks]
+        top, bottom = size.top, size.height - size.bottom
+        positive = [value for value in values if value > 0]
+        if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
+            return Scale(min(positive) / 1.2, max(positive) * 1.2, bottom, top, logarithmic=True)
+        high = max([*values, chart.y_limit or 0.0]) or 1.0
+        steps = round_steps(0.0, high, size.y_ticks)
+        step = steps[1] if len(steps) > 1 else high
+        return Scale(0.0, math.ceil(high / step - 1e-9) * step, bottom, top)
+
+    def svg(self) -> str:
+        size, chart = self.size, self.chart
+        ident = f"{chart.ident}-{size.name}"
+        parts = [
+            f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"',
+            f' viewBox="0 0 {size.width:g} {size.height:g}" id="{ident}">',
+            f'<title id="{ident}-title">{escape(chart.title)}</title>',
+            f'<desc id="{ident}-text">{escape(chart.description)}</desc>',
+            _hatch(ident),
+            *self._bands(ident),
+            *self._axes(),
+            *self._marks(),
+            *(self._series(series) for series in chart.series if series.points),
+            *self._direct_labels(),
+            *self._hints(),
+            "</svg>",
+        ]
+        return "".join(parts)
+
+    def _axes(self) -> list[str]:
+        size, chart = self.size, self.chart
+        left, right, bottom = size.left, size.width - size.right, size.height - size.bottom
+        parts = []
+        for value in self.y.ticks(size.y_ticks):
+            at = self.y(value)
+            parts.append(line("grid", left, at, right, at))
+            parts.append(text(chart.format_y(value), left - 8, at + 4, "tick", "end"))
+        parts.append(line("axis", left, bottom, right, bottom))
+        for value in self._whole_x_ticks():
+            at = self.x(value)
+            parts.append(line("axis", at, bottom, at, bottom + 4))
+            parts.append(text(chart.format_x(value), at, bottom + 17, "tick", "middle"))
+        note = " (log scale)" if self.y.logarithmic else ""
+        parts.append(text(f"{chart.y_label}{note}", 2, 13, "label"))
+        parts.append(text(chart.x_label, right, size.height - 6, "label", "end"))
+        return parts
+
+    def _whole_x_ticks(self) -> list[float]:
+        ticks = self.x.ticks(self.size.x_ticks)
+        heights = all(float(x).is_integer() for series in self.chart.series for x, _ in series.points)
+        return [value for value in ticks if not heights or float(value).is_integer()]
+
+    def _bands(self, ident: str) -> list[str]:
+        top, bottom = self.size.top, self.size.height - self.size.bottom
+        parts = []
+        for band in self.chart.bands:
+            start, end = self._clamped(band)
+            kind, fill = ("stall", "") if band.is_stall else ("band", f' fill="url(#{ident}-hatch)"')
+            place = f'x="{start:.1f}" y="{top:.1f}" width="{max(2.0, end - start):.1f}" height="{bottom - top:.1f}"'
+            parts.append(f'<rect class="{kind}" {place}{fill}/>')
+            parts.append(line("band-edge", start, top, start, bottom))
+            parts.append(line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
+        names = []
+        for band, name, start, row in self.band_rows:
+            above = top - 5 - BAND_NAME_PIXELS * row
+            parts.append(line("band-edge", self._clamped(band)[0], above + 3, self._clamped(band)[0], top))
+            names.append(text(name, start, above, "band-name"))
+        return parts + names
+
+    def _place_band_names(self) -> list[tuple[Band, str, float, int]]:
+        """Names over their bands' starts, in rows where they would meet; the last row is for short ones, and beyond it
+        there are none.
+        """
+        is_crowded = len(self.chart.bands) > MOST_BANDS_NAMED
+        placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
+        limit = self.size.width - self.size.right
+        for band in sorted(self.chart.bands, key=lambda band: band.start):
+            for name in (band.short,) if is_crowded else (band.name, band.short):
+                width = len(name) * CHARACTER_PIXELS
+                start = max(self.size.left, min(self._clamped(band)[0], limit - width))
+                rows = ends if name == band.short else ends[:-1]
+                row = next((i for i, end in enumerate(rows) if start > end), None)
+                may_shift = name == band.short and not is_crowded
+                if row is None and may_shift and min(ends) - start < BAND_SHIFT_PIXELS:
+                    row, start = ends.index(min(ends)), min(ends)
+                if name and row is not None and start + width <= limit:
+                    ends[row] = start + width + 10
+                    placed.append((band, name, start, row))
+                    break
+        return placed
+
+    def _clamped(self, band: Band) -> tuple[float, float]:
+        low, high = self.size.left, self.size.width - self.size.right
+        return max(low, min(high, self.x(band.start))), max(low, min(high, self.x(band.end)))
+
+    def _marks(self) -> list[str]:
+        """Lines at the marks' values; without room beside the drawing, the page's key names them."""
+        left, right = self.size.left, self.size.width - self.size.right
+        _, places = self._beside()
+        parts = []
+        for order, (mark, at) in enumerate(zip(self.chart.marks, places, strict=True)):
+            level = self.y(mark.value)
+            parts.append(line("mark", left, level, right, level, MARK_DASHES[order % len(MARK_DASHES)]))
+            if self.size.direct_labels:
+                parts.append(text(mark.name, right + 8, at + 4, "mark-name"))
+        return parts
+
+    def _series(self, series: Series) -> str:
+        if series.style == "bars":
+            return self._bars(series)
+        if series.style == "scatter":
+            points = "".join(shape(series.colour, self.x(x), self.y(y), SCATTER_PIXELS) for x, y in series.points)
+            return f'<g class="dots {_colour(series)}">{points}</g>'
+        if series.style == "dots":
+            radius = 2.6 if len(series.points) < 120 else 1.8
+            dots = "".join(
+                f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius}"/>' for x, y in series.points
+            )
+            return f'<g class="dots {_colour(series)}">{dots}</g>'
+        path = self._path(series)
+        alone = series.muted or len(self.chart.named) == 1
+        dash = "" if alone else _dashes(DASHES[series.colour % len(DASHES)])
+        area = ""
+        if series.style == "area":
+            first, last = self.x(series.points[0][0]), self.x(series.points[-1][0])
+            bottom = self.size.height - self.size.bottom
+            area = (
+                f'<path class="area {_colour(series)}" d="{path}L{last:.1f} {bottom:.1f}L{first:.1f} {bottom:.1f}Z"/>'
+            )
+        return f'{area}<path class="line {_colour(series)}" d="{path}"{dash}/>'
+
+    def _path(self, series: Series) -> str:
+        parts: list[str] = []
+        before = -math.inf
+        for x, y in series.points:
+            across, up = f"{self.x(x):.1f}", f"{self.y(y):.1f}"
+            is_apart, before = x - before > series.gap or not parts, x
+            if is_apart:
+                parts.append(f"M{across} {up}")
+            elif series.style == "step":
+                parts.append(f"H{across}V{up}")
+            else:
+                parts.append(f"L{across} {up}")
+        return "".join(parts)
+
+    def _bars(self, series: Series) -> str:
+        xs = [x for x, _ in series.points]
+        step = min((b - a for a, b in pairwise(xs)), default=1.0)
+        width = min(MAX_BAR_PIXELS, max(1.0, abs(self.x(step) - self.x(0)) * BAR_SHARE))
+        bottom = self.size.height - self.size.bottom
+        rectangles = []
+        for x, y in series.points:
+            height = bottom - self.y(y)
+            if height <= 0:
+                continue
+            corner = min(3.0, width / 4)
+            rectangles.append(
+                f'<rect x="{self.x(x) - width / 2:.1f}" y="{self.y(y):.1f}" width="{width:.1f}"'
+                f' height="{height:.1f}" rx="{corner:.1f}"/>'
+            )
+        return f'<g class="bars {_colour(series)}">{"".join(rectangles)}</g>'
+
+    def _direct_labels(self) -> list[str]:
+        """Names at the ends of the lines, with a leader to each."""
+        right = self.size.width - self.size.right
+        places, _ = self._beside()
+        parts = []
+        for series, at in zip(self._labelled(), places, strict=True):
+            across, end = self.x(series.points[-1][0]), self.y(series.points[-1][1])
+            parts.append(f'<path class="leader" d="M{across:.1f} {end:.1f}L{right + 10:.1f} {at:.1f}"/>')
+            dash = DASHES[series.colour % len(DASHES)]
+            parts.append(line(f"line {_colour(series)}", right + 10, at, right + 24, at, dash))
+            parts.append(text(series.name, right + 28, at + 4, "name"))
+        return parts
+
+    def _labelled(self) -> list[Series]:
+        """The series that carry their names at their ends."""
+        labelled = self.chart.labelled
+        return labelled if self.size.direct_labels and len(labelled) > 1 else []
+
+    def _beside(self) -> tuple[list[float], list[float]]:
+        """Where the names of series and of marks stand beside the drawing: near their lines, apart from each other."""
+        ends = [self.y(series.points[-1][1]) for series in self._labelled()]
+        places = self._spread(ends + [self.y(mark.value) for mark in self.chart.marks])
+        return places[: len(ends)], places[len(ends) :]
+
+    def _spread(self, wanted: list[float]) -> list[float]:
+        """Positions near the wanted ones, at least a line of text apart, within the drawing."""
+        order = sorted(range(len(wanted)), key=lambda i: (wanted[i], i))
+        placed = list(wanted)
+        floor = self.size.top
+        for i in order:
+            placed[i] = max(placed[i], floor)
+            floor = placed[i] + LABEL_GAP
+        ceiling = self.size.height - self.size.bottom + 4
+        for i in reversed(order):
+            placed[i] = min(placed[i], ceiling)
+            ceiling = placed[i] - LABEL_GAP
+        return placed
+
+    def _hints(self) -> list[str]:
+        """Unseen columns that carry a text each, for the pointer."""
+        if not self.size.direct_labels or not self.chart.hints:
+            return []
+        top, bottom = self.size.top, self.size.height - self.size.bottom
+        xs = [self.x(x) for x, _ in self.chart.hints]
+        parts = []
+        for i, (_, words) in enumerate(self.chart.hints):
+            start = (xs[i - 1] + xs[i]) / 2 if i else self.size.left
+            end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.width - self.size.right
+            parts.append(
+                f'<rect class="hint" x="{start:.1f}" y="{top:.1f}" width="{max(0.5, end - start):.1f}"'
+                f' height="{bottom - top:.1f}"><title>{escape(words)}</title></rect>'
+            )
+        return parts
+
+
+def _colour(series: Series) -> str:
+    return "muted" if series.muted else f"c{series.colour % COLOURS}"
+
+
+def _hatch(ident: str) -> str:
+    return (
+        f'<defs><pattern id="{ident}-hatch" width="7" height="7" patternUnits="userSpaceOnUse"'
+        ' patternTransform="rotate(45)"><rect class="hatch-ground" width="7" height="7"/>'
+        '<rect class="hatch-stripe" width="2" height="7"/></pattern></defs>'
+    )
+
+
+def line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") -> str:
+    """A line with a class of the page's style."""
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{_dashes(dash)}/>'
+
+
+def _dashes(dash: str) -> str:
+    return f' stroke-dasharray="{dash}"' if dash else ""
+
+
+def text(words: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
+    """A line of text with a class of the page's style."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
