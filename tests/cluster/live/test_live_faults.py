@@ -262,7 +262,7 @@ def test_the_upgraded_run_the_other_code(faulty_run: FaultyRun) -> None:
 
 
 def test_the_other_code_was_compiled_before_validators_ran_it(faulty_run: FaultyRun) -> None:
-    (compiled,) = (faulty_run.code / "validator" / "state").glob(f"__pycache__/{KERNEL}.nbi")
+    (compiled,) = (faulty_run.code / "validator" / "state" / "engines").glob(f"__pycache__/{KERNEL}.nbi")
     first = min(line for host in range(4) for line in faulty_run.log(host).splitlines() if "version next" in line)
     begun = datetime.strptime(first[:23], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
     assert compiled.stat().st_mtime < begun

@@ -16,7 +16,7 @@ from cluster.record.archive import BlockRecord
 from cluster.record.run import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
-from cluster.simulation.watches.safety_monitor import ABSTENTION, ANSWERS, RULES, SafetyMonitor
+from cluster.simulation.watches.safety_monitor import ABSTENTION, ANSWERS, PATIENCE, RULES, SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
@@ -371,7 +371,7 @@ def test_every_rule_is_looked_at_in_a_run(protocol: str) -> None:
     assert record.monitor is not None
     assert record.monitor.violations == []
     unseen = [rule for rule in RULES if not record.monitor.counts[rule]]
-    assert unseen == [ABSTENTION, ANSWERS], "nobody joins, and nobody is stuck"
+    assert unseen == [ABSTENTION, ANSWERS, PATIENCE], "nobody joins, nobody is stuck, and no view is given up"
     assert check_run(record).check("safety").verdict is Outcome.PASS
 
 

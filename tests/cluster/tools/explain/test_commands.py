@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("forked.yaml").write_text("extends: ring.yaml\nname: forked\nforks: [{at_height: 9}]\n")
     Path("wrong.yaml").write_text("name: wrong\nstop: {hight: 9}\n")
     Path("elsewhere.yaml").write_text("name: elsewhere\nfaults: [{kind: upgrade, at_height: 5, code: .}]\n")
-    Path("cluster/live").mkdir(parents=True)
+    Path("cluster/live/host").mkdir(parents=True)
     Path("cluster/live/host/host.py").touch()
     Path("nowhere.yaml").write_text("name: nowhere\nfaults: [{kind: upgrade, at_height: 5, code: none}]\n")
     Path("heir.yaml").write_text("extends: wrong.yaml\nname: heir\n")
