@@ -6,7 +6,7 @@
 - *Python* is executed as it stands, the test suite of ``docs/python.md`` by pytest on a live testnet.
 - *Scenarios* are validated, a part of one together with what it needs besides.
 
-Files and folders of the project that a page quotes are there.
+Files and folders of the project that a page quotes are there, and links lead to files and headings that are.
 """
 
 from __future__ import annotations
@@ -253,6 +253,52 @@ def test_a_file_that_is_not_there_is_noticed() -> None:
         "docs/none.md",
         "cluster/lively",
         "NONE.md",
+    ]
+
+
+LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+HEADING: Final = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors of a page: its own, and those of headings as GitHub makes them."""
+    found: dict[str, int] = {}
+    for heading in HEADING.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        found[anchor] = found.get(anchor, 0) + 1
+    numbered = {anchor if not n else f"{anchor}-{n}" for anchor, times in found.items() for n in range(times)}
+    return numbered | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Links of a page to files that are not there, and to headings that no page has."""
+    broken = []
+    for link in LINK.findall(text):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if "://" in link or (target.exists() and not anchor):
+            continue
+        if not target.exists() or anchor not in anchors_of(target.read_text(encoding="utf-8") if file else text):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_link_that_leads_nowhere_is_noticed() -> None:
+    text = (
+        "# `One` two\n## The same\n## The same\n[a](#one-two) [b](#the-same-1) [c](README.md) [d](https://no.where/x#y)"
+    )
+    page = ROOT / "docs" / "README.md"
+    assert broken_links(page, text) == []
+    assert broken_links(page, f"{text} [e](#three) [f](none.md) [g](README.md#none)") == [
+        "#three",
+        "none.md",
+        "README.md#none",
     ]
 
 
