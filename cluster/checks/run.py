@@ -40,7 +40,7 @@ from cluster.record.run import FaultRecord, JoinRecord, RunRecord, Supply, Valid
 from cluster.scenario.sections.faults import LASTING_KINDS
 from consensus.types import fault_bound, quorum
 
-__all__ = ["CHECKS", "Check", "Outcome", "Verdict", "check_run", "worst"]
+__all__ = ["CHECKS", "Check", "Judge", "Verdict", "check_run"]
 
 CATCH_UP_SLACK_HEIGHTS: Final = 5
 """How far behind the others a validator that came back may end and still count as caught up."""

@@ -43,7 +43,7 @@ from cluster.simulation.watches.safety_monitor import BOUNDED, SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.leader import ELECTIONS
-from consensus.messages import Message
+from consensus.messages import Proposal
 from consensus.types import View
 from loadgen.workloads import LoadUser, Observation
 from validator.chain.messages import Reading, TransactionsMessage
@@ -367,7 +367,7 @@ class Simulation:
             self.monitor.said(machine.name, machine.tally.starts)
             self._votes.sent(sender, machine.disk, content)
             self._patience.sends(sender, machine.own_ms, content)
-        if self.faults.is_listening and isinstance(content, Message) and (vote := vote_of(content)) is not None:
+        if self.faults.is_listening and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         if recipient is not None:
             self._answers.sends(sender, recipient, machine.own_ms, content)
@@ -393,12 +393,11 @@ class Simulation:
     def _let_hear(self, machine: Machine, sender: int, payload: bytes, content: Reading | None) -> None:
         """Give a machine a message, and see whether it answers where it has to."""
         hearing = None
-        is_judged = machine.byzantine is None and not machine.is_paused and machine.validator is not None
-        if is_judged:
-            self._patience.hears(machine.index, sender, self._is_sound(sender), machine.own_ms, content)
-        is_judged = is_judged and self.machines[sender].byzantine is None
-        if is_judged and machine.validator is not None and machine.validator.node.diverged is None:
-            hearing = self._answers.hears(machine.index, machine.incarnation, machine.validator.node.view, content)
+        if machine.byzantine is None and not machine.is_paused and machine.validator is not None:
+            node, is_sound = machine.validator.node, isinstance(content, Proposal) and self._is_sound(sender)
+            self._patience.hears(machine.index, sender, is_sound, machine.own_ms, content)
+            if self.machines[sender].byzantine is None and node.diverged is None:
+                hearing = self._answers.hears(machine.index, machine.incarnation, node.view, content)
         machine.receive(sender, payload, content)
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
             self._answers.heard(hearing, machine.own_ms, self.scenario.consensus.rebroadcast_ms)

@@ -209,8 +209,8 @@ def recipient_of(send: Effect) -> int | None:
     return send.recipient
 
 
-def vote_of(message: Message) -> Vote | None:
-    """The vote that a message is, or that it carries."""
+def vote_of(message: object) -> Vote | None:
+    """The vote that a message is, or that it carries; ``None`` for messages of other kinds."""
     if isinstance(message, Vote):
         return message
     carried = getattr(message, "vote", None)

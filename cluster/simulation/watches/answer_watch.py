@@ -8,16 +8,13 @@ Ticks come by the validator's own clock, so all times are those of that clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.simulation.watches.safety_monitor import ANSWERS
+from cluster.simulation.watches.safety_monitor import ANSWERS, Look
 from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
-
-Look = Callable[[str, bool, str], None]
-"""``look(rule, holds, what)``: :meth:`cluster.simulation.watches.safety_monitor.SafetyMonitor.look`."""
 
 TICKS: Final = 2
 """Rebroadcasts for which an answer counts."""

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.misbehaviour.byzantine.base import vote_of
-from cluster.simulation.watches.safety_monitor import PATIENCE
-from consensus.messages import Message, Proposal, VoteKind
+from cluster.simulation.watches.safety_monitor import PATIENCE, Look
+from cluster.simulation.watches.vote_watch import GIVING_UP
+from consensus.messages import Proposal, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.messages import Reading
 
@@ -25,7 +26,6 @@ TOLERANCE_MS: Final = 1.0
 """What rounding may add to a timer."""
 HEARD_VIEWS: Final = 4
 """A leader of whom a vote of one of so many views before was heard counts as silent with nobody."""
-GIVING_UP: Final = (VoteKind.NULLIFY, VoteKind.TIMEOUT)
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class PatienceWatch:
         self,
         names: Sequence[str],
         leader: Callable[[View], int],
-        look: Callable[[str, bool, str], None],
+        look: Look,
         skips_silent_leaders: bool,
     ) -> None:
         self._names = names
@@ -88,7 +88,7 @@ class PatienceWatch:
 
     def hears(self, index: int, sender: int, is_sound: bool, now_ms: float, message: Reading | None) -> None:
         """A validator hears a peer, which is honest and runs the code without a mutant if it ``is_sound``."""
-        waiting, vote = self._waiting[index], vote_of(message) if isinstance(message, Message) else None
+        waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.signer != sender:
             return
         if vote.view <= waiting.view:
@@ -106,7 +106,7 @@ class PatienceWatch:
 
     def sends(self, index: int, now_ms: float, message: Reading | None) -> None:
         """A validator sends a message; only votes of its current view, and what carries one, are of interest."""
-        waiting, vote = self._waiting[index], vote_of(message) if isinstance(message, Message) else None
+        waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.view != waiting.view or waiting.is_judged:
             return
         if vote.kind == VoteKind.NOTARIZE:

@@ -108,6 +108,8 @@ RULES: Final = (
     PATIENCE,
 )
 
+Look = Callable[[str, bool, str], None]
+"""``look(rule, holds, what)``: :meth:`SafetyMonitor.look`, as the other watches have it."""
 Subject = tuple[View, Digest]
 """What a certificate of a block says beside its view: parent view and digest."""
 

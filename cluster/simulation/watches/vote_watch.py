@@ -24,17 +24,17 @@ A vote that is in the durable journal counts as cast, sent or not; any other cou
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
-from cluster.simulation.watches.safety_monitor import ABSTENTION, DURABLE_VOTES, LOCK, OWN_VOTES
+from cluster.simulation.watches.safety_monitor import ABSTENTION, DURABLE_VOTES, LOCK, OWN_VOTES, Look
 from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, Certificate, Message, MessageError, Vote, VoteKind
+from consensus.messages import AnyCertificate, Certificate, MessageError, Vote, VoteKind
 from consensus.messages import decode as decode_consensus
 from consensus.types import FIRST_VIEW, GENESIS_VIEW, View
 from validator.chain.messages import Reading, ViewReport
@@ -46,9 +46,6 @@ VERBS: Final = {
     VoteKind.FINALIZE: "finalizes",
     VoteKind.TIMEOUT: "times out of",
 }
-
-Look = Callable[[str, bool, str], None]
-"""``look(rule, holds, what)``: :meth:`cluster.simulation.watches.safety_monitor.SafetyMonitor.look`."""
 
 
 @dataclass(slots=True)
@@ -111,7 +108,7 @@ class VoteWatch:
 
     def sent(self, index: int, disk: MemoryDisk, message: Reading | None) -> None:
         """A validator sends a message, with such a disk; only votes, and what carries one, are of interest."""
-        vote = vote_of(message) if isinstance(message, Message) else None
+        vote = vote_of(message)
         if vote is None:
             return
         memory = self._memories[index]
