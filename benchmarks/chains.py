@@ -35,7 +35,7 @@ VALIDATOR = bytes(32)
 PROPOSER = Address(b"\x22" * 20)
 DEPLOYER = Address(b"\x11" * 20)
 RICH = 10**30
-SCHEDULED_A_STEP = 2_000
+SCHEDULED_PER_STEP = 2_000
 
 
 def actor_address(number: int, kind: int = 0) -> Address:
@@ -88,7 +88,7 @@ class BenchmarkChain:
         height = self.store.final.height
         terms = SchedulingTerms(height, 0, 0, self.parameters, auction=False)
         for number, (actor, request) in enumerate(requests):
-            if number % SCHEDULED_A_STEP == 0:
+            if number % SCHEDULED_PER_STEP == 0:
                 self._keep(world)
                 world = World(self.store.final)
             assert world is not None

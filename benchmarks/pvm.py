@@ -113,7 +113,7 @@ SCRIPT = b'[["get","count"],["set","count","1"]]'
 DEAREST_SHOWN = 5
 CASES = "tests.validator.pvm.measure"
 ROOT = Path(__file__).resolve().parents[1]
-CALLS_A_BLOCK = 1_000
+CALLS_PER_BLOCK = 1_000
 USERS = 100
 
 
@@ -204,17 +204,17 @@ def _calls_a_second(code: str, payload: bytes, blocks: int) -> float:
         for block in range(blocks):
             seconds, outcome = chain.timed_block(_calls(block, payload))
             assert all(receipt.ok for receipt in outcome.receipts.transactions)
-            speeds.append(CALLS_A_BLOCK / seconds)
+            speeds.append(CALLS_PER_BLOCK / seconds)
         return median(speeds[1:])
     finally:
         chain.close()
 
 
 def _calls(block: int, payload: bytes) -> list[PreparedTransaction]:
-    each = CALLS_A_BLOCK // USERS
+    each = CALLS_PER_BLOCK // USERS
     return [
         call(actor_address(number % USERS, 9), block * each + number // USERS, actor_address(number % USERS), payload)
-        for number in range(CALLS_A_BLOCK)
+        for number in range(CALLS_PER_BLOCK)
     ]
 
 

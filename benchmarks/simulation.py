@@ -38,7 +38,7 @@ INTERVAL_MS = 955
 REBROADCAST_MS = 5_000
 """Well above a block's time, so that nobody repeats what was not lost."""
 REPETITIONS = 3
-FIRES_A_BLOCK = 200
+FIRES_PER_BLOCK = 200
 FIRES_USERS: list[dict[str, Any]] = [
     {
         "workload": "flood",
@@ -88,8 +88,8 @@ def _speedup_with_fires(blocks: int) -> float:
     scenario = _scenario(blocks, "ed25519", users=FIRES_USERS)
     speed, books = _timed(scenario)
     fires = books.ledger.fires / (books.common_height - RAMP_BLOCKS)
-    if fires < FIRES_A_BLOCK:
-        raise SystemExit(f"{fires:.0f} fires a block, expected at least {FIRES_A_BLOCK}")
+    if fires < FIRES_PER_BLOCK:
+        raise SystemExit(f"{fires:.0f} fires a block, expected at least {FIRES_PER_BLOCK}")
     return speed
 
 

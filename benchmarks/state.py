@@ -41,8 +41,8 @@ VALUE_BYTES: Final = 32
 FILL_BATCH: Final = 10_000
 BATCH: Final = 10_000
 BATCHES: Final = (100, 1_000, 10_000, 100_000)
-ENTRIES_A_MEASUREMENT: Final = 200_000
-MOST_BATCHES: Final = 200
+ENTRIES_PER_MEASUREMENT: Final = 200_000
+MAX_BATCHES: Final = 200
 SMALL: Final = 10_000
 READS: Final = 100_000
 PROOFS: Final = 300
@@ -65,7 +65,7 @@ def random_batches(rng: Random, keys: int, size: int, count: int) -> list[Batch]
 
 def batches_of(size: int) -> int:
     """How many batches of a size are measured."""
-    return max(3, min(ENTRIES_A_MEASUREMENT // size, MOST_BATCHES))
+    return max(3, min(ENTRIES_PER_MEASUREMENT // size, MAX_BATCHES))
 
 
 def resident_bytes() -> int:

@@ -31,7 +31,7 @@ URL = "http://127.0.0.1:8000"
 START_TIMEOUT_S = 30.0
 NEEDED = {"json", "urllib", "msgpack", "nacl"}
 NEEDED_FOR_THE_PROOF = {"time", "urllib", "blake3"}
-MOST_LINES = 20
+MAX_LINES = 20
 
 
 class OneValidator:
@@ -90,7 +90,7 @@ def test_the_guides_program_sees_its_timer_fire_and_proves_it(url: str, capsys: 
 
 def test_from_a_key_to_a_fired_timer_in_twenty_lines() -> None:
     lines = [line for line in CLIENT.splitlines() if line and not line.startswith("#")]
-    assert len(lines) <= MOST_LINES
+    assert len(lines) <= MAX_LINES
 
 
 @pytest.mark.parametrize(("program", "needed"), [(CLIENT, NEEDED), (PROOF, NEEDED_FOR_THE_PROOF)])

@@ -117,10 +117,10 @@ SHARED_WITH_THE_AUDITOR = (
     "validator.execution.jobs.JOB_LIFETIME_BLOCKS",
     "validator.execution.jobs.MAX_RESULTS_NEEDED",
     "validator.execution.jobs.MAX_RESULT_BYTES",
-    "validator.execution.mailbox.LEAST_MESSAGE_CYCLES",
+    "validator.execution.mailbox.MIN_MESSAGE_CYCLES",
     "validator.execution.mailbox.MESSAGES_PER_DEFERRED_RUN",
     "validator.execution.mailbox.MESSAGES_PER_TRANSACTION",
-    "validator.execution.bidding.LEAST_QUERY_CYCLES",
+    "validator.execution.bidding.MIN_QUERY_CYCLES",
     "validator.execution.bidding.UNPAID_QUERY_CYCLES",
     # names
     "validator.execution.runner_contract.REGISTER_RUNNER",

@@ -235,7 +235,7 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
     assert testnet.outcome is not None
     assert testnet.outcome.passed, testnet.outcome.explain()
     assert [fault.kind for fault in testnet.outcome.record.faults] == ["degrade", "kill"]
-    assert all(fault.bit for fault in testnet.outcome.record.faults)
+    assert all(fault.took_effect for fault in testnet.outcome.record.faults)
     again = load_scenario(tmp_path / "run" / "scenario.yaml")
     assert [fault.kind for fault in again.faults] == ["degrade", "kill"], "the folder has what ran"
     with pytest.raises(BadInput, match="that run is over"):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.common.checkout import OWN_PACKAGES, check_working_directory
 from cluster.common.errors import BadInput
-from cluster.common.own_names import OWN_PACKAGES, check_working_directory
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.tools.sweeps import random_scenario as generator

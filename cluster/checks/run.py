@@ -28,7 +28,7 @@ from cluster.checks.coverage import (
     needed_of_monitor,
 )
 from cluster.checks.criteria import check_criteria
-from cluster.checks.metrics.committees import ruling_during
+from cluster.checks.metrics.committees import active_committees_during
 from cluster.checks.metrics.metrics import first_finalizations, longest_stall, stalls_beyond_limit
 from cluster.checks.metrics.recovery import recovery_of
 from cluster.checks.verdict import Check, Verdict
@@ -273,7 +273,7 @@ def _check_stalls(books: Books, limit_ms: int) -> Check:
 
 def _excuse(books: Books, begin_ms: float, end_ms: float, limit_ms: float) -> str:
     """In words, how the machine's lag explains a delay; empty where it does not."""
-    return explains_delay(books.record, ruling_during(books, begin_ms, end_ms), begin_ms, end_ms, limit_ms)
+    return explains_delay(books.record, active_committees_during(books, begin_ms, end_ms), begin_ms, end_ms, limit_ms)
 
 
 def _unless_too_slow(name: str, outcome: Outcome, what: str, excuse: str) -> Check:
@@ -390,7 +390,7 @@ def check_evidence(books: Books) -> Check:
             f"{validator.name} owes a proof for {counted(owed, 'view')}, and none was found",
         )
         for validator in record.validators
-        if validator.byzantine and (owed := _evidence_owed(validator)) and not proven[validator.index]
+        if validator.byzantine and (owed := _expected_evidence(validator)) and not proven[validator.index]
     ]
     if missing:
         failed = not record.interrupted and any(owed >= VIEWS_THAT_OWE_EVIDENCE for owed, _ in missing)
@@ -484,7 +484,7 @@ def _check_fault(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
         return Outcome.FAIL, f"{name}: {fault.problem}"
     if fault.ended_ms is None and fault.kind in LASTING_KINDS:
         return Outcome.INCONCLUSIVE, f"{name}: was still under way at the end"
-    if not fault.bit:
+    if not fault.took_effect:
         return Outcome.INCONCLUSIVE, f"{name}: was not seen to bite ({fault.evidence or 'no evidence'})"
     if fault.ended_ms is None:
         verdict = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
@@ -552,7 +552,7 @@ def _went_on(books: Books, fault: FaultRecord) -> tuple[Outcome, str]:
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{counted(during, 'height')} finalised in the {length:,.0f} ms that it lasted"
     view_change_ms = record.view_change_ms
-    committees = ruling_during(books, fault.begun_ms, fault.ended_ms)
+    committees = active_committees_during(books, fault.begun_ms, fault.ended_ms)
     if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
         least = fault.begun_ms + view_change_ms
         proposed = record.proposals
@@ -687,7 +687,7 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
 
 
 def _check_behaviours(validator: ValidatorRecord) -> tuple[Outcome, str]:
-    bites = _byzantine_page(validator).get("bites")
+    bites = _byzantine_page(validator).get("took_effect")
     if not isinstance(bites, dict):
         return Outcome.INCONCLUSIVE, f"{validator.name}: does not say what it did"
     idle = [name for name in validator.byzantine if not bites.get(name)]
@@ -707,9 +707,9 @@ def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
     return not any(validator.name in fault.impaired for fault in cuts)
 
 
-def _evidence_owed(validator: ValidatorRecord) -> int:
+def _expected_evidence(validator: ValidatorRecord) -> int:
     """Views in which a validator gave others all that proves its guilt."""
-    owed = _byzantine_page(validator).get("evidence_owed")
+    owed = _byzantine_page(validator).get("expected_evidence")
     return owed if isinstance(owed, int) else 0
 
 

@@ -1,4 +1,4 @@
-"""Where the code is, and which version of it this is."""
+"""The folder of the code, its version, and names in the working directory that would hide its packages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from cluster.common.errors import BadInput
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 """The folder that holds the packages: of a checkout, or of an installation."""
 GIT_TIMEOUT_S: Final = 10
 UNKNOWN_COMMIT: Final = "unknown"
+OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 
 
 def checkout_commit(folder: Path | None = None) -> str:
@@ -37,3 +40,19 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def check_working_directory(folder: Path) -> None:
+    """Ray's workers and Locust import from the working directory first.
+
+    Raises :class:`BadInput` if something there has the name of a package of Stampede.
+    """
+    if folder.resolve() == ROOT:
+        return
+    for name in OWN_PACKAGES:
+        for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+            if path.exists() and not path.resolve().is_relative_to(ROOT / name):
+                raise BadInput(
+                    f"{path}: would be taken for Stampede's own {name} by the processes of a live testnet:"
+                    " run from another folder"
+                )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-MOST_SECONDS: Final = 86_400
+MAX_SECONDS: Final = 86_400
 """A run lasts a day at most."""
-MOST_HEIGHTS: Final = 1_000_000
+MAX_HEIGHTS: Final = 1_000_000
 MAX_SEED: Final = 2**64 - 1
 
 

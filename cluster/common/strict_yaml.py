@@ -12,15 +12,15 @@ from typing import Any, Final
 import yaml
 from yaml.constructor import ConstructorError
 
-MOST_CHARACTERS: Final = 4 * 1_024 * 1_024
+MAX_CHARACTERS: Final = 4 * 1_024 * 1_024
 """Of a text."""
-MOST_NESTED: Final = 50
+MAX_NESTED: Final = 50
 """Lists and mappings in one another, several times as many as any field needs."""
-MOST_VALUES: Final = 100_000
+MAX_VALUES: Final = 100_000
 """Values, lists and mappings in all; the largest list of links comes to 70,000."""
-CHARACTERS_A_VALUE: Final = 64
+CHARACTERS_PER_VALUE: Final = 64
 """A longer text counts as several values."""
-MOST_DIGITS: Final = 400
+MAX_DIGITS: Final = 400
 """Characters of a number."""
 SHOWN_CHARACTERS: Final = 300
 """Of a problem, which may quote the text."""
@@ -39,8 +39,8 @@ class NoYaml(ValueError):
 
 def parse(text: str) -> Any:
     """The value of a text. Raises :class:`NoYaml`."""
-    if len(text) > MOST_CHARACTERS:
-        raise NoYaml(f"more than {MOST_CHARACTERS:,} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise NoYaml(f"more than {MAX_CHARACTERS:,} characters")
     try:
         return yaml.load(text, Loader=_StrictLoader)
     except yaml.MarkedYAMLError as error:
@@ -83,7 +83,7 @@ class _StrictLoader(yaml.SafeLoader):
             self._deepest += levels - 1
         else:
             length = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
-            self._values += 1 + length // CHARACTERS_A_VALUE
+            self._values += 1 + length // CHARACTERS_PER_VALUE
             self._sizes[node] = self._values - values, self._deepest - self._depth + 1
         self._check_bounds(event)
         self._depth -= 1
@@ -102,7 +102,7 @@ class _StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        if node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
+        if node.tag in NUMBERS and len(node.value) > MAX_DIGITS:
             raise _unreadable(node)
         try:
             return super().construct_object(node, deep)
@@ -112,10 +112,10 @@ class _StrictLoader(yaml.SafeLoader):
             raise _unreadable(node) from None
 
     def _check_bounds(self, event: yaml.Event) -> None:
-        if self._deepest > MOST_NESTED:
+        if self._deepest > MAX_NESTED:
             raise yaml.YAMLError("nested too deeply")
-        if self._values > MOST_VALUES:
-            what = f"more than {MOST_VALUES:,} values, those behind an alias counted as often as it is used"
+        if self._values > MAX_VALUES:
+            what = f"more than {MAX_VALUES:,} values, those behind an alias counted as often as it is used"
             raise ConstructorError(None, None, what, event.start_mark)  # type: ignore[arg-type]
 
 

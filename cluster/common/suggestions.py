@@ -10,7 +10,7 @@ from typing import Any, Final
 
 CLOSE: Final = 0.7
 """How like each other two names are, from 0 to 1, where one was probably meant for the other."""
-MOST_LISTED: Final = 24
+MAX_LISTED: Final = 24
 """Names in one line."""
 _DIGITS: Final = re.compile(r"\d+")
 
@@ -52,6 +52,6 @@ def _meant_or(words: str, name: str, names: Iterable[str]) -> str:
 def listing(names: Iterable[str]) -> str:
     """The names in one line; of very many, the first ones and the last."""
     known = list(names)
-    if len(known) > MOST_LISTED:
-        known = [*known[: MOST_LISTED - 2], "…", known[-1]]
+    if len(known) > MAX_LISTED:
+        known = [*known[: MAX_LISTED - 2], "…", known[-1]]
     return ", ".join(known)

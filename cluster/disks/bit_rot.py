@@ -14,7 +14,7 @@ FINALS_SINCE_ROT: Final = 2
 """So many final blocks at least were committed behind what rots: damage to the last commit looks like a torn write,
 and recovery derives it again from the archive, as it should."""
 STATE_LOG_PREFIX: Final = "state/log-"
-BITS_A_BYTE: Final = 8
+BITS_PER_BYTE: Final = 8
 
 
 class Rot(NamedTuple):
@@ -40,4 +40,4 @@ def draw_rot(random: Random, sizes: Mapping[str, int]) -> Rot | None:
     if not ranges:
         return None
     file, first, end = random.choice(ranges)
-    return Rot(file, random.randrange(first, end), random.randrange(BITS_A_BYTE))
+    return Rot(file, random.randrange(first, end), random.randrange(BITS_PER_BYTE))

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.disks.directory import DirectoryDisk
 from cluster.disks.planned_failures import PLANNED_FAILURE
 from cluster.scenario.sections.faults import DiskFullFault, FailedSyncFault
 
 FULL_DEVICE: Final = "/dev/full"
-MILLISECONDS_A_SECOND: Final = 1_000
 
 Trap = DiskFullFault | FailedSyncFault
 
@@ -81,7 +81,7 @@ class FaultyDisk(DirectoryDisk):
     def _sync_file(self, name: str, handle: int) -> None:
         if self.sync_ms:
             self.slow_syncs += self.sync_ms != self.usual_sync_ms
-            self._sleep(self.sync_ms / MILLISECONDS_A_SECOND)
+            self._sleep(self.sync_ms / MILLISECONDS_PER_SECOND)
         if self._springs(FailedSyncFault, name):
             self._take_back(name, handle)
             raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({PLANNED_FAILURE})")

@@ -350,7 +350,7 @@ class FaultEngine:
             stage.lose_disk(index)
             stage.later(0, f"another disk for {index}", lambda: stage.start(index))
         elif isinstance(active.plan, DiskFullFault | FailedSyncFault):
-            active.record.bit = True
+            active.record.took_effect = True
             gone = [index, *self._host_mates(index, active.plan)]
             self._hold_down(gone)
             stage.later(active.plan.down_ms, f"restart {index}", lambda: self._restart(active, gone))
@@ -436,10 +436,10 @@ class FaultEngine:
         """What was seen of a fault that is over."""
         plan, record, stage = active.plan, active.record, self._stage
         if isinstance(plan, LinkFault):
-            record.bit, record.evidence = seen_on_links(plan, stage.link_counts(active.key))
+            record.took_effect, record.evidence = seen_on_links(plan, stage.link_counts(active.key))
         elif isinstance(plan, ImpairingFault):
             late = self._late(active, plan.kind) - active.late_before
-            record.bit, record.evidence = late > 0, stage.words_of_late(plan.kind, late, record.targets)
+            record.took_effect, record.evidence = late > 0, stage.words_of_late(plan.kind, late, record.targets)
         elif isinstance(plan, UpgradeFault):
             self._note_upgrade(active, plan)
         else:
@@ -522,7 +522,7 @@ class FaultEngine:
             is_paused=any(isinstance(plan, PauseFault) for plan in plans),
             sync_ms=max((plan.sync_ms for plan in plans if isinstance(plan, SlowDiskFault)), default=None),
             job_ms=max((plan.job_ms for plan in plans if isinstance(plan, SlowExecutionFault)), default=None),
-            clock_speed=math.prod(plan.factor for plan in plans if isinstance(plan, ClockSkewFault)),
+            clock_speed=math.prod(plan.clock_speed for plan in plans if isinstance(plan, ClockSkewFault)),
         )
 
     def _late(self, active: _Active, kind: str) -> int:
@@ -556,7 +556,7 @@ class FaultEngine:
         """A fault that takes validators down has bitten once all that ran are gone."""
         gone = [self._stage.deaths(index) > before for index, before in active.deaths_before.items()]
         has_rotted = bool(active.rotten) or not isinstance(active.plan, BitRotFault)
-        active.record.bit = bool(gone) and all(gone) and has_rotted
+        active.record.took_effect = bool(gone) and all(gone) and has_rotted
 
     def _hold_down(self, indices: Sequence[int]) -> None:
         for index in indices:
@@ -664,7 +664,7 @@ class FaultEngine:
         stage, record = self._stage, active.record
         runs = [self._names[index] for index in active.targets if stage.runs(index, plan.release)]
         gone = [stage.deaths(index) > before for index, before in active.deaths_before.items()]
-        record.bit = bool(gone) and all(gone) and len(runs) == len(active.targets)
+        record.took_effect = bool(gone) and all(gone) and len(runs) == len(active.targets)
         words = [f"{len(runs)} of {len(active.targets)} validators run version {plan.version} now"]
         record.evidence = ", ".join([*words, *stage.words_of_return(active.targets)])
 

@@ -23,9 +23,9 @@ from consensus.types import quorum
 
 
 class Seen(NamedTuple):
-    """Whether a fault was seen to bite, and by what."""
+    """Whether a fault had an observable effect, and which."""
 
-    bit: bool
+    took_effect: bool
     evidence: str
 
 
@@ -128,7 +128,7 @@ def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def seen_on_links(plan: LinkFault, counts: LinkCounts) -> Seen:
-    """Whether a fault was seen to bite, and by what."""
+    """Whether a fault had an observable effect, and which."""
     if isinstance(plan, LeaderDelayFault):
         return Seen(counts.delayed > 0, f"{counts.delayed:,} sends of leaders {plan.delay_ms:,} ms later")
     if not isinstance(plan, DegradeFault):

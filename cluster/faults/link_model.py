@@ -18,14 +18,13 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
 from cluster.scenario.network import Network, Quality
 
-MICROSECONDS_A_MILLISECOND: Final = 1_000
-MICROSECONDS_A_SECOND: Final = 1_000_000
-BYTES_A_KILOBIT: Final = 125
+BYTES_PER_KILOBIT: Final = 125
 LINK_QUEUE_BYTES: Final = 4 << 20
 """Bytes that may wait for a link; a message that finds as many before it is lost."""
-LEAST_HOLD_BACK_US: Final = 1_000
+MIN_HOLD_BACK_US: Final = 1_000
 HELD_BACK_LATENCIES: Final = 3
 """A message that is held back arrives up to so many times the link's latency and jitter later."""
 
@@ -81,12 +80,12 @@ class Link:
 
 
 _UNITS: Final = {
-    "latency_ms": ("latency_us", MICROSECONDS_A_MILLISECOND),
-    "jitter_ms": ("jitter_us", MICROSECONDS_A_MILLISECOND),
+    "latency_ms": ("latency_us", MICROSECONDS_PER_MILLISECOND),
+    "jitter_ms": ("jitter_us", MICROSECONDS_PER_MILLISECOND),
     "loss": ("loss", 1),
     "duplication": ("duplication", 1),
     "reordering": ("reordering", 1),
-    "bandwidth_kbps": ("bytes_per_second", BYTES_A_KILOBIT),
+    "bandwidth_kbps": ("bytes_per_second", BYTES_PER_KILOBIT),
 }
 
 Change = Callable[[int, int, Link], Link]
@@ -167,7 +166,7 @@ class Links:
             delay_us = max(0, delay_us - jitter_us + int(random.random() * (2 * jitter_us + 1)))
         if link.reordering and random.random() < link.reordering:
             link.reordered += 1
-            most_us = max(LEAST_HOLD_BACK_US, HELD_BACK_LATENCIES * (link.latency_us + link.jitter_us))
+            most_us = max(MIN_HOLD_BACK_US, HELD_BACK_LATENCIES * (link.latency_us + link.jitter_us))
             delay_us += 1 + int(random.random() * most_us)
         return delay_us
 
@@ -175,12 +174,12 @@ class Links:
         """When the last byte has left, or -1 where the message is lost."""
         free_at_us = self._free_at_us.get(number, 0)
         if free_at_us > now_us:
-            if (free_at_us - now_us) * link.bytes_per_second > LINK_QUEUE_BYTES * MICROSECONDS_A_SECOND:
+            if (free_at_us - now_us) * link.bytes_per_second > LINK_QUEUE_BYTES * MICROSECONDS_PER_SECOND:
                 link.dropped += 1
                 link.overflowed += 1
                 return -1
             link.waited += 1
-        left_at_us = max(free_at_us, now_us) + -(-size * MICROSECONDS_A_SECOND // link.bytes_per_second)
+        left_at_us = max(free_at_us, now_us) + -(-size * MICROSECONDS_PER_SECOND // link.bytes_per_second)
         self._free_at_us[number] = left_at_us
         return left_at_us
 

@@ -15,7 +15,7 @@ from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
 TIMEOUT_S: Final = 10.0
 ACCEPTED: Final = 202
 REFUSED: Final = 400
-MOST_QUOTED: Final = 200
+MAX_QUOTED: Final = 200
 
 
 class ControlError(HarnessError):
@@ -89,4 +89,4 @@ def _page_of(body: bytes) -> dict[str, Any]:
         page = json.loads(body)
     except ValueError:
         page = None
-    return page if isinstance(page, dict) else {"error": body.decode("utf-8", "replace")[:MOST_QUOTED]}
+    return page if isinstance(page, dict) else {"error": body.decode("utf-8", "replace")[:MAX_QUOTED]}

@@ -13,7 +13,7 @@ STEAL_FIELD: Final = 7
 """Of the line ``cpu`` there, from 0 (proc(5)): ticks that a hypervisor gave to other machines."""
 TIMES_COUNTED: Final = 8
 """Fields of it that add up to all ticks; what follows them is counted in them already."""
-BYTES_A_GIB: Final = 1 << 30
+BYTES_PER_GIB: Final = 1 << 30
 
 
 def machine() -> dict[str, str | int | float]:
@@ -22,7 +22,7 @@ def machine() -> dict[str, str | int | float]:
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "processors": os.cpu_count() or 0,
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / BYTES_A_GIB, 1),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / BYTES_PER_GIB, 1),
         "python": platform.python_version(),
     }
 

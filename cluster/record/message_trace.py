@@ -16,13 +16,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record.run import RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 
 MAX_WATCHED: Final = 12
 MAX_WINDOWS: Final = 12
-MAX_MESSAGES_A_WINDOW: Final = 1_500
+MAX_MESSAGES_PER_WINDOW: Final = 1_500
 """A message to several validators counts once for each."""
 MAX_VIEWS: Final = 200_000
 BEFORE_MS: Final = 600.0
@@ -162,7 +163,7 @@ class Windows:
         assert at_ms is not None
         for window in reversed(self._record.windows):
             if window.begun_ms <= at_ms <= window.ended_ms:
-                if len(window.messages) < MAX_MESSAGES_A_WINDOW:
+                if len(window.messages) < MAX_MESSAGES_PER_WINDOW:
                     window.messages.append(message)
                 else:
                     window.is_full = True
@@ -250,9 +251,6 @@ class _Sent(NamedTuple):
     arrivals: Sequence[tuple[int, int]]
 
 
-US_A_MS: Final = 1_000
-
-
 class SimulatedTrace:
     """Keeps the messages of a simulated run: there a message's arrival is known when it is sent."""
 
@@ -273,7 +271,7 @@ class SimulatedTrace:
         """A validator sent a message."""
         self.sent_by[sender] += len(recipients) - (sender in recipients)
         sent = _Sent(at_us, sender, recipients, payload[:HEAD_BYTES], len(payload), arrivals)
-        if at_us <= self.windows.open_until_ms * US_A_MS:
+        if at_us <= self.windows.open_until_ms * MICROSECONDS_PER_MILLISECOND:
             self._keep(sent)
         else:
             self._ring.append(sent)
@@ -290,10 +288,12 @@ class SimulatedTrace:
         if sent.sender not in watched:
             return
         kind, view = peek(sent.head)
-        sent_ms, missing = sent.at_us / US_A_MS, set(sent.recipients) & watched - {sent.sender}
+        sent_ms, missing = sent.at_us / MICROSECONDS_PER_MILLISECOND, set(sent.recipients) & watched - {sent.sender}
         for receiver, at_us in sent.arrivals:
             if receiver in watched:
-                message = TracedMessage(sent.sender, receiver, sent_ms, at_us / US_A_MS, kind, view, sent.size)
+                message = TracedMessage(
+                    sent.sender, receiver, sent_ms, at_us / MICROSECONDS_PER_MILLISECOND, kind, view, sent.size
+                )
                 self.windows.keep(message)
                 missing.discard(receiver)
         for receiver in sorted(missing):
@@ -327,7 +327,7 @@ class _Half(NamedTuple):
 _Ends = tuple[int, int, int, int]
 """Sender, receiver, size and mark of a message: what both ends say of it."""
 
-MAX_HALVES: Final = 4 * MAX_WINDOWS * MAX_MESSAGES_A_WINDOW
+MAX_HALVES: Final = 4 * MAX_WINDOWS * MAX_MESSAGES_PER_WINDOW
 """Ends of messages that a live run remembers until its end, when they are matched."""
 CLOCK_SLACK_MS: Final = 5.0
 """By so much at most a message may seem to arrive before it was sent: hosts' clocks differ."""

@@ -126,8 +126,8 @@ class FaultRecord:
     begun_ms: float | None = None
     ended_ms: float | None = None
     """When it was over: the target was back and answered again, the links were as before."""
-    bit: bool = False
-    """Whether it was seen to bite: the process was gone (another process id afterwards), messages were dropped …"""
+    took_effect: bool = False
+    """Whether it had an observable effect: the process was gone (another id afterwards), messages were dropped …"""
     evidence: str = ""
     """What was seen, in words."""
     height_when_begun: int = 0

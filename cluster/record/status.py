@@ -165,7 +165,7 @@ def status_page(
 
 
 def _byzantine_page(score: Score) -> dict[str, Any]:
-    return {"bites": dict(sorted(score.bites.items())), "evidence_owed": score.evidence_owed}
+    return {"took_effect": dict(sorted(score.effects.items())), "expected_evidence": score.expected_evidence}
 
 
 def _divergence_page(diverged: Diverged) -> dict[str, Any]:

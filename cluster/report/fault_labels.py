@@ -12,7 +12,7 @@ from cluster.checks.metrics.metrics import Stall, stalls_beyond_limit
 from cluster.record.run import FaultRecord, RunRecord
 
 STALL: Final = "stall"
-MOST_STALLS: Final = 8
+MAX_STALLS: Final = 8
 """Marked: the longest ones."""
 
 
@@ -53,7 +53,7 @@ def named_faults(record: RunRecord) -> list[NamedFault]:
 
 def named_stalls(record: RunRecord) -> list[tuple[str, Stall]]:
     """The times without a final block that were longer than the scenario allows, with their titles, in their order."""
-    longest = sorted(stalls_beyond_limit(record), key=lambda stall: -stall.length_ms)[:MOST_STALLS]
+    longest = sorted(stalls_beyond_limit(record), key=lambda stall: -stall.length_ms)[:MAX_STALLS]
     return [
         (f"no final block for {stall.length_ms / 1_000:,.1f} s", stall)
         for stall in sorted(longest, key=lambda stall: stall.began_ms)

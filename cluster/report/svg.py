@@ -27,7 +27,7 @@ LABEL_GAP: Final = 14.0
 BAR_SHARE: Final = 0.78
 MAX_BAR_PIXELS: Final = 22.0
 BAND_NAME_ROWS: Final = 4
-MOST_BANDS_NAMED: Final = 12
+MAX_BANDS_NAMED: Final = 12
 """Of more bands all have their short names, in two rows, as many as find room over their bands' starts."""
 CROWDED_ROWS: Final = 2
 BAND_NAME_PIXELS: Final = 15.0
@@ -326,7 +326,7 @@ class _Drawing:
         """Names over their bands' starts, in rows where they would meet; the last row is for short ones, and beyond it
         there are none.
         """
-        is_crowded = len(self.chart.bands) > MOST_BANDS_NAMED
+        is_crowded = len(self.chart.bands) > MAX_BANDS_NAMED
         placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
         limit = self.size.width - self.size.right
         for band in sorted(self.chart.bands, key=lambda band: band.start):

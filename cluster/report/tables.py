@@ -92,7 +92,7 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
                 "planned": _planned(fault, books.record.backend),
                 "begun": begun,
                 "ended": ended,
-                "bit": "yes" if fault.bit else "not seen",
+                "took_effect": "yes" if fault.took_effect else "not seen",
                 "evidence": fault.evidence,
             }
         )

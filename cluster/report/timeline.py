@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.checks.metrics.metrics import Stall
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record import message_trace as trace
 from cluster.record.run import RunRecord, TracedMessage, TraceWindow
 from cluster.report.fault_labels import STALL, NamedFault, named_faults, named_stalls
 
 MAX_MOMENTS: Final = 1_500
-US_A_MS: Final = 1_000
 BEGINNING_SHARE: Final = 0.02
 """Of the time that is shown, what comes before the first thing that there is to see."""
 
@@ -158,14 +158,14 @@ def _message(message: TracedMessage, places: dict[int, int]) -> list[int]:
         took_us = (
             NOT_SEEN_ARRIVING
             if message.received_ms is None
-            else max(0, round((message.received_ms - message.sent_ms) * US_A_MS))
+            else max(0, round((message.received_ms - message.sent_ms) * MICROSECONDS_PER_MILLISECOND))
         )
     return [
         trace.KINDS.index(message.kind),
         message.view,
         places[message.sender],
         places[message.receiver],
-        round(at_ms * US_A_MS),
+        round(at_ms * MICROSECONDS_PER_MILLISECOND),
         took_us,
         message.size,
     ]

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
-from cluster.common.limits import MOST_HEIGHTS, MOST_SECONDS
-from cluster.common.strict_yaml import MOST_CHARACTERS, NoYaml, parse
+from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
+from cluster.common.strict_yaml import MAX_CHARACTERS, NoYaml, parse
 from cluster.common.suggestions import closest
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
@@ -123,7 +123,7 @@ def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -
     """
     data = scenario.model_dump(mode="json", exclude_unset=True) | {"faults": [dict(fields)]}
     if not has_end:
-        data["stop"] = {"height": MOST_HEIGHTS, "timeout_s": MOST_SECONDS}
+        data["stop"] = {"height": MAX_HEIGHTS, "timeout_s": MAX_SECONDS}
     try:
         checked = Scenario.model_validate(data)
     except ValidationError as error:
@@ -209,11 +209,11 @@ def _read_text(path: Path) -> str:
         with open(path, encoding="utf-8", opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BadInput(f"{path}: cannot be read: is no regular file")
-            text = file.read(MOST_CHARACTERS + 1)
+            text = file.read(MAX_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(text) > MOST_CHARACTERS:
-        raise BadInput(f"{path}: cannot be read: more than {MOST_CHARACTERS:,} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise BadInput(f"{path}: cannot be read: more than {MAX_CHARACTERS:,} characters")
     return text
 
 

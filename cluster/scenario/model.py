@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, ValidationError, model_validator
 
-from cluster.common.limits import MOST_HEIGHTS, MOST_SECONDS
+from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.genesis import check_genesis
@@ -48,7 +48,7 @@ class StopSection(Section):
 
     height: Height = 40
     """The load stops when the first validator has finalised this height."""
-    timeout_s: Annotated[int, Field(ge=1, le=MOST_SECONDS)] = 120
+    timeout_s: Annotated[int, Field(ge=1, le=MAX_SECONDS)] = 120
     """The run ends after so long, whatever it has reached."""
     drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
     """Blocks to finalise after the load stopped, so that what is under way settles."""
@@ -187,7 +187,7 @@ class Scenario(Section):
         """
         begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts]
         begins += self.validators.late.values()
-        last = max(1, min(height, MOST_HEIGHTS), *(1 + begin for begin in begins if begin is not None))
+        last = max(1, min(height, MAX_HEIGHTS), *(1 + begin for begin in begins if begin is not None))
         last_s = max((1 + fault.at_ms // 1_000 for fault in self.faults if fault.at_ms is not None), default=0)
         stop = {"height": last, "timeout_s": max(self.stop.timeout_s, last_s)}
         success = self.success.of_part(min(height, self.stop.height), self.stop.height)

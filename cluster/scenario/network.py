@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import networkx as nx
 
 from cluster.common.suggestions import instead
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.scenario.sections.links import (
     AnyTopology,
     EdgesTopology,
@@ -36,7 +37,6 @@ from cluster.scenario.sections.links import (
 
 MAX_DRAWS: Final = 100
 """So often a random topology is drawn until it is connected."""
-MICROSECONDS_A_MILLISECOND: Final = 1_000
 HOP_WEIGHT: Final = 1
 LATENCY_WEIGHT: Final = 1_024
 """Of a microsecond; there are fewer hops in a path, so that they decide between paths of equal latency alone."""
@@ -111,7 +111,7 @@ class Network:
 
     def _weight(self, sender: int, receiver: int, _: Any) -> int:
         latency_ms = self._value("latency_ms", sender, receiver) or 0
-        return round(latency_ms * MICROSECONDS_A_MILLISECOND) * LATENCY_WEIGHT + HOP_WEIGHT
+        return round(latency_ms * MICROSECONDS_PER_MILLISECOND) * LATENCY_WEIGHT + HOP_WEIGHT
 
     def _along(self, route: tuple[int, ...]) -> Quality:
         edges = list(pairwise(route))

@@ -22,9 +22,9 @@ from loadgen.workloads.phases import PHASE_NAMES
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]-]+): (.*)", re.DOTALL)
 """Our own checks of several fields begin with the path of the one that they are about."""
-MOST_BITS_SAID: Final = 256
+MAX_BITS_SAID: Final = 256
 """Of a number; Python refuses to write out very long ones."""
-MOST_SAID: Final = 2_000
+MAX_SAID: Final = 2_000
 """Characters of a problem; it may quote what the user gave."""
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
@@ -81,7 +81,7 @@ def describe(error: ValidationError, given: Any, root: type[BaseModel]) -> str:
 def one_line(text: str) -> str:
     """The text without line breaks, and cut where it is so long that nobody reads it."""
     line = " ".join(text.split())
-    return line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]}…"
+    return line if len(line) <= MAX_SAID else f"{line[:MAX_SAID]}…"
 
 
 # --- in other words than pydantic's -----------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def _got(value: Any) -> str:
             return "nothing"
         case bool():
             return "true" if value else "false"
-        case int() if value.bit_length() > MOST_BITS_SAID:
+        case int() if value.bit_length() > MAX_BITS_SAID:
             return "a number of very many digits"
         case int() | float():
             return reprlib.repr(value)

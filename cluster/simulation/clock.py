@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 
 from blake3 import blake3
 
-MICROSECONDS_A_MILLISECOND: Final = 1_000
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+
 DIGEST_BATCH_BYTES: Final = 1 << 16
 TRACE_DIGEST_BYTES: Final = 8
 
@@ -68,7 +69,7 @@ class VirtualClock:
     @property
     def now_ms(self) -> float:
         """Milliseconds since the run began."""
-        return self.now_us / MICROSECONDS_A_MILLISECOND
+        return self.now_us / MICROSECONDS_PER_MILLISECOND
 
     @property
     def next_us(self) -> int:

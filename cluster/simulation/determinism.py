@@ -17,9 +17,9 @@ from typing import Final
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import ExitCode, HarnessError
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation
 
 OTHER_HASH_SEEDS: Final = ("1", "2")
@@ -106,7 +106,7 @@ def _words(line: str) -> str:
     if not line:
         return "no event"
     number, at_us, _, label = line.split("\t", FIELDS - 1)
-    return f"event {number} at {int(at_us) / MICROSECONDS_A_MILLISECOND:,.3f} ms ({label})"
+    return f"event {number} at {int(at_us) / MICROSECONDS_PER_MILLISECOND:,.3f} ms ({label})"
 
 
 def main() -> int:

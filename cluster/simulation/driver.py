@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from cluster.audit.books import ledger_of, longest_chain, questions
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.common.errors import BadInput
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import MemoryDisk
 from cluster.faults.engine import FaultEngine
 from cluster.faults.link_model import Links
@@ -29,7 +30,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import byzantine_of, node_config, parts_of, score_of
 from cluster.scenario.sections.release import Release
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.clock import VirtualClock
 from cluster.simulation.garbage_collection import collecting_rarely
 from cluster.simulation.machine import Machine, Pace
 from cluster.simulation.shared_reader import SharedReader
@@ -68,9 +69,9 @@ from validator.state import HistoryError
 from validator.state.proofs.proof import ProofError
 from validator.storage.archive import ArchivedBlock
 
-CLIENT_DELAY_US: Final = 2 * MICROSECONDS_A_MILLISECOND
+CLIENT_DELAY_US: Final = 2 * MICROSECONDS_PER_MILLISECOND
 """From a client to its validator."""
-MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_A_MILLISECOND
+MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_PER_MILLISECOND
 """How much later than its validator a twin gets a message, at most."""
 SAMPLE_EVERY_MS: Final = 500
 LOAD_STARTS_MS: Final = 500
@@ -294,9 +295,9 @@ class Simulation:
         """How long a machine's own work takes, and how fast its clock runs."""
         node, usual = self.scenario.validators.node(index), self._pace
         return Pace(
-            sync_us=usual.sync_us if node.sync_ms is None else node.sync_ms * MICROSECONDS_A_MILLISECOND,
-            job_us=usual.job_us if node.job_ms is None else node.job_ms * MICROSECONDS_A_MILLISECOND,
-            clock_speed=usual.clock_speed if node.clock_factor is None else node.clock_factor,
+            sync_us=usual.sync_us if node.sync_ms is None else node.sync_ms * MICROSECONDS_PER_MILLISECOND,
+            job_us=usual.job_us if node.job_ms is None else node.job_ms * MICROSECONDS_PER_MILLISECOND,
+            clock_speed=usual.clock_speed if node.clock_speed is None else node.clock_speed,
         )
 
     def _machine(self, index: int, name: str) -> Machine:
@@ -529,7 +530,7 @@ class Simulation:
     # --- load ---------------------------------------------------------------------------------------------------------
 
     def _schedule_user(self, user: LoadUser, delay_ms: int) -> None:
-        delay_us = delay_ms * MICROSECONDS_A_MILLISECOND
+        delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND
         self.clock.after(delay_us, f"user {user.number}", b"", lambda: self._turn(user))
 
     def _turn(self, user: LoadUser) -> None:
@@ -577,7 +578,7 @@ class Simulation:
     # --- samples and the end ------------------------------------------------------------------------------------------
 
     def _schedule_sample(self) -> None:
-        self.clock.after(SAMPLE_EVERY_MS * MICROSECONDS_A_MILLISECOND, "sample", b"", self._sample)
+        self.clock.after(SAMPLE_EVERY_MS * MICROSECONDS_PER_MILLISECOND, "sample", b"", self._sample)
 
     def _sample(self) -> None:
         self._schedule_sample()
@@ -704,7 +705,7 @@ def _ignore(index: int, effect: Effect) -> None:
 
 def _limit_us(scenario: Scenario) -> int:
     """When a run's time is up."""
-    return scenario.stop.timeout_s * 1_000 * MICROSECONDS_A_MILLISECOND
+    return scenario.stop.timeout_s * 1_000 * MICROSECONDS_PER_MILLISECOND
 
 
 def _observation(validator: Validator, user: LoadUser) -> Observation:

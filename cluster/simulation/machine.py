@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Tally, status_page
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.clock import VirtualClock
 from validator.chain.messages import Reading
 from validator.node.assembly import Validator
 from validator.node.events import (
@@ -56,9 +57,9 @@ from validator.node.joining import SnapshotJoin, has_joined
 from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
 
-SYNC_US: Final = 1 * MICROSECONDS_A_MILLISECOND
+SYNC_US: Final = 1 * MICROSECONDS_PER_MILLISECOND
 """How long an fsync takes."""
-JOB_US: Final = 1 * MICROSECONDS_A_MILLISECOND
+JOB_US: Final = 1 * MICROSECONDS_PER_MILLISECOND
 """How long an executor's job takes."""
 JOB_OPERATIONS: Final = 8
 """About as many changes of the disk as finalizing makes: a block is archived, and its state committed."""
@@ -155,7 +156,7 @@ class Machine:
     def own_ms(self) -> float:
         """What its own clock says, by which its timers expire."""
         passed_us = self.clock.now_us - self._own_since_us
-        return (self._own_us + passed_us * self.clock_speed) / MICROSECONDS_A_MILLISECOND
+        return (self._own_us + passed_us * self.clock_speed) / MICROSECONDS_PER_MILLISECOND
 
     @property
     def is_up(self) -> bool:
@@ -339,7 +340,7 @@ class Machine:
         self.clock.after(delay_us, f"{self.index} {label}", content, run)
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
-        delay_us = delay_ms * MICROSECONDS_A_MILLISECOND
+        delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND
         if self.clock_speed != 1.0:
             delay_us = round(delay_us / self.clock_speed)
             self.late["clock_skew"] += self.clock_speed != self.pace.clock_speed
@@ -358,7 +359,7 @@ class Machine:
 
     def set_clock_speed(self, speed: float) -> None:
         """Let the clock run at another speed from now on; what is left of the timers that run does so too."""
-        own_us = self.own_ms * MICROSECONDS_A_MILLISECOND
+        own_us = self.own_ms * MICROSECONDS_PER_MILLISECOND
         self._own_us, self._own_since_us = own_us, self.clock.now_us
         before, self.clock_speed = self.clock_speed, speed
         if speed == before:

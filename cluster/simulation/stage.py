@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, draw_rot, may_rot
 from cluster.disks.memory import FaultPlan, MemoryDisk
 from cluster.faults.engine import Impairment, Recovery, Then
@@ -26,7 +27,7 @@ from cluster.scenario.sections.faults import (
     LinkFault,
 )
 from cluster.scenario.sections.release import Release
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
 from validator.node.joining import SnapshotJoin
 from validator.storage.frames import split
@@ -88,10 +89,10 @@ class SimulatedStage:
         return self.best_height()
 
     def at(self, time_ms: int, label: str, call: Then) -> None:
-        self.clock.after(time_ms * MICROSECONDS_A_MILLISECOND - self.clock.now_us, label, b"", call)
+        self.clock.after(time_ms * MICROSECONDS_PER_MILLISECOND - self.clock.now_us, label, b"", call)
 
     def later(self, delay_ms: int, label: str, call: Then) -> None:
-        self.clock.after(delay_ms * MICROSECONDS_A_MILLISECOND, label, b"", call)
+        self.clock.after(delay_ms * MICROSECONDS_PER_MILLISECOND, label, b"", call)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class SimulatedStage:
             validator = self.machines[sender].validator
             if validator and validator.node.leader == sender:
                 delay_ms += each.delay_of_leader_ms()
-        return delay_ms * MICROSECONDS_A_MILLISECOND
+        return delay_ms * MICROSECONDS_PER_MILLISECOND
 
     # --- machines -----------------------------------------------------------------------------------------------------
 
@@ -181,8 +182,8 @@ class SimulatedStage:
         for index, impairment in impairments.items():
             machine = self.machines[index]
             sync_ms, job_ms = impairment.sync_ms, impairment.job_ms
-            machine.sync_us = max(machine.pace.sync_us, (sync_ms or 0) * MICROSECONDS_A_MILLISECOND)
-            machine.job_us = max(machine.pace.job_us, (job_ms or 0) * MICROSECONDS_A_MILLISECOND)
+            machine.sync_us = max(machine.pace.sync_us, (sync_ms or 0) * MICROSECONDS_PER_MILLISECOND)
+            machine.job_us = max(machine.pace.job_us, (job_ms or 0) * MICROSECONDS_PER_MILLISECOND)
             machine.set_clock_speed(machine.pace.clock_speed * impairment.clock_speed)
             if impairment.is_paused:
                 machine.pause()

@@ -27,7 +27,7 @@ END_S: Final = 10.0
 READ_BYTES: Final = 1 << 20
 PROTOCOL_DESCRIPTORS: Final = (3, 4)
 """Over which Chromium reads and writes the protocol."""
-LEAST_FREE_DESCRIPTOR: Final = 16
+MIN_FREE_DESCRIPTOR: Final = 16
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium executable on this machine")
 
@@ -155,7 +155,7 @@ def _start(profile: Path, reads: int, writes: int) -> int:
         str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
         "--hide-scrollbars", f"--user-data-dir={profile}", "--remote-debugging-pipe",
     ]  # fmt: skip
-    ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, LEAST_FREE_DESCRIPTOR) for end in (reads, writes)]
+    ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, MIN_FREE_DESCRIPTOR) for end in (reads, writes)]
     quiet = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
     placed = [(os.POSIX_SPAWN_DUP2, end, place) for end, place in zip(ends, PROTOCOL_DESCRIPTORS, strict=True)]
     process = os.posix_spawn(command[0], command, os.environ, file_actions=[*quiet, *placed])

@@ -55,7 +55,7 @@ def compare(genesis: Page, blocks: list[Page]) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m tests.conformance.compare SEED [MOST_BLOCKS]`: writes the case down and says how the two differ."""
+    """`python -m tests.conformance.compare SEED [MAX_BLOCKS]`: writes the case down and says how the two differ."""
     seed, *blocks = (int(argument) for argument in arguments)
     made = case(seed, *blocks)
     folder = Path(tempfile.mkdtemp(prefix=f"case-{seed}-"))

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import MemoryDisk
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND, VirtualClock
+from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
 from consensus.keys import Ed25519Scheme, KeyedHashScheme, SignatureScheme, Signer, ValidatorSet
 from consensus.messages import Message, Proposal, Vote
@@ -93,7 +94,7 @@ class Network:
 
     def run_until(self, is_over: Callable[[], bool], limit_ms: int = 60_000) -> None:
         """Step until it is over; fails where that takes too long."""
-        deadline = self.clock.now_us + limit_ms * MICROSECONDS_A_MILLISECOND
+        deadline = self.clock.now_us + limit_ms * MICROSECONDS_PER_MILLISECOND
         for _ in range(STEP_LIMIT):
             if is_over():
                 return
@@ -107,8 +108,8 @@ class Network:
         self.run_until(lambda: all(self.height(index) >= height for index in watched), limit_ms)
 
     def run_for(self, span_ms: int) -> None:
-        end = self.clock.now_us + span_ms * MICROSECONDS_A_MILLISECOND
-        self.clock.after(span_ms * MICROSECONDS_A_MILLISECOND, "end", b"", lambda: None)
+        end = self.clock.now_us + span_ms * MICROSECONDS_PER_MILLISECOND
+        self.clock.after(span_ms * MICROSECONDS_PER_MILLISECOND, "end", b"", lambda: None)
         self.run_until(lambda: self.clock.now_us >= end)
 
     def submit(self, index: int, *wires: bytes) -> list[str | None]:
@@ -144,7 +145,7 @@ class Network:
 
     def _deliver(self, sender: int, target: int, payload: bytes) -> None:
         machine = self.machines[target]
-        delay_us = (self.latency_ms + self.extra_ms(target, payload)) * MICROSECONDS_A_MILLISECOND
+        delay_us = (self.latency_ms + self.extra_ms(target, payload)) * MICROSECONDS_PER_MILLISECOND
         self.clock.after(delay_us, f"{sender}>{target}", b"", lambda: machine.receive(sender, payload))
 
     def _note(self, sender: int, payload: bytes) -> None:

@@ -41,7 +41,7 @@ from validator.scheduler.index import NOTHING_KEPT, SchedulerIndex, is_changed
 from validator.scheduler.rows import OPEN_MAX, WORD_BITS, timer_id_of_row
 from validator.state.working_set import World
 
-LEAST_QUERY_CYCLES: Final = 100
+MIN_QUERY_CYCLES: Final = 100
 UNPAID_QUERY_CYCLES: Final = 100
 """What an unpaid query takes from the block's budget."""
 
@@ -188,7 +188,7 @@ class BiddingRound:
             self._note(candidate, agent, "unpaid", 0, None)
             return
         answer = self._ask(timer, agent)
-        used = max(LEAST_QUERY_CYCLES, answer.cycles)
+        used = max(MIN_QUERY_CYCLES, answer.cycles)
         self.world.debit(actor, used * self.basefee_cycle)
         self.spent += used
         self._remember(actor, memory)
@@ -207,7 +207,7 @@ class BiddingRound:
         own = record.agent if agent == OWN else None
         if own is not None and own.code != PYTHON_AGENT:
             assert own.code == "builtin:fixed", f"no actor can have an agent with code {own.code!r}"
-            return Answer(LEAST_QUERY_CYCLES, Bid(own.max_fee_per_cycle, own.max_priority_fee_per_cycle))
+            return Answer(MIN_QUERY_CYCLES, Bid(own.max_fee_per_cycle, own.max_priority_fee_per_cycle))
         meter = Meter(self.terms.parameters.gba_max_cycles, 0)
         context = self.context_for(timer.actor, contract, meter)
         try:

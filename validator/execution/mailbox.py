@@ -14,7 +14,7 @@ from validator.primitives.params import Parameters
 from validator.primitives.types import Address, is_name
 from validator.state.working_set import World
 
-LEAST_MESSAGE_CYCLES: Final = 2_000
+MIN_MESSAGE_CYCLES: Final = 2_000
 MESSAGES_PER_TRANSACTION: Final = 1_024
 MESSAGES_PER_DEFERRED_RUN: Final = 2
 """Of a timer fire or a message."""
@@ -22,7 +22,7 @@ MESSAGES_PER_DEFERRED_RUN: Final = 2
 
 def within_limits(cycles: int, cells: int, parameters: Parameters) -> bool:
     """Whether a message may reserve so much."""
-    return LEAST_MESSAGE_CYCLES <= cycles <= parameters.message_cycles and 0 <= cells <= parameters.message_cells
+    return MIN_MESSAGE_CYCLES <= cycles <= parameters.message_cycles and 0 <= cells <= parameters.message_cells
 
 
 def enqueue(world: World, message: QueuedMessage, parameters: Parameters) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 
 YOUNG_ALONE: Final = (10_000, 2**31 - 1, 2**31 - 1)
 """New containers before the youngest are looked at; rounds before the older ones are: never."""
-CYCLES_A_COLLECTION: Final = 200_000
+CYCLES_PER_COLLECTION: Final = 200_000
 """A cycle leaves some hundred bytes at most: these programs leave some 20 MB, and the last one its own."""
 OLDER: Final = 1
 """The generation of what outlived its youth."""
@@ -37,7 +37,7 @@ def note_cycles(cycles: int) -> None:
 
 def _free_what_was_left() -> None:
     global _cycles  # noqa: PLW0603
-    if _cycles >= CYCLES_A_COLLECTION:
+    if _cycles >= CYCLES_PER_COLLECTION:
         _cycles = 0
         gc.collect(OLDER)
 

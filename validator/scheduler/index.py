@@ -58,7 +58,7 @@ from validator.scheduler.waiting import WaitingPool
 from validator.state import View
 from validator.state.working_set import Change
 
-LEAST_PARTIES: Final = 64
+MIN_PARTIES: Final = 64
 NOTHING_KEPT: Final = KeptAnswer()
 NO_CHANGES: Final[Mapping[Party, int]] = MappingProxyType({})
 
@@ -84,7 +84,7 @@ class SchedulerIndex:
         self.pool = WaitingPool()
         self.fires = FireCounts()
         self.numbers = PartyNumbers()
-        self.actors = np.zeros(LEAST_PARTIES, kernels.ACTOR)
+        self.actors = np.zeros(MIN_PARTIES, kernels.ACTOR)
         """By the number of a party: what the kernels know of it."""
         self._bidders: dict[Address, Actor] = {}
         """Actors that have a bidding agent, or may come to have one."""

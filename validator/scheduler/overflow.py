@@ -46,7 +46,7 @@ is the place of its row."""
 NO_NODE: Final = -1
 LEAF: Final = 128
 """A leaf's bit: behind all that keys have."""
-LEAST_CAPACITY: Final = 64
+MIN_CAPACITY: Final = 64
 GROWTH: Final = 16
 """Arrays grow by one part in so many: what is reserved and not used weighs, with millions of timers."""
 LONGEST_WALK: Final = 2 * (LEAF + 2)
@@ -64,11 +64,11 @@ class OverflowTree:
     """Rows by ``(trigger_height, sequence)``: the Merkleized tree, and the parts that were cut off it."""
 
     def __init__(self) -> None:
-        self._nodes = np.zeros(LEAST_CAPACITY, NODE)
-        self._rows: Rows = np.zeros(LEAST_CAPACITY, ROW)
-        self._hashes = bytearray(32 * LEAST_CAPACITY)
-        self._free: list[int] = list(range(LEAST_CAPACITY - 1, -1, -1))
-        self._free_rows: list[int] = list(range(LEAST_CAPACITY - 1, -1, -1))
+        self._nodes = np.zeros(MIN_CAPACITY, NODE)
+        self._rows: Rows = np.zeros(MIN_CAPACITY, ROW)
+        self._hashes = bytearray(32 * MIN_CAPACITY)
+        self._free: list[int] = list(range(MIN_CAPACITY - 1, -1, -1))
+        self._free_rows: list[int] = list(range(MIN_CAPACITY - 1, -1, -1))
         self._count = 0
         """Of all leaves."""
         self._roots: dict[int | None, int] = {}
@@ -202,7 +202,7 @@ class OverflowTree:
 
 
 def _larger(capacity: int) -> int:
-    return capacity + capacity // GROWTH + LEAST_CAPACITY
+    return capacity + capacity // GROWTH + MIN_CAPACITY
 
 
 # --- compiled walks -------------------------------------------------------------------------------------------------

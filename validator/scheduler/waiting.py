@@ -27,11 +27,11 @@ from validator.scheduler.rows import (
     timer_id_of_row,
 )
 
-LEAST_CAPACITY: Final = CHUNK
+MIN_CAPACITY: Final = CHUNK
 FIRST_BATCH: Final = 256
 """How many of the best rows are looked for at first; each further batch is twice as large."""
 LARGEST_BATCH: Final = 4_096
-LEAST_SWEPT: Final = 4 * CHUNK
+MIN_SWEPT: Final = 4 * CHUNK
 """Dead rows below which sweeping is not worth it."""
 
 
@@ -39,7 +39,7 @@ class WaitingPool:
     """Rows of due timers."""
 
     def __init__(self) -> None:
-        self.rows: Rows = np.zeros(LEAST_CAPACITY, ROW)
+        self.rows: Rows = np.zeros(MIN_CAPACITY, ROW)
         self.count = 0
         self.live = 0
         self._summary = np.zeros(1, SUMMARY)
@@ -124,10 +124,10 @@ class WaitingPool:
     def sweep(self) -> bool:
         """Drop dead rows where they are more than the living. Only when nothing can be undone any more."""
         dead = self.count - self.live
-        if dead < LEAST_SWEPT or dead <= self.live:
+        if dead < MIN_SWEPT or dead <= self.live:
             return False
         living = self.living()
-        self.rows = np.zeros(LEAST_CAPACITY, ROW)
+        self.rows = np.zeros(MIN_CAPACITY, ROW)
         self.count = self.live = 0
         self._summary = np.zeros(1, SUMMARY)
         self._stale.clear()

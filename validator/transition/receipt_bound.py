@@ -24,7 +24,7 @@ from validator.chain.block import (
     QueryReceipt,
     TransactionReceipt,
 )
-from validator.execution.bidding import LEAST_QUERY_CYCLES
+from validator.execution.bidding import MIN_QUERY_CYCLES
 from validator.primitives import costs
 from validator.primitives.codec import encode
 from validator.primitives.limits import MAX_ERROR_TEXT
@@ -75,7 +75,7 @@ LIST_HEADS_BYTES: Final = 20
 """What the heads of a run's five lists of effects take where they are long, beyond those of empty ones."""
 HEADS_BYTES: Final = 1_024
 """Of what stands around the lists of receipts."""
-LEAST_TRANSACTION_BYTES: Final = 128
+MIN_TRANSACTION_BYTES: Final = 128
 """Of a transaction on the wire: its key and its signature alone are 96."""
 
 
@@ -83,7 +83,7 @@ def most_receipt_bytes(parameters: Parameters) -> int:
     """What the encoded receipts of a block can come to at most."""
     p = parameters
     by_cycles = (p.lane_user_cycles + p.lane_system_cycles) // p.tx_base_cycles
-    transactions = min(by_cycles, MAX_BLOCK_BYTES // LEAST_TRANSACTION_BYTES)
+    transactions = min(by_cycles, MAX_BLOCK_BYTES // MIN_TRANSACTION_BYTES)
     fires = min(p.scan_limit, p.lane_timer_cycles // min(p.fire_base_cycles, p.min_gas_limit_per_timer))
     deferred = p.lane_deferred_cycles // p.message_base_cycles
     effects = (p.lane_user_cycles + p.lane_timer_cycles + p.lane_deferred_cycles) // costs.EMIT_CYCLES * EVENT_BYTES
@@ -94,7 +94,7 @@ def most_receipt_bytes(parameters: Parameters) -> int:
         + transactions * TRANSACTION_BYTES
         + fires * FIRE_BYTES
         + p.timer_gc_cycles // p.gc_cycles_per_removal * DESTROYED_BYTES
-        + p.gba_budget_cycles // LEAST_QUERY_CYCLES * QUERY_BYTES
+        + p.gba_budget_cycles // MIN_QUERY_CYCLES * QUERY_BYTES
         + deferred * DEFERRED_BYTES
         + (transactions + fires + deferred) * LIST_HEADS_BYTES
         + HEADS_BYTES

@@ -13,7 +13,7 @@ from typing import Final
 from cluster.audit.chain_codec import Bidder, QueryReceipt
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
-from validator.execution.bidding import LEAST_QUERY_CYCLES, UNPAID_QUERY_CYCLES
+from validator.execution.bidding import MIN_QUERY_CYCLES, UNPAID_QUERY_CYCLES
 from validator.primitives.params import Parameters
 from validator.primitives.types import address_text
 from validator.pvm.compiler.programs import compiled
@@ -198,9 +198,9 @@ class QueryAudit:
     def _cost_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
         if query.outcome not in OUTCOMES:
             yield f"came to {query.outcome[:40]!r}, which is no outcome"
-        low, high = LEAST_QUERY_CYCLES, parameters.gba_max_cycles
+        low, high = MIN_QUERY_CYCLES, parameters.gba_max_cycles
         if query.agent == OWN and self._agents.is_fixed(query.actor):
-            high = LEAST_QUERY_CYCLES
+            high = MIN_QUERY_CYCLES
             if query.outcome == "failed":
                 yield "failed, which a fixed bid never does"
         if query.outcome == UNPAID:

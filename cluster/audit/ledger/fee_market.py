@@ -17,7 +17,7 @@ from validator.primitives.types import PRICE_LIMIT
 
 USUAL_SLOPE: Final = 8
 """``A`` of the basefees of cycles and cells."""
-LEAST_DIVISOR: Final = 2
+MIN_DIVISOR: Final = 2
 """The smallest ``D``."""
 
 
@@ -92,7 +92,7 @@ class FairnessWindow:
 
     recent: Counter[bytes] = field(default_factory=Counter)
     """``r``; actors without any are absent."""
-    divisor: int = LEAST_DIVISOR
+    divisor: int = MIN_DIVISOR
     """``D`` of the block that is entered."""
     _blocks: deque[tuple[int, Counter[bytes]]] = field(default_factory=deque)
 
@@ -106,7 +106,7 @@ class FairnessWindow:
         ascending = sorted(self.recent.values())
         count = len(ascending)
         median_twice = ascending[(count - 1) // 2] + ascending[count // 2] if count else 0
-        self.divisor = max(LEAST_DIVISOR, median_twice)
+        self.divisor = max(MIN_DIVISOR, median_twice)
 
     def enter(self, height: int, fires: Mapping[bytes, int]) -> None:
         """What fired in an auctioned block."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cluster.audit.chain_codec import CallbackReceipt, Effects, MessageReceipt, Sent
 from cluster.audit.ledger.jobs import Run, jobs_requested
 from cluster.common.wording import counted
-from validator.execution.mailbox import LEAST_MESSAGE_CYCLES
+from validator.execution.mailbox import MIN_MESSAGE_CYCLES
 from validator.primitives import costs
 from validator.primitives.params import Parameters
 from validator.primitives.types import address_text
@@ -51,7 +51,7 @@ class MessageBooks:
             return
         p = parameters
         for sent in effects.messages:
-            if not (LEAST_MESSAGE_CYCLES <= sent.cycles <= p.message_cycles and 0 <= sent.cells <= p.message_cells):
+            if not (MIN_MESSAGE_CYCLES <= sent.cycles <= p.message_cycles and 0 <= sent.cells <= p.message_cells):
                 yield f"sent a message that reserves {sent.cycles} cycles and {sent.cells} cells"
             self._waiting.append(_Queued(sent, run.actor))
         count, requested = len(effects.messages), jobs_requested(effects)

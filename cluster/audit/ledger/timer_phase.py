@@ -9,7 +9,7 @@ is one that still waits although it passed the gate and fitted at its turn (work
 have been destroyed).
 
 Not judged, and counted: timers that wait behind the last fire where the scan may have ended before them, all that wait
-where the garbage collection has no budget left, and those beyond :data:`MOST_JUDGED` in a block.
+where the garbage collection has no budget left, and those beyond :data:`MAX_JUDGED` in a block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
 """The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
-MOST_JUDGED: Final = 4_096
+MAX_JUDGED: Final = 4_096
 """Timers that wait, looked at in one block: from the oldest on and from the newest on, in turn."""
 
 Order = tuple[int, bytes, tuple[int, int]]
@@ -347,7 +347,7 @@ class TurnAudit:
         if not phase.is_auctioned:
             return self._judge_first(phase)
         values = self._due.values()
-        chosen = list(islice(values if phase.height % 2 else reversed(values), MOST_JUDGED))
+        chosen = list(islice(values if phase.height % 2 else reversed(values), MAX_JUDGED))
         alive = [waiting for waiting in chosen if waiting.life.expires_at >= phase.height]
         offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
         judged, left_out = len(chosen), len(self._due) - len(chosen)

@@ -7,18 +7,18 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.metrics.metrics import first_finalizations
-from cluster.checks.metrics.recovery import ruling
+from cluster.checks.metrics.recovery import active_committees
 
 VIEWS_UNTIL_FINAL: Final = 8
 """So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
 
-VIEWS_AN_INTERVAL: Final = 2
+VIEWS_PER_INTERVAL: Final = 2
 """Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
 
 
-def ruling_during(books: Books, begun_ms: float, ended_ms: float) -> list[set[str]]:
+def active_committees_during(books: Books, begun_ms: float, ended_ms: float) -> list[set[str]]:
     """The names in each committee that may have ruled between two moments."""
-    return ruling(books.record, _views_during(books, begun_ms, ended_ms))
+    return active_committees(books.record, _views_during(books, begun_ms, ended_ms))
 
 
 def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, int]:
@@ -38,4 +38,4 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
     sections = [scenario.consensus for scenario in (*record.former, record.scenario)]
     interval_ms = max(min(section.block_interval_ms for section in sections), 1)
     passed = math.ceil((ended_ms - first.get(newest, 0.0)) / interval_ms)
-    return begun, views.get(newest, 1) + VIEWS_AN_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL
+    return begun, views.get(newest, 1) + VIEWS_PER_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL

@@ -21,7 +21,7 @@ from cluster.record.lag import lag_by_host
 from cluster.record.run import Finalization, RunRecord
 
 MAX_SERIES_HEIGHTS: Final = 20_000
-BYTES_A_MB: Final = 1_000_000
+BYTES_PER_MB: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +195,9 @@ def _resource_figures(record: RunRecord) -> dict[str, float]:
     files = [look.open_files for look in looks if look.open_files is not None]
     figures: dict[str, float] = {}
     if looks:
-        figures["disk_max_mb"] = max(look.disk_bytes for look in looks) / BYTES_A_MB
+        figures["disk_max_mb"] = max(look.disk_bytes for look in looks) / BYTES_PER_MB
     if memory:
-        figures["memory_max_mb"] = max(memory) / BYTES_A_MB
+        figures["memory_max_mb"] = max(memory) / BYTES_PER_MB
     if files:
         figures["open_files_max"] = max(files)
     return figures

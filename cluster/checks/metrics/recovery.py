@@ -34,7 +34,7 @@ def recovery_of(books: Books) -> Recovery | None:
     return Recovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
 
 
-def ruling(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:
+def active_committees(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:
     """The names in each committee that rules in any of these views, from the first to the last one."""
     section = record.scenario.validators
     names, committees = section.names, section.committees
@@ -53,7 +53,7 @@ def _quorum_above(books: Books, height: int) -> float | None:
             moments[name] = min(seen.at_ms, moments.get(name, seen.at_ms))
     above = [view for at, view in views.items() if at > height] or [max(views.get(height, 1), 1)]
     reached = []
-    for members in ruling(record, (min(above), max(above))):
+    for members in active_committees(record, (min(above), max(above))):
         seen_by = sorted(moments[name] for name in members if name in moments)
         reached += seen_by[quorum(len(members)) - 1 :][:1]
     return min(reached, default=None)

@@ -19,7 +19,7 @@ from loadgen.client import ClientError, FinalityProof, NotFound, Refused, Valida
 from validator.node.queries import PENDING
 from validator.primitives.types import parse_address
 
-BLOCKS_A_REQUEST: Final = 64
+BLOCKS_PER_REQUEST: Final = 64
 REQUEST_TIMEOUT_S: Final = 20.0
 """A validator at rest has nothing else to do; one that takes longer is gone."""
 ASKED_AT_A_TIME: Final = 4
@@ -129,7 +129,7 @@ def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[No
     if found.status.get("diverged") is not None:
         found.trace = client.divergence()
         yield
-    while blocks := client.blocks(found.first_height + len(found.blocks), BLOCKS_A_REQUEST):
+    while blocks := client.blocks(found.first_height + len(found.blocks), BLOCKS_PER_REQUEST):
         found.blocks.extend(BlockRecord(*block) for block in blocks)
         yield
 

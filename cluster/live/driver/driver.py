@@ -20,6 +20,7 @@ from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.engine import FaultEngine
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.collect import collect, keep_blocks
@@ -51,7 +52,6 @@ FREEZE_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 5.0
 LOOKS_AT_THE_END: Final = 2
 """A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
-MILLISECONDS_A_SECOND: Final = 1_000
 
 
 @contextmanager
@@ -129,7 +129,7 @@ class _LiveRun:
         """The height at which the load stops, once that is known."""
         self._began = time.monotonic()
         self._deadline = self._began + scenario.stop.timeout_s if until_told is None else math.inf
-        began_epoch_ms = time.time() * MILLISECONDS_A_SECOND
+        began_epoch_ms = time.time() * MILLISECONDS_PER_SECOND
         validators = validator_set(Ed25519Scheme(), scenario, seed)
         genesis = build_genesis(scenario, seed, validators)
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
@@ -205,7 +205,7 @@ class _LiveRun:
 
     @property
     def _now_ms(self) -> float:
-        return (time.monotonic() - self._began) * MILLISECONDS_A_SECOND
+        return (time.monotonic() - self._began) * MILLISECONDS_PER_SECOND
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class _LiveRun:
                 if self._load is not None:
                     self._load.go([address.url for address in hosts.addresses])
         self._prepare_faults(hosts)
-        self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_A_SECOND:.1f} s")
+        self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_PER_SECOND:.1f} s")
 
     def _compile_what_comes(self, hosts: Hosts) -> None:
         """Code of other folders that upgrades are going to bring, before there is a block."""
@@ -318,7 +318,7 @@ class _LiveRun:
         assert self._session is not None
         while not self._is_over(self._hosts):
             if time.monotonic() > self._deadline:
-                after_s = self._now_ms / MILLISECONDS_A_SECOND
+                after_s = self._now_ms / MILLISECONDS_PER_SECOND
                 self.record.time_up = f"the time was up after {after_s:.0f} s: {self._standings(self._hosts)}"
                 return
             self._wait()
@@ -358,7 +358,7 @@ class _LiveRun:
         next_ms = None if self._stage is None else self._stage.next_ms
         if next_ms is None:
             return TICK_S
-        return max(0.0, min(TICK_S, (next_ms - self._now_ms) / MILLISECONDS_A_SECOND))
+        return max(0.0, min(TICK_S, (next_ms - self._now_ms) / MILLISECONDS_PER_SECOND))
 
     def _obey(self) -> None:
         """Do what it was told since the last look."""
@@ -572,7 +572,7 @@ class _LiveRun:
         self.record.metrics.update(self._busyness.metrics())
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
-            self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_A_SECOND
+            self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_PER_SECOND
 
 
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:

@@ -43,7 +43,7 @@ ORDER_TIMEOUT_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 5.0
 PREPARE_TIMEOUT_S: Final = 300.0
 """Hosts get other code after so long though it is not compiled yet."""
-HASH_SEEDS_A_RUN: Final = 1_000
+HASH_SEEDS_PER_RUN: Final = 1_000
 """Hosts of runs with neighbouring seeds get different hash seeds."""
 
 
@@ -263,7 +263,7 @@ class Hosts:
 
         def start_actor(host: Host) -> Any:
             arguments = (str(folder.absolute()), scenario_json, seed, host.number, host.place.bind)
-            hash_seed = seed * HASH_SEEDS_A_RUN + host.number + 1
+            hash_seed = seed * HASH_SEEDS_PER_RUN + host.number + 1
             planned = planned_deaths(scenario, host.validators)
             return self._session.start_host(host.place, planned, hash_seed, arguments, host.release)
 

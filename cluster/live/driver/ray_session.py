@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from cluster.common.checkout import check_working_directory
 from cluster.common.errors import BadInput, TestnetError
-from cluster.common.own_names import check_working_directory
 from cluster.live.host.host import ValidatorHost
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process

@@ -436,7 +436,7 @@ async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpSer
 
 
 def _pace_of(node: NodeSection) -> Pace:
-    return Pace(node.sync_ms or 0, node.job_ms or 0, 1.0 if node.clock_factor is None else node.clock_factor)
+    return Pace(node.sync_ms or 0, node.job_ms or 0, 1.0 if node.clock_speed is None else node.clock_speed)
 
 
 def _read_notes(path: Path) -> HostNotes:

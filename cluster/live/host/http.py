@@ -41,7 +41,7 @@ from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT
 
 MAX_BATCH_TRANSACTIONS: Final = 1_024
-MAX_BLOCKS_A_REQUEST: Final = 256
+MAX_BLOCKS_PER_REQUEST: Final = 256
 CLIENT_RATE: Final = Rate(5_000, 10_000)
 """Of requests; a client that has more to submit batches."""
 
@@ -153,7 +153,7 @@ class _Endpoints:
 
     async def blocks(self, request: Request) -> Response:
         first = _parse_integer("from", request.query_params.get("from", ""), HEIGHT_LIMIT - 1)
-        count = _parse_integer("count", request.query_params.get("count", ""), MAX_BLOCKS_A_REQUEST)
+        count = _parse_integer("count", request.query_params.get("count", ""), MAX_BLOCKS_PER_REQUEST)
         triples = await self._pages.blocks_raw(Height(first), count)
         return messagepack_response([list(triple) for triple in triples])
 

@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cluster.common.units import MILLISECONDS_PER_SECOND, NANOSECONDS_PER_SECOND
+
 TICK_S: Final = 0.1
 SPAN_S: Final = 1.0
 """Lags are told as one for so long."""
-LEAST_LAG_MS: Final = 10.0
+MIN_LAG_MS: Final = 10.0
 """Of a span, to be told."""
 MAX_SPANS: Final = 1_000
 """Kept for whoever asks; the oldest go first."""
-MILLISECONDS_A_SECOND: Final = 1_000
-NANOSECONDS_A_SECOND: Final = 1_000_000_000
 TASKS: Final = Path("/proc/self/task")
 
 
@@ -49,7 +49,7 @@ class Moment(NamedTuple):
 
 def moment() -> Moment:
     """Of this process, now."""
-    return Moment(time.monotonic(), time.time() * MILLISECONDS_A_SECOND, time.process_time(), _waited())
+    return Moment(time.monotonic(), time.time() * MILLISECONDS_PER_SECOND, time.process_time(), _waited())
 
 
 class LagMeter:
@@ -90,9 +90,9 @@ class LagMeter:
         return spans
 
     def _close(self, now: Moment) -> None:
-        lag_ms = self._lag_s * MILLISECONDS_A_SECOND
-        if lag_ms >= LEAST_LAG_MS:
-            length_ms = (now.at_s - self._span_began.at_s) * MILLISECONDS_A_SECOND
+        lag_ms = self._lag_s * MILLISECONDS_PER_SECOND
+        if lag_ms >= MIN_LAG_MS:
+            length_ms = (now.at_s - self._span_began.at_s) * MILLISECONDS_PER_SECOND
             self._spans = [*self._spans[-MAX_SPANS + 1 :], LagSpan(now.epoch_ms - length_ms, now.epoch_ms, lag_ms)]
         self._span_began, self._lag_s = now, 0.0
 
@@ -106,5 +106,5 @@ def _waited() -> dict[int, float]:
         except OSError:
             continue  # it ended, or the system does not tell
         if thread.native_id is not None and len(fields) > 1:
-            found[thread.native_id] = int(fields[1]) / NANOSECONDS_A_SECOND
+            found[thread.native_id] = int(fields[1]) / NANOSECONDS_PER_SECOND
     return found

@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, may_rot
 from cluster.live.host.http import BlockTriple
 from cluster.live.host.journal import JournalWriter
@@ -100,7 +101,6 @@ MAX_JOIN_MESSAGES: Final = 4
 MARKED_BYTES: Final = 256
 """So many bytes of a message, and its length, tell it from others well enough to draw it."""
 SUBMIT_TIMEOUT_S: Final = 5.0
-MILLISECONDS_A_SECOND: Final = 1_000
 
 T = TypeVar("T")
 
@@ -466,7 +466,7 @@ class ValidatorLoop:
         self._cancel_timer(timer)
         if not self._frozen:
             self.skewed_timers += self._clock_speed != self.setup.pace.clock_speed
-            delay_s = delay_ms / MILLISECONDS_A_SECOND / self._clock_speed
+            delay_s = delay_ms / MILLISECONDS_PER_SECOND / self._clock_speed
             self._timers[timer] = asyncio.get_running_loop().call_later(delay_s, self._on_timeout, timer)
 
     def _cancel_timer(self, timer: TimerName) -> None:
@@ -503,7 +503,7 @@ class ValidatorLoop:
         """On the executor's thread: do a job."""
         if job_ms := self._job_ms:
             self.slow_jobs += job_ms != self.setup.pace.job_ms
-            self._sleep(job_ms / MILLISECONDS_A_SECOND)
+            self._sleep(job_ms / MILLISECONDS_PER_SECOND)
         began = time.thread_time()
         result = executor.run(job)
         self._executor_seconds += time.thread_time() - began
@@ -738,7 +738,7 @@ def _nothing_read(job: ReadBlocks | ReadSnapshot) -> BlocksRead | SnapshotRead:
 
 def _epoch_ms() -> float:
     """Wall clock, so that what several hosts saw can be put on one axis."""
-    return time.time() * MILLISECONDS_A_SECOND
+    return time.time() * MILLISECONDS_PER_SECOND
 
 
 def _process_page() -> dict[str, Any]:

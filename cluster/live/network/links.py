@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkCounts, LinkFaultInForce
-from cluster.faults.link_model import MICROSECONDS_A_MILLISECOND, Links
+from cluster.faults.link_model import Links
 from cluster.scenario.network import Network
 from cluster.scenario.sections.faults import LinkFault
 
 MAX_WAITING_MESSAGES: Final = 65_536
 """Messages that are under way from one validator to all others; what comes then is lost."""
 MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
-MICROSECONDS_A_SECOND: Final = 1_000_000
 
 Deliver = Callable[[int, bytes], None]
 """``deliver(receiver, frame)``."""
@@ -97,7 +97,7 @@ class OutgoingLinks:
 
     def leader_delay_us(self) -> int:
         """How much later something arrives that is sent while leading."""
-        return sum(each.delay_of_leader_ms() for each in self._leader_delays) * MICROSECONDS_A_MILLISECOND
+        return sum(each.delay_of_leader_ms() for each in self._leader_delays) * MICROSECONDS_PER_MILLISECOND
 
     def send(self, receiver: int, frame: bytes, later_us: int, clock: Clock, deliver: Deliver) -> None:
         """Let ``deliver`` have every copy of a frame that arrives, when it does: at once on a clear link."""
@@ -105,7 +105,7 @@ class OutgoingLinks:
             self._links.between(self._index, receiver).sent += 1
             deliver(receiver, frame)
             return
-        now_us = round(clock.time() * MICROSECONDS_A_SECOND)
+        now_us = round(clock.time() * MICROSECONDS_PER_SECOND)
         random = self._randoms[receiver]
         for _, at_us in self._links.arrivals(self._index, (receiver,), len(frame), now_us, random):
             if at_us + later_us <= now_us:
@@ -155,11 +155,11 @@ class OutgoingLinks:
                 return
             self._alarm.cancel()
         self._alarm_us = first_us
-        self._alarm = clock.call_at(first_us / MICROSECONDS_A_SECOND, lambda: self._arrive(clock, deliver))
+        self._alarm = clock.call_at(first_us / MICROSECONDS_PER_SECOND, lambda: self._arrive(clock, deliver))
 
     def _arrive(self, clock: Clock, deliver: Deliver) -> None:
         self._alarm = None
-        now_us = round(clock.time() * MICROSECONDS_A_SECOND)
+        now_us = round(clock.time() * MICROSECONDS_PER_SECOND)
         while self._waiting and self._waiting[0].at_us <= now_us:
             each = heapq.heappop(self._waiting)
             self._waiting_bytes -= len(each.frame)

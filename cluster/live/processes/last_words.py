@@ -16,7 +16,7 @@ import msgspec
 from cluster.live.injection import LastWords
 
 FILE_BYTES: Final = 4_096
-MOST_CHARACTERS: Final = 650
+MAX_CHARACTERS: Final = 650
 """Of a reason, which needs up to six bytes a character: so many has a control character that JSON escapes."""
 
 
@@ -32,7 +32,7 @@ def reserve(path: Path) -> None:
 
 def write(path: Path, words: LastWords) -> None:
     """Put the words in the room that was made for them. Raises :class:`OSError`."""
-    content = msgspec.json.encode(replace(words, reason=words.reason[:MOST_CHARACTERS]))
+    content = msgspec.json.encode(replace(words, reason=words.reason[:MAX_CHARACTERS]))
     with path.open("r+b", buffering=0) as file:
         file.write(content.ljust(FILE_BYTES))
         os.fsync(file.fileno())

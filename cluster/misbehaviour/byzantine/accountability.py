@@ -16,7 +16,7 @@ from validator.node.events import Send
 VIEWS_BEHIND = 4
 """Votes of views further behind may not be compared by anybody any more."""
 VIEWS_AHEAD = 1
-MAX_VOTES_A_VIEW = 64
+MAX_VOTES_PER_VIEW = 64
 """Different votes of its own that are remembered of a view."""
 
 
@@ -47,7 +47,7 @@ class Accountability:
         listeners = set(at.peers if send.recipient is None else [send.recipient])
         if any(listeners & others and conflict(vote, other) is not None for other, others in told.items()):
             self._owes(vote.view)
-        if vote in told or len(told) < MAX_VOTES_A_VIEW:
+        if vote in told or len(told) < MAX_VOTES_PER_VIEW:
             told.setdefault(vote, set()).update(listeners)
 
     def note_certificate(self, certificate: Message) -> None:
@@ -66,4 +66,4 @@ class Accountability:
         if view not in self._owed:
             self._owed[view] = None
             forget_old(self._owed)
-            self._position.score.evidence_owed += 1
+            self._position.score.expected_evidence += 1

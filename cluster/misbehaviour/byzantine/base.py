@@ -43,9 +43,9 @@ SISTER_CHAIN: Final = b"stampede-sister"
 class Score:
     """What the harness counts of one byzantine validator."""
 
-    bites: Counter[str] = field(default_factory=Counter)
+    effects: Counter[str] = field(default_factory=Counter)
     """How often each behaviour did what it is named for."""
-    evidence_owed: int = 0
+    expected_evidence: int = 0
     """Views in which it gave others all that proves its guilt
     (:mod:`cluster.misbehaviour.byzantine.accountability`)."""
 
@@ -150,8 +150,8 @@ class Behaviour:
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    def bit(self) -> None:
-        self.position.score.bites[self.name] += 1
+    def count_effect(self) -> None:
+        self.position.score.effects[self.name] += 1
 
     def is_ours(self, vote: Vote | None) -> bool:
         return vote is not None and vote.signer == self.position.index

@@ -32,7 +32,7 @@ class ByzantineValidator:
             behaviour(replace(position, random=Random(f"{seed}/{behaviour.name}"))) for behaviour in behaviours
         ]
         for behaviour in behaviours:
-            position.score.bites.setdefault(behaviour.name, 0)
+            position.score.effects.setdefault(behaviour.name, 0)
 
     def reseed(self, seed: str) -> None:
         """Draw from other sources from now on."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from cluster.common.limits import MOST_HEIGHTS, MOST_SECONDS
+from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
 
 Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
-RunMilliseconds = Annotated[int, Field(ge=0, le=MOST_SECONDS * 1_000)]
+RunMilliseconds = Annotated[int, Field(ge=0, le=MAX_SECONDS * 1_000)]
 """A time of a run."""
-Height = Annotated[int, Field(ge=1, le=MOST_HEIGHTS)]
+Height = Annotated[int, Field(ge=1, le=MAX_HEIGHTS)]
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Share = Annotated[float, Field(ge=0, le=0.9)]
@@ -23,6 +23,19 @@ class Section(BaseModel):
     """A part of a scenario: unknown fields are refused, values are not coerced from other types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
+
+    OLD_NAMES: ClassVar[dict[str, str]] = {}
+    """Fields that had another name in an earlier release, by that name: files with it are still read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or cls.OLD_NAMES.keys().isdisjoint(given):
+            return given
+        for old, new in cls.OLD_NAMES.items():
+            if old in given and new in given:
+                raise ValueError(f"{old} is the old name of {new}: give one of them")
+        return {cls.OLD_NAMES.get(name, name): value for name, value in given.items()}
 
 
 LINK_FIELDS: Final = ("latency_ms", "jitter_ms", "loss", "duplication", "reordering", "bandwidth_kbps")

@@ -34,7 +34,7 @@ CODE_FILE: Final = "cluster/live/host/host.py"
 VERSION_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
-ClockFactor = Annotated[float, Field(ge=0.01, le=100)]
+ClockSpeed = Annotated[float, Field(ge=0.01, le=100)]
 REGION_PREFIX: Final = "region:"
 NAMED_OF_THE_REST: Final = 3
 """Validators of a partition's group that the scenario does not name, which words about it name."""
@@ -320,14 +320,16 @@ class SlowExecutionFault(_Targeted, _Lasting):
 class ClockSkewFault(_Targeted, _Lasting):
     """A validator's clock runs faster or slower: 2 is twice as fast, so its timers expire after half the time."""
 
+    OLD_NAMES = {"factor": "clock_speed"}
+
     kind: Literal["clock_skew"]
-    factor: ClockFactor
+    clock_speed: ClockSpeed
     """How fast its clock runs: at 2, timers expire after half the time."""
 
     @model_validator(mode="after")
     def _something_changes(self) -> ClockSkewFault:
-        if self.factor == 1:
-            raise ValueError("factor: at 1 a clock runs as it does anyway")
+        if self.clock_speed == 1:
+            raise ValueError("clock_speed: at 1 a clock runs as it does anyway")
         return self
 
 

@@ -10,12 +10,14 @@ from pydantic import Field, field_validator, model_validator
 from cluster.common.suggestions import instead, unknown
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.sections.base import Height, Name, Section
-from cluster.scenario.sections.faults import KEYWORDS, ClockFactor, Duration, MutantName
+from cluster.scenario.sections.faults import KEYWORDS, ClockSpeed, Duration, MutantName
 from consensus.types import fault_bound
 
 
 class NodeSection(Section):
-    """What is particular to one validator."""
+    """The settings of one validator."""
+
+    OLD_NAMES = {"clock_factor": "clock_speed"}
 
     name: Name | None = None
     """Names it in faults, reports and logs; by default ``validator-`` and its number, from 0."""
@@ -32,7 +34,7 @@ class NodeSection(Section):
     """A slow disk: each of its syncs takes so long."""
     job_ms: Duration | None = None
     """A slow machine: each job of its executor takes so long."""
-    clock_factor: ClockFactor | None = None
+    clock_speed: ClockSpeed | None = None
     """Its clock runs at another speed: at 2, its timers expire after half the time."""
 
     @field_validator("byzantine", mode="before")

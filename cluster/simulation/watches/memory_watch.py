@@ -7,7 +7,7 @@ from typing import Final
 
 from consensus.voting import Sizes, VotingConfig
 
-VOTES_A_SIGNER: Final = 3
+VOTES_PER_SIGNER: Final = 3
 """Votes that one signer has in one view: one of each kind that its protocol has."""
 WINDOWS: Final = VotingConfig()
 """The windows of views in which a validator keeps things: no scenario changes them."""
@@ -19,7 +19,7 @@ def bounds(view: int, final_view: int, signers: int) -> Sizes:
     behind = min(open_views + WINDOWS.evidence_views, WINDOWS.retained_views + 1)
     return Sizes(
         rounds=behind + WINDOWS.view_window,
-        votes=VOTES_A_SIGNER * signers,
+        votes=VOTES_PER_SIGNER * signers,
         proposals=1 + WINDOWS.proposal_window,
         own=open_views,
         certificates=open_views + WINDOWS.retained_views,

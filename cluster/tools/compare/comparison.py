@@ -30,7 +30,7 @@ from cluster.tools.compare.statistics import (
 )
 
 STRETCHES: Final = 20
-LEAST_STRETCHES: Final = 6
+MIN_STRETCHES: Final = 6
 """With fewer there is nothing that could be significant."""
 SERIES_PREFIX: Final = "by height: "
 
@@ -188,7 +188,7 @@ def _series_differences(
         a, b = (dict(zip(run.series.get("height", ()), run.series[name], strict=False)) for run in (first, second))
         known = [height for height in common if a.get(height) is not None and b.get(height) is not None]
         batches = min(STRETCHES, len(known) // 2)
-        if batches >= LEAST_STRETCHES:
+        if batches >= MIN_STRETCHES:
             one, other = ([float(values[height] or 0.0) for height in known] for values in (a, b))
             found[SERIES_PREFIX + name] = compare_paired(*batch_means(one, other, batches), generator)
     return found

@@ -15,8 +15,8 @@ from cluster.tools.compare.comparison_table import cells
 WIDTH: Final = 180.0
 HEIGHT: Final = 22.0
 MARGIN: Final = 8.0
-LEAST_SCALE: Final = 0.05
-MOST_SCALE: Final = 2.0
+MIN_SCALE: Final = 0.05
+MAX_SCALE: Final = 2.0
 """Changes beyond it are drawn at the edge."""
 
 
@@ -52,7 +52,7 @@ def _scale(changes: list[Change]) -> float:
         if change.adjusted_p_value is not None and change.share_interval is not None
         for end in change.share_interval
     ]
-    return min(MOST_SCALE, max([LEAST_SCALE, *ends]))
+    return min(MAX_SCALE, max([MIN_SCALE, *ends]))
 
 
 def _drawing(change: Change, scale: float) -> str:

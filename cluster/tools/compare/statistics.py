@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 CONFIDENCE: Final = 0.95
 FALSE_DISCOVERY_RATE: Final = 0.05
-MOST_RESAMPLES: Final = 10_000
-LEAST_RESAMPLES: Final = 1_000
+MAX_RESAMPLES: Final = 10_000
+MIN_RESAMPLES: Final = 1_000
 MAX_CELLS: Final = 20_000_000
-"""Numbers that are drawn for one figure at most, as long as :data:`LEAST_RESAMPLES` are."""
+"""Numbers that are drawn for one figure at most, as long as :data:`MIN_RESAMPLES` are."""
 CHUNK_CELLS: Final = 2_000_000
-MOST_NEEDED: Final = 32
+MAX_NEEDED: Final = 32
 """Beyond so many numbers all permutations are more than are gone through, and the least p-value stays what it is."""
 TOLERANCE: Final = 1e-12
 """Relative: differences that are equal but for rounding count as equal."""
@@ -106,9 +106,9 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
 def needed(is_paired: bool, tests: int) -> int | None:
     """How many pairs, or members of each of two equal groups, it takes for one figure of ``tests`` to be significant
     whatever the others show; ``None`` where so many figures are more than resampling can tell apart."""
-    for count in range(1, MOST_NEEDED):
+    for count in range(1, MAX_NEEDED):
         ways = 2**count if is_paired else math.comb(2 * count, count)
-        least = 2 / ways if ways <= MOST_RESAMPLES else 1 / (MOST_RESAMPLES + 1)
+        least = 2 / ways if ways <= MAX_RESAMPLES else 1 / (MAX_RESAMPLES + 1)
         if least * tests <= FALSE_DISCOVERY_RATE:
             return count
     return None
@@ -129,7 +129,7 @@ def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -
 
 
 def _resamples(size: int) -> int:
-    return max(LEAST_RESAMPLES, min(MOST_RESAMPLES, MAX_CELLS // max(1, size)))
+    return max(MIN_RESAMPLES, min(MAX_RESAMPLES, MAX_CELLS // max(1, size)))
 
 
 def _bootstrap(values: Numbers, generator: np.random.Generator) -> Numbers:
@@ -153,7 +153,7 @@ def _permute_labels(a: Numbers, b: Numbers, generator: np.random.Generator) -> t
     pooled, size = np.concatenate([a, b]), len(a)
     count, total = len(pooled), float(np.concatenate([a, b]).sum())
     ways = math.comb(count, size)
-    if ways <= MOST_RESAMPLES:
+    if ways <= MAX_RESAMPLES:
         sums = np.array([pooled[list(chosen)].sum() for chosen in combinations(range(count), size)])
     else:
         sums = _drawn_sums(pooled, size, generator)
@@ -176,7 +176,7 @@ def _drawn_sums(pooled: Numbers, size: int, generator: np.random.Generator) -> N
 def _flip_signs(changes: Numbers, generator: np.random.Generator) -> tuple[float, float]:
     count = len(changes)
     ways = 2**count
-    if ways <= MOST_RESAMPLES:
+    if ways <= MAX_RESAMPLES:
         bits = (np.arange(ways)[:, None] >> np.arange(count)) & 1
         means = ((1 - 2 * bits) * changes).mean(axis=1)
     else:
@@ -194,6 +194,6 @@ def _p_value(changes: Numbers, observed: float, ways: int, extremes: int) -> tup
     """How often a change is at least as large as the observed one; ``extremes`` permutations always are."""
     slack = TOLERANCE * max(1e-300, float(np.abs(changes).max(initial=0.0)))
     as_large = int((np.abs(changes) >= abs(observed) - slack).sum())
-    if ways <= MOST_RESAMPLES:
+    if ways <= MAX_RESAMPLES:
         return as_large / len(changes), extremes / ways
     return (as_large + 1) / (len(changes) + 1), 1 / (len(changes) + 1)

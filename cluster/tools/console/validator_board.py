@@ -17,7 +17,7 @@ from cluster.record.run import Sample
 
 UP: Final = "up"
 LANE_CELLS: Final = 20
-LEAST_ROWS: Final = 4
+MIN_ROWS: Final = 4
 LINES_AROUND: Final = 5
 """Of the board besides its rows, and what stays free below it."""
 BEHIND_IS_MUCH: Final = 5
@@ -56,7 +56,7 @@ def rows(sample: Sample, names: Sequence[str]) -> list[Row]:
 def board(line: Text, sample: Sample, names: Sequence[str], lines: int) -> RenderableType:
     """The board below a line of totals, in so many lines of the terminal."""
     everybody = rows(sample, names)
-    room = max(LEAST_ROWS, lines - LINES_AROUND)
+    room = max(MIN_ROWS, lines - LINES_AROUND)
     shown = everybody
     if len(everybody) > room:
         first = sorted(everybody, key=lambda row: (not row.needs_looking_at, row.number))[: room - 1]

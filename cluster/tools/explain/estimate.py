@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import (
     KEYWORDS,
@@ -22,8 +22,6 @@ from cluster.scenario.sections.faults import (
     UpgradeFault,
 )
 from consensus.types import quorum
-
-MILLISECONDS_A_SECOND: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,13 @@ def course(scenario: Scenario, each_ms: float) -> Course:
             halts.add(begins_ms, min([ends_ms, *(span.ends_ms for span in before if not span.halts)]))
     found = [_with_all_halts(scenario, spans[number], halts) for number in range(len(faults))]
     length_ms = max([halts.reached_ms(goal), *(span.ends_ms for span in found if span.begins)])
-    within_ms = min(length_ms - halts.in_all_ms, scenario.stop.timeout_s * MILLISECONDS_A_SECOND)
+    within_ms = min(length_ms - halts.in_all_ms, scenario.stop.timeout_s * MILLISECONDS_PER_SECOND)
     return Course(each_ms, tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
 
 
 def seconds(milliseconds: float) -> str:
     """A time in words."""
-    return f"{milliseconds / MILLISECONDS_A_SECOND:,.1f} s"
+    return f"{milliseconds / MILLISECONDS_PER_SECOND:,.1f} s"
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from statistics import mean
 from typing import Any, Final
 
 from cluster.checks.run import CHECK_NAMES, CHECKS
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
@@ -33,7 +34,7 @@ from cluster.scenario.sections.faults import (
     PartitionFault,
 )
 from cluster.scenario.sections.validators import NodeSection
-from cluster.tools.explain.estimate import MILLISECONDS_A_SECOND, Course, course, seconds
+from cluster.tools.explain.estimate import Course, course, seconds
 from cluster.tools.explain.warnings import doubts
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
@@ -127,8 +128,8 @@ def _particular(node: NodeSection) -> Iterator[str]:
         yield f"each sync takes {node.sync_ms:,} ms"
     if node.job_ms is not None:
         yield f"each job takes {node.job_ms:,} ms"
-    if node.clock_factor is not None:
-        yield f"clock at {node.clock_factor:g} of its speed"
+    if node.clock_speed is not None:
+        yield f"clock at {node.clock_speed:g} of its speed"
 
 
 def _committees(scenario: Scenario) -> Table:
@@ -193,7 +194,7 @@ def _short(value: Any) -> str:
 
 
 def _turns_a_second(scenario: Scenario) -> float:
-    return sum(group.count * MILLISECONDS_A_SECOND / group.interval_ms for group in scenario.load.users)
+    return sum(group.count * MILLISECONDS_PER_SECOND / group.interval_ms for group in scenario.load.users)
 
 
 # --- what happens when ----------------------------------------------------------------------------------------------
@@ -287,7 +288,7 @@ def _how_long(fault: AnyFault) -> str:
     return " or ".join(bounds)
 
 
-_DETAILS: Final = ("sync_ms", "job_ms", "factor", "delay_ms", "of", "version", "code", "mutant")
+_DETAILS: Final = ("sync_ms", "job_ms", "clock_speed", "delay_ms", "of", "version", "code", "mutant")
 
 
 def _details(fault: AnyFault) -> str:
@@ -350,7 +351,7 @@ def _fork_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
 def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     stop = scenario.stop
     yield _at_height(stop.height, each_ms, "the load stops", f"{stop.drain_blocks:,} more blocks to settle")
-    limit_ms = stop.timeout_s * MILLISECONDS_A_SECOND
+    limit_ms = stop.timeout_s * MILLISECONDS_PER_SECOND
     yield _Moment(limit_ms, seconds(limit_ms), "the run ends, whatever it has reached")
 
 
@@ -396,7 +397,7 @@ def _figures(scenario: Scenario, each_ms: float, ahead: Course) -> Table:
 
 
 def _length_words(scenario: Scenario, ahead: Course) -> str:
-    limit_ms = scenario.stop.timeout_s * MILLISECONDS_A_SECOND
+    limit_ms = scenario.stop.timeout_s * MILLISECONDS_PER_SECOND
     return f"about {seconds(ahead.length_ms)}" if ahead.length_ms <= limit_ms else f"{seconds(limit_ms)}, cut off then"
 
 

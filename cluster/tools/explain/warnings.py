@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
@@ -23,7 +24,7 @@ from cluster.scenario.sections.faults import (
     UpgradeFault,
 )
 from cluster.scenario.sections.metric_names import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
-from cluster.tools.explain.estimate import MILLISECONDS_A_SECOND, Course, Span, seconds
+from cluster.tools.explain.estimate import Course, Span, seconds
 
 SHARES: Final = {"loss", "duplication", "reordering"}
 """Fields of a degradation that say which share of the messages it is about."""
@@ -67,7 +68,7 @@ def _of_fault(scenario: Scenario, span: Span, ahead: Course) -> Iterator[Doubt]:
         end = stop.height + stop.drain_blocks
         if until_height > end:
             yield ".until_height", f"{until_height:,}; the load is over by height {end:,}, the run goes on until then"
-    if span.ends_ms > stop.timeout_s * MILLISECONDS_A_SECOND:
+    if span.ends_ms > stop.timeout_s * MILLISECONDS_PER_SECOND:
         what = f"over after about {seconds(span.ends_ms)}; the run is cut off after {stop.timeout_s:,} s"
         yield _length_field(fault), f"{what} (stop.timeout_s)"
 
@@ -109,7 +110,7 @@ def _of_length(scenario: Scenario, ahead: Course) -> Iterator[Doubt]:
     stop = scenario.stop
     if math.isinf(ahead.length_ms):
         return
-    if ahead.length_ms > stop.timeout_s * MILLISECONDS_A_SECOND:
+    if ahead.length_ms > stop.timeout_s * MILLISECONDS_PER_SECOND:
         yield "stop.timeout_s", f"{stop.timeout_s:,} s; the run takes about {seconds(ahead.length_ms)}: it is cut off"
     for number, epoch in enumerate(scenario.validators.epochs):
         if epoch.from_view > ahead.height:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from cluster.misbehaviour.mutants.base import ALL, VALIDATORS, Hunt
 from cluster.scenario import Scenario
 
-MOST_SEEDS: Final = 12
+MAX_SEEDS: Final = 12
 """Seeds that are tried for one mutant at most."""
 
 Fields = dict[str, Any]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.common.limits import MOST_HEIGHTS
+from cluster.common.limits import MAX_HEIGHTS
 from cluster.tools.console.options import add_change_options, parse_seed
 
 DEFAULT_RUNS: Final = 300
@@ -47,8 +47,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _height(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_HEIGHTS):
-        raise argparse.ArgumentTypeError(f"{text!r} is no height: expected 1 to {MOST_HEIGHTS}")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_HEIGHTS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no height: expected 1 to {MAX_HEIGHTS}")
     return int(text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.tools.rerun.recorded_run import RecordedRun
 from cluster.tools.rerun.watched_simulation import Entry, WatchedSimulation
 
@@ -74,4 +74,4 @@ def parse_time_us(text: str) -> int:
     digits = whole + part
     if not (digits.isascii() and digits.isdecimal() and whole) or len(digits) > 15:
         raise ValueError(f"{text!r} is no time: expected milliseconds such as 1500 or 1500.25, or seconds such as 1.5s")
-    return round(float(number) * scale * MICROSECONDS_A_MILLISECOND)
+    return round(float(number) * scale * MICROSECONDS_PER_MILLISECOND)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.simulation.machine import Machine
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.watched_simulation import head
@@ -81,7 +81,7 @@ class Stepper:
             entries = self._player.advance()
             if entries is None:
                 self._is_over = True
-                self._say(f"the run is over at {self._player.now_us / MICROSECONDS_A_MILLISECOND:,.3f} ms")
+                self._say(f"the run is over at {self._player.now_us / MICROSECONDS_PER_MILLISECOND:,.3f} ms")
                 return
             lines = [entry.line() for entry in entries if self._shown.takes(entry)]
             for line in lines:

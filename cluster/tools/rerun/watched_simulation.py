@@ -35,10 +35,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Links
 from cluster.record.run import Sample
 from cluster.scenario import Scenario
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from consensus import messages as consensus
@@ -118,7 +118,7 @@ class Entry:
     text: str
 
     def line(self) -> str:
-        return f"{self.at_us / MICROSECONDS_A_MILLISECOND:12.3f}  {self.kind:<12}  {self.text}"
+        return f"{self.at_us / MICROSECONDS_PER_MILLISECOND:12.3f}  {self.kind:<12}  {self.text}"
 
 
 Tell = Callable[[str, tuple[int, ...], str], None]

@@ -32,7 +32,7 @@ FIRST_FAULT_HEIGHT: Final = 4
 LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
 """From here on there are snapshots to join by."""
-MOST_FAULTS: Final = 5
+MAX_FAULTS: Final = 5
 SMALLEST: Final = 4
 """Validators of a committee, at least."""
 EPOCHS: Final = 0.4
@@ -41,7 +41,7 @@ UPGRADES: Final = 0.2
 """Share of the seeds that have one."""
 STRAINED: Final = 0.1
 """Share of the seeds in which chain, disks or load come to their limits, too."""
-MOST_STRAINS: Final = 4
+MAX_STRAINS: Final = 4
 """At a time, of those that any network bears."""
 CUTS: Final = 0.16
 """Share of the seeds in which single links are cut."""
@@ -255,7 +255,7 @@ class _Drawing:
     def strain(self, random: Random, fields: Fields) -> None:
         """Make some of what is plentiful scarce, and some of what is rare frequent."""
         strains = (self.keep_little, self.crowd, self.hurry, self.storm, self.run_programs, self.aim)
-        for strain in random.sample(strains, random.randint(1, MOST_STRAINS)):
+        for strain in random.sample(strains, random.randint(1, MAX_STRAINS)):
             strain(random, fields)
         self.lie_to_joiners(random, fields)
 
@@ -378,7 +378,7 @@ class _Drawing:
         kinds = [kind for kind in self.makers() if self.maybe()]
         while len(kinds) < 2:
             kinds = list(dict.fromkeys([*kinds, self.random.choice(list(self.makers()))]))
-        number = self.random.randint(2, MOST_FAULTS)
+        number = self.random.randint(2, MAX_FAULTS)
         heights = sorted(self.random.sample(range(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT), number))
         return [self.fault(height, kinds) for height in heights]
 
@@ -445,7 +445,7 @@ class _Drawing:
             "clock_skew": lambda: {
                 "target": self.target(),
                 "for_ms": self.lasting_ms(),
-                "factor": self.random.choice([0.2, 0.5, 0.9, 1.1, 2.0, 5.0]),
+                "clock_speed": self.random.choice([0.2, 0.5, 0.9, 1.1, 2.0, 5.0]),
             },
             "partition": lambda: {"groups": self.groups(), "for_ms": self.lasting_ms()},
             "one_way_partition": lambda: {**self.some("from"), "for_ms": self.lasting_ms()},

@@ -567,7 +567,7 @@ def missing(record: RunRecord) -> None:
 
 
 def never_bit(record: RunRecord) -> None:
-    record.faults[0].bit = False
+    record.faults[0].took_effect = False
 
 
 def never_down(record: RunRecord) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.strict_yaml import MOST_CHARACTERS, MOST_NESTED, MOST_VALUES, NoYaml, parse
+from cluster.common.strict_yaml import MAX_CHARACTERS, MAX_NESTED, MAX_VALUES, NoYaml, parse
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import SettingError, parse_setting
 from cluster.tools.cli.main import main
@@ -21,7 +21,7 @@ LISTS = "l0: &l0 [1, 2]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 
 IN_ONE_LINE = "[&a [1, 1, 1, 1, 1, 1, 1, 1, 1], " + ", ".join(
     f"&{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-TOO_MUCH = f"more than {MOST_VALUES:,} values, those behind an alias counted as often as it is used"
+TOO_MUCH = f"more than {MAX_VALUES:,} values, those behind an alias counted as often as it is used"
 
 
 # --- right texts ----------------------------------------------------------------------------------------------------
@@ -43,12 +43,12 @@ def test_what_a_merge_key_brings_may_be_overridden_where_it_is_merged_again() ->
 
 
 def test_the_bounds_are_those_that_are_stated() -> None:
-    assert len(parse(f"[{'1,' * (MOST_VALUES - 1)}]")) == MOST_VALUES - 1
-    tens = MOST_VALUES // 10
+    assert len(parse(f"[{'1,' * (MAX_VALUES - 1)}]")) == MAX_VALUES - 1
+    tens = MAX_VALUES // 10
     assert len(parse(f"[&a [{'1,' * 9}], {'*a,' * (tens - 2)}]")) == tens - 1
     with pytest.raises(NoYaml):
         parse(f"[&a [{'1,' * 9}], {'*a,' * (tens - 1)}]")
-    parse("[" * (MOST_NESTED - 1) + "1" + "]" * (MOST_NESTED - 1))
+    parse("[" * (MAX_NESTED - 1) + "1" + "]" * (MAX_NESTED - 1))
     assert len(parse("'" + "a" * 1_000_000 + "'")) == 1_000_000
 
 
@@ -60,12 +60,12 @@ def test_the_bounds_are_those_that_are_stated() -> None:
     [
         (MERGES, f"line 15: {TOO_MUCH}"),
         (LISTS, f"line 6: {TOO_MUCH}"),
-        (f"[{'1,' * MOST_VALUES}]", f"line 1: {TOO_MUCH}"),
+        (f"[{'1,' * MAX_VALUES}]", f"line 1: {TOO_MUCH}"),
         (f"- &a {'a' * 1_000_000}\n" + "- *a\n" * 10, f"line 7: {TOO_MUCH}"),
         ("a: &a [*a]", "line 1: an alias stands in what it names"),
         ("l0: &l0 [1]\n" + "".join(f"l{n}: &l{n} [*l{n - 1}]\n" for n in range(1, 99)), "nested too deeply"),
-        ("[" * MOST_NESTED + "1" + "]" * MOST_NESTED, "nested too deeply"),
-        ("a" * (MOST_CHARACTERS + 1), f"more than {MOST_CHARACTERS:,} characters"),
+        ("[" * MAX_NESTED + "1" + "]" * MAX_NESTED, "nested too deeply"),
+        ("a" * (MAX_CHARACTERS + 1), f"more than {MAX_CHARACTERS:,} characters"),
         ("a: " + "1:" * 100_000 + "1", "line 1: cannot be read as int"),
         ("a: " + "1:" * 180 + "1.5", "line 1: cannot be read as float"),
         ("a: !!int ''", "line 1: cannot be read as int"),
@@ -125,10 +125,10 @@ def test_of_a_kind_that_is_no_name_only_the_beginning_is_quoted(place: str, what
 def test_only_regular_files_of_some_size_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     large, heir, child = tmp_path / "large", tmp_path / "heir.yaml", tmp_path / "child.yaml"
-    large.write_text("#" * MOST_CHARACTERS + "\n")
+    large.write_text("#" * MAX_CHARACTERS + "\n")
     heir.write_text("extends: pipe\nname: heir\n")
     child.write_text("extends: large\nname: child\n")
-    too_large = f"cannot be read: more than {MOST_CHARACTERS:,} characters"
+    too_large = f"cannot be read: more than {MAX_CHARACTERS:,} characters"
     assert main(["validate", *map(str, (tmp_path / "pipe", heir, large, child))]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err.splitlines() == [
         f"stampede: {tmp_path}/pipe: cannot be read: is no regular file",
@@ -136,5 +136,5 @@ def test_only_regular_files_of_some_size_are_read(tmp_path: Path, capsys: pytest
         f"stampede: {large}: {too_large}",
         f"stampede: {child}: extends: {large}: {too_large}",
     ]
-    large.write_text("name: large\n" + "#" * (MOST_CHARACTERS - 12))
+    large.write_text("name: large\n" + "#" * (MAX_CHARACTERS - 12))
     assert main(["validate", str(large)]) == ExitCode.PASS

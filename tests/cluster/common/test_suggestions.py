@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.common.suggestions import MOST_LISTED, closest, instead, listing, unknown
+from cluster.common.suggestions import MAX_LISTED, closest, instead, listing, unknown
 
 NAMES = ["for_ms", "from", "at_height", "validator-0", "validator-1"]
 
@@ -38,5 +38,5 @@ def test_otherwise_those_there_are_are_listed_and_very_many_cut() -> None:
     assert instead("colour", ["a", "b"]) == "there are a, b"
     many = [f"validator-{index}" for index in range(100)]
     words = listing(many).split(", ")
-    assert len(words) == MOST_LISTED and words[-2:] == ["…", "validator-99"]
-    assert listing(many[:MOST_LISTED]).split(", ") == many[:MOST_LISTED]
+    assert len(words) == MAX_LISTED and words[-2:] == ["…", "validator-99"]
+    assert listing(many[:MAX_LISTED]).split(", ") == many[:MAX_LISTED]

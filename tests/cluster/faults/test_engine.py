@@ -213,7 +213,7 @@ def test_a_fault_lasts_from_its_height_for_its_time() -> None:
     stage.advance(1)
     assert stage.links == {} and engine.are_over
     assert bands(engine.records[0]) == (70, 1_070, 6, 9)
-    assert (engine.records[0].bit, engine.records[0].evidence) == (True, "9 messages dropped")
+    assert (engine.records[0].took_effect, engine.records[0].evidence) == (True, "9 messages dropped")
 
 
 def test_it_begins_once_it_is_in_force_everywhere_and_ends_when_it_is_taken_back() -> None:
@@ -263,7 +263,7 @@ def test_a_fault_that_did_nothing_did_not_bite() -> None:
     engine, _ = make(CUT, {"kind": "pause", "target": "random", "at_height": 5, "for_ms": 10}, stage=stage)
     reach(engine, stage, 5)
     stage.advance(1_000)
-    assert [record.bit for record in engine.records] == [False, False]
+    assert [record.took_effect for record in engine.records] == [False, False]
     assert [record.ended_ms for record in engine.records] == [1_000, 10]
 
 
@@ -272,15 +272,15 @@ def test_impairments_are_those_of_all_faults() -> None:
         {"kind": "pause", "target": "validator-1", "at_height": 5, "for_ms": 100},
         {"kind": "slow_disk", "target": "validator-1", "at_height": 5, "for_ms": 200, "sync_ms": 30},
         {"kind": "slow_disk", "target": "validator-1", "at_height": 5, "for_ms": 300, "sync_ms": 20},
-        {"kind": "clock_skew", "target": "leader", "at_height": 5, "for_ms": 300, "factor": 2},
-        {"kind": "clock_skew", "target": "validator-2", "at_height": 5, "for_ms": 400, "factor": 3},
+        {"kind": "clock_skew", "target": "leader", "at_height": 5, "for_ms": 300, "clock_speed": 2},
+        {"kind": "clock_skew", "target": "validator-2", "at_height": 5, "for_ms": 400, "clock_speed": 3},
     )
     reach(engine, stage, 5)
     assert stage.impairments == {1: Impairment(True, sync_ms=30), 2: Impairment(clock_speed=6)}
     stage.late_counts[1] = 4
     stage.advance(100)
     assert stage.impairments[1] == Impairment(sync_ms=30)
-    assert (engine.records[0].bit, engine.records[0].evidence) == (True, "4 of pause: validator-1")
+    assert (engine.records[0].took_effect, engine.records[0].evidence) == (True, "4 of pause: validator-1")
     stage.advance(100)
     assert stage.impairments[1] == Impairment(sync_ms=20)
     stage.advance(200)
@@ -302,7 +302,7 @@ def test_a_killed_validator_is_started_when_nobody_holds_it_down() -> None:
     engine.on_up()
     stage.advance(0)
     assert engine.are_over
-    assert [record.bit for record in engine.records] == [True, False], "it was down when the second one came"
+    assert [record.took_effect for record in engine.records] == [True, False], "it was down when the second one came"
     assert engine.records[0].first_back_ms == engine.records[0].ended_ms == 2_000
     assert "told of [1]" in engine.records[0].evidence
 
@@ -312,10 +312,10 @@ def test_a_kill_bites_once_the_process_is_seen_to_be_gone() -> None:
     stage.dies_at_once = False
     reach(engine, stage, 5)
     engine.look()
-    assert not engine.records[0].bit
+    assert not engine.records[0].took_effect
     stage.died[1] += 1
     engine.look()
-    assert engine.records[0].bit
+    assert engine.records[0].took_effect
 
 
 def test_who_shares_a_host_shares_its_fate() -> None:
@@ -349,7 +349,7 @@ def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:
     engine.on_up()
     stage.advance(0)
     record = engine.records[0]
-    assert record.bit and engine.are_over
+    assert record.took_effect and engine.are_over
     assert "validator-1 stopped: journal: write failed: No space left" in record.evidence
 
 
@@ -358,7 +358,7 @@ def test_a_failed_sync_explains_no_other_stop() -> None:
     reach(engine, stage, 5)
     stage._stop(1)
     assert not engine.on_failed(1, "state/log-000001: a frame does not fit its checksum")
-    assert not engine.records[0].bit
+    assert not engine.records[0].took_effect
     assert engine.on_failed(1, "state/log-000001: sync failed: Input/output error (planned fault)")
 
 
@@ -375,7 +375,7 @@ def test_a_rotten_disk_is_refused_and_replaced() -> None:
     stage.up.add(1)
     engine.on_up()
     stage.advance(0)
-    assert engine.records[0].bit and engine.records[0].problem == ""
+    assert engine.records[0].took_effect and engine.records[0].problem == ""
 
 
 def test_a_rotten_disk_that_is_not_refused_is_a_problem() -> None:
@@ -497,7 +497,7 @@ def test_an_upgrade_goes_from_host_to_host() -> None:
     assert engine.are_over
     assert stage.prepared == [((0, 1, 2, 3), "2")], "once for all"
     record = engine.records[0]
-    assert record.bit and "4 of 4 validators run version 2" in record.evidence
+    assert record.took_effect and "4 of 4 validators run version 2" in record.evidence
     assert record.one_at_a_time == tuple((f"validator-{index}",) for index in range(4))
     assert record.impaired == () and record.problem == ""
 
@@ -537,4 +537,4 @@ def test_an_upgrade_that_changed_nothing_did_not_bite(what: str) -> None:
         stage.releases.clear()
     come_back(engine, stage, 1)
     assert engine.are_over
-    assert not engine.records[0].bit
+    assert not engine.records[0].took_effect

@@ -71,7 +71,7 @@ BITING = {
     "pause": (LASTING | {"target": "validator-1"}, "events held back of validator-1"),
     "slow_disk": (LASTING | {"target": "validator-1", "sync_ms": 40}, "slow syncs of validator-1"),
     "slow_execution": (LASTING | {"target": "validator-1", "job_ms": 40}, "slow jobs of validator-1"),
-    "clock_skew": (LASTING | {"target": "validator-1", "factor": 3.0}, "timers at another speed of validator-1"),
+    "clock_skew": (LASTING | {"target": "validator-1", "clock_speed": 3.0}, "timers at another speed of validator-1"),
     "partition": (LASTING | {"groups": [["validator-1"]]}, "messages dropped"),
     "one_way_partition": (LASTING | {"from": ["validator-1"]}, "messages dropped"),
     "cut": (LASTING | {"from": ["validator-1"], "to": ["validator-2"]}, "messages dropped"),
@@ -91,7 +91,7 @@ def bitten(kind: str) -> RunRecord:
 def test_every_kind_bites_and_says_by_what(kind: str) -> None:
     record = bitten(kind)
     fault = record.faults[0]
-    assert fault.bit
+    assert fault.took_effect
     assert fault.begun_ms is not None
     assert fault.ended_ms is not None
     assert fault.ended_ms > fault.begun_ms
@@ -163,7 +163,7 @@ def test_a_fault_that_does_nothing_makes_the_run_inconclusive(kind: str, monkeyp
     PLANTED[kind](monkeypatch)
     fields, _ = BITING[kind]
     record = run({"kind": kind, "at_height": 5} | fields)
-    assert not record.faults[0].bit
+    assert not record.faults[0].took_effect
     found = check(record)
     assert found.verdict is Outcome.INCONCLUSIVE
     assert "was not seen to bite" in found.detail
@@ -179,7 +179,7 @@ def test_a_degradation_may_better_the_links() -> None:
     plan = make_scenario({"kind": "degrade", "loss": 0.0, "duplication": 0.0} | LASTING)
     links = plan.links.model_copy(update={"loss": 0.05, "duplication": 0.05})
     record = Simulation(plan.model_copy(update={"links": links}), 1, "test").run()
-    assert record.faults[0].bit
+    assert record.faults[0].took_effect
     assert "on better links" in record.faults[0].evidence
 
 
@@ -259,7 +259,7 @@ def test_targets_are_drawn_from_the_seed() -> None:
 def test_f_targets_as_many_as_are_withstood() -> None:
     fault = only(run({"kind": "kill", "target": "f", "at_height": 5, "down_ms": 900}, count=7))
     assert len(fault.targets) == 2
-    assert fault.bit
+    assert fault.took_effect
 
 
 def test_the_leader_is_who_leads_the_newest_view() -> None:
@@ -310,7 +310,7 @@ def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
 
     simulation.faults.on_failed = losing_the_other  # type: ignore[method-assign]
     fault = only(simulation.run())
-    assert fault.bit
+    assert fault.took_effect
     assert fault.ended_ms is not None
 
 
@@ -415,7 +415,7 @@ def test_one_that_an_upgrade_keeps_down_for_longer_is_back_with_it() -> None:
         {"kind": "upgrade", "target": "validator-1", "at_height": 5, "heights_between": 2, "down_ms": 1_500},
     )
     kill, upgrade = record.faults
-    assert kill.bit
+    assert kill.took_effect
     assert kill.ended_ms == (upgrade.begun_ms or 0) + 1_500
     assert check(record, "recovery").verdict is Outcome.PASS
 
@@ -533,7 +533,7 @@ def test_a_fault_may_wait_for_the_votes_of_a_quorum() -> None:
     begun, ended = record.faults[0].begun_ms, record.faults[1].begun_ms
     assert begun is not None and ended is not None
     assert ended >= begun + record.scenario.consensus.leader_timeout_ms / 2, "that view, and no earlier one"
-    assert record.faults[1].bit
+    assert record.faults[1].took_effect
     never = run({"kind": "kill", "target": "validator-1", "at_height": 8, "after_votes": "nullify"})
     assert check(never).verdict is Outcome.INCONCLUSIVE, "nobody nullifies where nothing is wrong"
     assert "never began" in check(never).detail

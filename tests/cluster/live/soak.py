@@ -30,7 +30,7 @@ STAYS: Final = VALIDATORS - 1
 FAULT_EVERY_MS: Final = 40_000
 FIRST_FAULT_MS: Final = 20_000
 LASTS_MS: Final = 6_000
-MILLISECONDS_A_MINUTE: Final = 60_000
+MILLISECONDS_PER_MINUTE: Final = 60_000
 MAX_GROWTH: Final = 1.2
 """Of a validator's memory, from the second quarter of the run to the last one."""
 ALLOWED_BYTES: Final = 32 * 1024 * 1024
@@ -51,7 +51,7 @@ KINDS: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "partition", "for_ms": LASTS_MS},
     {"kind": "slow_execution", "job_ms": 40, "for_ms": LASTS_MS},
     {"kind": "wipe", "down_ms": 2_000},
-    {"kind": "clock_skew", "factor": 0.5, "for_ms": LASTS_MS},
+    {"kind": "clock_skew", "clock_speed": 0.5, "for_ms": LASTS_MS},
     {"kind": "kill", "how": "process", "down_ms": 2_000},
     {"kind": "failed_sync", "of": "state", "down_ms": 2_000},
     {"kind": "leader_delay", "delay_ms": 100, "for_ms": LASTS_MS},
@@ -113,7 +113,7 @@ def soak_scenario(minutes: float) -> Scenario:
 def rolling_faults(minutes: float) -> Iterator[dict[str, Any]]:
     """One fault after the other, each kind on each validator in turn, or on each that it may take down."""
     number, at_ms = 0, FIRST_FAULT_MS
-    while at_ms < (minutes - 1) * MILLISECONDS_A_MINUTE:
+    while at_ms < (minutes - 1) * MILLISECONDS_PER_MINUTE:
         turn, kind = divmod(number, len(KINDS))
         fault = dict(KINDS[kind])
         name = f"validator-{(kind + turn) % (STAYS if 'down_ms' in fault else VALIDATORS)}"

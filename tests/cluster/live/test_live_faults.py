@@ -51,7 +51,7 @@ def faults(code: Path) -> list[dict[str, Any]]:
         {"kind": "degrade", "loss": 0.05, "duplication": 0.1, "reordering": 0.1, "latency_ms": 15, **lasting},
         {"kind": "slow_disk", "target": "validator-3", "sync_ms": 20, **lasting},
         {"kind": "slow_execution", "target": "leader", "job_ms": 20, **lasting},
-        {"kind": "clock_skew", "target": "f", "factor": 2.0, **lasting},
+        {"kind": "clock_skew", "target": "f", "clock_speed": 2.0, **lasting},
         {"kind": "leader_delay", "delay_ms": 40, **lasting},
         {"kind": "kill", "target": "validator-1", "at_height": 48, "how": "process", "down_ms": 1_000},
         {"kind": "wipe", "target": "validator-0", "at_height": 75, "down_ms": 300},
@@ -73,7 +73,7 @@ def scenario(code: Path) -> Scenario:
     return Scenario.model_validate(
         {
             "name": "all-faults",
-            "validators": [None, None, None, {"sync_ms": 2, "job_ms": 1, "clock_factor": 1.05}],
+            "validators": [None, None, None, {"sync_ms": 2, "job_ms": 1, "clock_speed": 1.05}],
             "consensus": {
                 "block_interval_ms": 120,
                 "leader_timeout_ms": 800,
@@ -156,7 +156,7 @@ def faulty_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path, code: 
 def test_every_kind_bites_and_the_network_goes_on(faulty_run: FaultyRun) -> None:
     record = faulty_run.record
     assert {fault.kind for fault in record.faults} == set(KIND_NAMES)
-    assert [fault.name for fault in record.faults if not fault.bit] == [record.faults[NEVER].name]
+    assert [fault.name for fault in record.faults if not fault.took_effect] == [record.faults[NEVER].name]
     verdict = check_run(record)
     wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
     assert [check.name for check in wrong] == ["faults"], wrong

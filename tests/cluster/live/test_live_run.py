@@ -177,7 +177,7 @@ def test_validators_are_as_urgent_as_whoever_loads_them(live_run: LiveRun) -> No
 
 def test_the_killed_host_came_back_as_another_process(live_run: LiveRun) -> None:
     fault = live_run.record.faults[0]
-    assert fault.bit
+    assert fault.took_effect
     assert fault.begun_ms is not None and fault.ended_ms is not None
     assert fault.ended_ms - fault.begun_ms >= FAULTS[0]["down_ms"]  # type: ignore[operator]
     statuses = [validator.status for validator in live_run.record.validators]
@@ -726,7 +726,7 @@ def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder:
     ]
     record = run_live(scenario(faults=faults), 6, "test", folder, kill_once)
     assert killed
-    assert [fault.bit for fault in record.faults] == [True, True]
+    assert [fault.took_effect for fault in record.faults] == [True, True]
     assert "stood still (state T)" in record.faults[0].evidence
     assert len(record.problems) == 1
     assert "host 2 (validator-2) was lost" in record.problems[0]

@@ -60,7 +60,7 @@ record = run_live(
 )
 verdict = check_run(record)
 tell(verdict=verdict.outcome, stall_ms=longest_stall(record).length_ms,
-     bit={fault.kind: fault.evidence for fault in record.faults if fault.bit},
+     took_effect={fault.kind: fault.evidence for fault in record.faults if fault.took_effect},
      wrong=[f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict != "pass"])
 """
 
@@ -150,7 +150,7 @@ def test_a_cable_that_is_pulled_stops_the_chain_until_it_is_back(two_nodes: TwoN
         complaints = driver.stderr.read()
     assert driver.returncode == 0, complaints
     assert told[-1].get("verdict") == "pass", told[-1]
-    assert told[-1]["bit"].keys() == {fault["kind"] for fault in SCENARIO["faults"]}, told[-1]["bit"]
+    assert told[-1]["took_effect"].keys() == {fault["kind"] for fault in SCENARIO["faults"]}, told[-1]["took_effect"]
     assert told[-1]["stall_ms"] >= HEALED_AFTER_MS * 0.9, "neither side has a quorum by itself"
     endpoints = json.loads((tmp_path / "run" / "endpoints.json").read_text(encoding="utf-8"))["validators"]
     hosts = [validator["peers"].partition(":")[0] for validator in endpoints]

@@ -12,7 +12,7 @@ from cluster.record.message_trace import (
     HEAD_BYTES,
     KINDS,
     MAX_HALVES,
-    MAX_MESSAGES_A_WINDOW,
+    MAX_MESSAGES_PER_WINDOW,
     MAX_VIEWS,
     MAX_WATCHED,
     MAX_WINDOWS,
@@ -135,7 +135,7 @@ def test_windows_and_what_they_hold_are_bounded() -> None:
     record = make_run()
     windows = Windows(record)
     windows.begin()
-    for number in range(MAX_MESSAGES_A_WINDOW + 10):
+    for number in range(MAX_MESSAGES_PER_WINDOW + 10):
         windows.keep(message(number / 10))
     for number in range(2 * MAX_WINDOWS):
         record.faults.append(FaultRecord("kill", "validator-1", 1, begun_ms=10_000.0 * (number + 1)))
@@ -145,9 +145,9 @@ def test_windows_and_what_they_hold_are_bounded() -> None:
     windows.close(1e9)
     first = record.trace.windows[0]
     assert (len(first.messages), first.is_full, first.ended_ms) == (
-        MAX_MESSAGES_A_WINDOW,
+        MAX_MESSAGES_PER_WINDOW,
         True,
-        (MAX_MESSAGES_A_WINDOW - 1) / 10,
+        (MAX_MESSAGES_PER_WINDOW - 1) / 10,
     )
     assert len(record.trace.windows) == MAX_WINDOWS
     assert len(record.trace.views) == MAX_VIEWS

@@ -12,7 +12,7 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.run import CHECKS, check_run
 from cluster.common.outcome import Outcome
-from cluster.record.message_trace import MAX_MESSAGES_A_WINDOW, MAX_WATCHED, MAX_WINDOWS
+from cluster.record.message_trace import MAX_MESSAGES_PER_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from cluster.record.run import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report import tables
 from cluster.report.charts import MAX_POINTS, figures, latency_figure
@@ -270,7 +270,7 @@ def test_a_report_with_as_much_of_everything_as_is_kept_stays_small() -> None:
             TracedMessage(
                 at % 12, (at + 1) % 12, begun + at * 1.25, begun + at * 1.25 + 40.125, "certificate", 1_234, 4_321
             )
-            for at in range(MAX_MESSAGES_A_WINDOW)
+            for at in range(MAX_MESSAGES_PER_WINDOW)
         ]
         record.trace.windows.append(TraceWindow("a fault begins", begun, begun + 2_000.0, kept))
     assert len(report_of(record)) < 2_000_000

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.strict_yaml import MOST_NESTED
+from cluster.common.strict_yaml import MAX_NESTED
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
@@ -229,12 +229,12 @@ WRONG = {
         "faults[0].latency_ms: give at least one of latency_ms, jitter_ms, ",
     ),
     "skew of nothing": (
-        "name: a\nfaults: [{kind: clock_skew, target: f, factor: 0.0, at_ms: 1, for_ms: 1}]",
-        "faults[0].factor: expected at least 0.01",
+        "name: a\nfaults: [{kind: clock_skew, target: f, clock_speed: 0.0, at_ms: 1, for_ms: 1}]",
+        "faults[0].clock_speed: expected at least 0.01",
     ),
     "skew that is none": (
-        "name: a\nfaults: [{kind: clock_skew, target: f, factor: 1.0, at_ms: 1, for_ms: 1}]",
-        "faults[0].factor: at 1 a clock runs as it does anyway",
+        "name: a\nfaults: [{kind: clock_skew, target: f, clock_speed: 1.0, at_ms: 1, for_ms: 1}]",
+        "faults[0].clock_speed: at 1 a clock runs as it does anyway",
     ),
     "as many as withstood where none is": (
         "name: a\nvalidators: 3\nfaults: [{kind: pause, target: f, at_ms: 1, for_ms: 1}]",
@@ -285,7 +285,7 @@ WRONG = {
     "impossible date": ("name: a\ndescription: 2001-99-99", "no YAML: line 2: cannot be read as timestamp"),
     "endless number": (f"name: a\nseed: {'9' * 5000}", "no YAML: line 2: cannot be read as int"),
     "endless nesting": (f"name: {'[' * 5000}", "no YAML: nested too deeply"),
-    "deep nesting": (f"name: {'[' * MOST_NESTED}1{']' * MOST_NESTED}", "no YAML: nested too deeply"),
+    "deep nesting": (f"name: {'[' * MAX_NESTED}1{']' * MAX_NESTED}", "no YAML: nested too deeply"),
     "control character": ("name: a\x00", "no YAML: unacceptable character"),
     "list": ("- name: a", "expected a mapping of scenario fields, got list"),
     "text": ("name", "expected a mapping of scenario fields, got str"),
@@ -385,8 +385,8 @@ WRONG = {
         "faults[0].target: 2 of 4 validators lose their disks",
     ),
     "standing clock": (
-        "name: a\nvalidators: [{clock_factor: 0.0}]",
-        "validators.nodes[0].clock_factor: expected at least 0.01, got 0.0",
+        "name: a\nvalidators: [{clock_speed: 0.0}]",
+        "validators.nodes[0].clock_speed: expected at least 0.01, got 0.0",
     ),
     "unknown phase": (
         "name: a\nload: {phases: [{kind: wave}]}",
@@ -763,3 +763,22 @@ def test_each_thing_that_is_planned_is_before_the_end() -> None:
     beyond = injected.model_copy(update={"faults": [late]}).ended_at(7)
     assert beyond.stop.timeout_s == 101
     assert Scenario.model_validate(yaml.safe_load(scenario_text(beyond, None))) == beyond
+
+
+OLD_CLOCKS = """
+name: a
+validators: {nodes: [{clock_factor: 1.5}]}
+faults: [{kind: clock_skew, target: f, factor: 2.0, at_ms: 1, for_ms: 1}]
+"""
+
+
+def test_fields_are_read_by_their_old_names_too(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(OLD_CLOCKS)
+    scenario = load_scenario(path)
+    assert scenario.validators.nodes[0].clock_speed == 1.5
+    path.write_text(OLD_CLOCKS.replace("clock_factor", "clock_speed").replace("factor", "clock_speed"))
+    assert load_scenario(path) == scenario
+    path.write_text(OLD_CLOCKS.replace("{clock_factor", "{clock_speed: 1.5, clock_factor"))
+    with pytest.raises(BadInput, match="clock_factor is the old name of clock_speed: give one of them"):
+        load_scenario(path)

@@ -54,7 +54,7 @@ RIGHT = {
     "a number of validators": "name: a\nvalidators: 4",
     "a list of validators": "name: a\nvalidators: [{name: b}, ~, {byzantine: garbage}, {byzantine: [garbage, twins]}]",
     "a mutant": "name: a\nvalidators: [{mutant: double-fire}, {mutant: ~}]",
-    "particular ones": "name: a\nvalidators: {nodes: [{sync_ms: 5, job_ms: 9, clock_factor: 1.5, region: east}]}",
+    "particular ones": "name: a\nvalidators: {nodes: [{sync_ms: 5, job_ms: 9, clock_speed: 1.5, region: east}]}",
     "a topology's name": "name: a\nlinks: {topology: ring}",
     "a topology": "name: a\nlinks: {topology: {kind: small-world, k: 4, p: 0.5}}",
     "edges": "name: a\nlinks: {topology: [[b, c], {between: [c, d], loss: 0.1}]}",

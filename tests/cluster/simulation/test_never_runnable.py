@@ -10,8 +10,8 @@ from nacl.signing import SigningKey
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.scenario import Scenario
-from cluster.simulation.clock import MICROSECONDS_A_MILLISECOND
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
 from validator.chain.messages import TransactionsMessage, encode_message
@@ -26,7 +26,7 @@ FLOODED: dict[str, Any] = {
     "stop": {"height": 20, "drain_blocks": 2, "timeout_s": 60},
     "success": {"heights_compared": 20, "transactions": 40, "fires": 0},
 }
-EVERY_US = 100 * MICROSECONDS_A_MILLISECOND
+EVERY_US = 100 * MICROSECONDS_PER_MILLISECOND
 TRANSACTIONS_AT_A_TIME = 6
 FLOODED_REQUEST = -1
 TO = bytes(range(20))

@@ -84,20 +84,20 @@ def test_votes_on_their_way_to_a_slow_disk_are_lost_with_the_machine() -> None:
 
 
 def test_a_clock_of_its_own_speed_and_a_fault_that_skews_it_further() -> None:
-    skew = {"kind": "clock_skew", "target": ["validator-0", "validator-3"], "factor": 2.0}
+    skew = {"kind": "clock_skew", "target": ["validator-0", "validator-3"], "clock_speed": 2.0}
     skewed = simulated(
-        validators=[{}, {}, {}, {"clock_factor": 1.5}], faults=[skew | {"at_height": 8, "until_height": 12}]
+        validators=[{}, {}, {}, {"clock_speed": 1.5}], faults=[skew | {"at_height": 8, "until_height": 12}]
     )
     assert [machine.clock_speed for machine in skewed.machines] == [1.0, 1.0, 1.0, 1.5]
-    assert skewed.record.faults[0].bit
-    plain = simulated(validators=[{}, {}, {}, {"clock_factor": 1.5}])
+    assert skewed.record.faults[0].took_effect
+    plain = simulated(validators=[{}, {}, {}, {"clock_speed": 1.5}])
     assert plain.machines[3].late.total() == 0, "its own speed is no fault"
 
 
 def test_a_slow_disk_fault_replaces_a_slow_disk_while_it_lasts() -> None:
     fault = {"kind": "slow_disk", "target": "validator-3", "at_height": 6, "until_height": 10, "sync_ms": 90}
     slow = simulated(validators=[{}, {}, {}, {"sync_ms": 30}], faults=[fault])
-    assert slow.record.faults[0].bit
+    assert slow.record.faults[0].took_effect
     assert slow.machines[3].sync_us == 30_000
 
 
@@ -111,7 +111,7 @@ def test_overrides_of_nobody_change_nothing() -> None:
     [
         {"validators": [{}, {"sync_ms": 5}, {}, {}]},
         {"validators": [{}, {"job_ms": 5}, {}, {}]},
-        {"validators": [{}, {"clock_factor": 2.0}, {}, {}]},
+        {"validators": [{}, {"clock_speed": 2.0}, {}, {}]},
         {"links": {"topology": "ring"}},
     ],
 )
@@ -145,7 +145,7 @@ def test_a_region_stands_for_its_validators(fault: dict[str, Any], named: dict[s
     assert told == same
     assert "region:west" in by_region.record.faults[0].target or "region:east" in by_region.record.faults[0].target
     assert by_region.record.digest == by_name.record.digest
-    assert by_region.record.faults[0].bit
+    assert by_region.record.faults[0].took_effect
     assert check_run(by_region.record).outcome is Outcome.PASS
 
 

@@ -75,7 +75,7 @@ def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
     record = (kept_run(name, protocol) if name in LOOKED_INTO else run(scenario(name, protocol))).record
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
-    assert all(fault.bit and fault.evidence for fault in record.faults)
+    assert all(fault.took_effect and fault.evidence for fault in record.faults)
 
 
 # --- what they are named for ----------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_who_is_only_not_heard_is_not_alone_with_a_certificate() -> None:
     unheard = [fault for fault in plan.faults if isinstance(fault, OneWayPartitionFault) and fault.receivers is None]
     stop = plan.stop.model_copy(update={"height": 20})
     seen = run(plan.model_copy(update={"faults": unheard[:1], "stop": stop}))
-    assert [fault.bit for fault in those_unheard(seen.record).values()] == [True]
+    assert [fault.took_effect for fault in those_unheard(seen.record).values()] == [True]
     assert not seen.alone(ALONE_MS / 10)
 
 

@@ -28,7 +28,7 @@ def test_a_disk_that_replaces_one_fails_in_its_place(loss: dict[str, Any], trap:
     laid, lost = record.faults
     assert lost.begun_ms is not None and laid.begun_ms is not None
     assert lost.ended_ms is not None and lost.ended_ms > laid.begun_ms, "the trap is laid before the disk is lost"
-    assert (laid.bit, lost.bit) == (True, True)
+    assert (laid.took_effect, lost.took_effect) == (True, True)
     assert loss["kind"] != "bit_rot" or "a bit of state/log-" in lost.evidence
     assert laid.evidence.count("validator-2 stopped: ") == 1
     assert check_run(record).outcome is Outcome.PASS

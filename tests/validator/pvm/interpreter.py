@@ -187,7 +187,7 @@ def entry_price(method: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
         parts += isinstance(node, ast.expr)
         waiting += ast.iter_child_nodes(node)
     beyond = parts - w.METHOD_PARTS_INCLUDED
-    return w.OWN_CALL + (beyond // w.METHOD_PARTS_A_CYCLE if beyond > 0 else 0)
+    return w.OWN_CALL + (beyond // w.METHOD_PARTS_PER_CYCLE if beyond > 0 else 0)
 
 
 def target_price(target: ast.expr) -> int:
@@ -544,7 +544,7 @@ class Library:
     # --- what sizes cost ----------------------------------------------------------------------------------------------
 
     def looked_at(self, characters: int) -> None:
-        self.charge(w.OPERATION + characters // w.BYTES_A_CYCLE)
+        self.charge(w.OPERATION + characters // w.BYTES_PER_CYCLE)
 
     def made(self, length: int, is_narrow: bool) -> None:
         """A new text or bytes."""
@@ -865,7 +865,7 @@ class Library:
     def builtin_keccak256(self, data: Value) -> bytes:
         if not isinstance(data, bytes):
             fail("TypeError")
-        self.charge(w.KECCAK + len(data) // w.KECCAK_BYTES_A_CYCLE)
+        self.charge(w.KECCAK + len(data) // w.KECCAK_BYTES_PER_CYCLE)
         return bytes(keccak256(data))
 
     def builtin_len(self, value: Value) -> int:
@@ -927,7 +927,7 @@ class Library:
 
     def sorted_width(self, value: Value) -> int:
         if not isinstance(value, tuple):
-            return 1 + (len(value) // w.BYTES_A_CYCLE if isinstance(value, TEXTS) else 0)
+            return 1 + (len(value) // w.BYTES_PER_CYCLE if isinstance(value, TEXTS) else 0)
         self.charge(w.CONTAINER_COMPARED)
         self.copied(len(value), w.SORTED_PART)
         return 1 + sum(self.sorted_width(part) for part in value if not isinstance(part, tuple))
@@ -1115,7 +1115,7 @@ class Library:
         if characters is None:
             characters = b" \t\n\r\v\f" if isinstance(text, bytes) else " \t\n\r\v\f"
         self.alike(text, characters)
-        self.charge(w.OPERATION + len(text) * (w.STRIPPED_CHARACTER + len(characters) // w.BYTES_A_CYCLE))
+        self.charge(w.OPERATION + len(text) * (w.STRIPPED_CHARACTER + len(characters) // w.BYTES_PER_CYCLE))
         return text.strip(characters)
 
     def method_lower(self, text: Value) -> str:
@@ -1220,7 +1220,7 @@ class Host:
     def key(self, value: Value) -> str:
         text = self.text(value)
         beyond = len(text) * (1 if narrow(text) else w.WIDE_TEXT) - 32
-        self.charge(beyond // w.KEY_BYTES_A_CYCLE if beyond > 0 else 0)
+        self.charge(beyond // w.KEY_BYTES_PER_CYCLE if beyond > 0 else 0)
         return text
 
     def number(self, value: Value) -> int:
@@ -1241,14 +1241,14 @@ class Host:
     # --- encoding -----------------------------------------------------------------------------------------------------
 
     def node(self, size: int) -> None:
-        self.charge(w.VALUE_NODE + size // w.BYTES_A_CYCLE)
+        self.charge(w.VALUE_NODE + size // w.BYTES_PER_CYCLE)
         self.room -= 1 + size
         if self.room < 0:
             fail("ValueTooLarge")
 
     def wide(self, value: Value, size: int) -> None:
         if isinstance(value, str) and not narrow(value):
-            self.charge(size * w.WIDE_CODING // w.BYTES_A_CYCLE)
+            self.charge(size * w.WIDE_CODING // w.BYTES_PER_CYCLE)
 
     def packed(self, value: Value) -> bytes:
         self.room = MAX_VALUE_BYTES
@@ -1345,7 +1345,7 @@ class Host:
         if tier is not None and self.text(tier) not in TIERS:
             fail("ValueError")
         at, packed = self.number(height), self.payload(payload)
-        self.charge(max(0, len(packed) - 32) // w.KECCAK_BYTES_A_CYCLE)
+        self.charge(max(0, len(packed) - 32) // w.KECCAK_BYTES_PER_CYCLE)
         request = {
             "height": at,
             "payload": packed,
@@ -1381,11 +1381,11 @@ class Host:
 
     def emit(self, name: Value, data: Value = "") -> None:
         if isinstance(data, bytes):
-            self.charge(8 * len(data) // w.BYTES_A_CYCLE)
+            self.charge(8 * len(data) // w.BYTES_PER_CYCLE)
             shown = data.hex()
         else:
             shown = str(int(data)) if is_number(data) else data if isinstance(data, str) else fail("TypeError")
-        self.charge(len(shown) * (1 if narrow(shown) else w.WIDE_CODING) // w.BYTES_A_CYCLE)
+        self.charge(len(shown) * (1 if narrow(shown) else w.WIDE_CODING) // w.BYTES_PER_CYCLE)
         self.context.emit(self.name(name), shown)
 
     def burn(self, cycles: Value) -> None:

@@ -33,7 +33,7 @@ STEPS = 160
 KEPT = 6
 """Shapes that a climb goes on from."""
 CYCLES = 150_000
-LEAST_CYCLES = 60_000
+MIN_CYCLES = 60_000
 """Of a program that ends by itself before, its beginning and end are what is measured: it does not count."""
 RUNS = 2
 LAST_RUNS = 7
@@ -102,7 +102,7 @@ class Climber:
             return None
         try:
             figure, cycles = nanoseconds(source, CYCLES, 1)
-            if cycles < LEAST_CYCLES:
+            if cycles < MIN_CYCLES:
                 return None
             return min(figure, nanoseconds(source, CYCLES, runs - 1)[0])
         except ProgramError:

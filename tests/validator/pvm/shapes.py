@@ -22,7 +22,7 @@ LINE_AROUND: Final = 21
 KINDS: Final = "nwtosublmkpde"
 DEPTH: Final = 3
 SIZES: Final = (0, 1, 2, 3, 8, 31, 32, 33, 99, 100, 101, 255, 256, 257, 1_000, 3_000, 10_000, 30_000)
-MOST_COPIES: Final = 2_000
+MAX_COPIES: Final = 2_000
 MANY: Final = (2, 3, 8, 25, 70)
 
 FIRST: Final[dict[str, tuple[str, ...]]] = {
@@ -367,7 +367,7 @@ class Draw:
 
     def statement(self, depth: int = 0) -> Statement:
         random = self.random
-        copies = random.choice((1, 1, 3, 20, 150, MOST_COPIES))
+        copies = random.choice((1, 1, 3, 20, 150, MAX_COPIES))
         if depth < 2 and random.random() < 0.2:
             template = random.choice(COMPOUND)
             block = tuple(self.statement(depth + 1) for _ in range(random.choice((1, 1, 2))))
@@ -419,7 +419,7 @@ class Draw:
             return before._replace(block=tuple(inner))
         if random.random() < 0.3 or not before.parts:
             copies = random.choice((before.copies * 2, before.copies // 2, before.copies * 5, 1, before.copies + 1))
-            return before._replace(copies=max(1, min(copies, MOST_COPIES)))
+            return before._replace(copies=max(1, min(copies, MAX_COPIES)))
         place = random.randrange(len(before.parts))
         parts = [*before.parts]
         parts[place] = self._other_node(parts[place])

@@ -32,8 +32,8 @@ from validator.pvm.runtime.machine import LoadedProgram
 from validator.pvm.runtime.operations import shown_key
 from validator.pvm.runtime.tasks import Task, TaskQueue
 
-MOST_CYCLES = 20_000
-MOST_CELLS = 20_000
+MAX_CYCLES = 20_000
+MAX_CELLS = 20_000
 REPAIRS = 4
 SEEN_NODES = 300
 INTERPRETERS_RECURSION = 20_000
@@ -146,10 +146,10 @@ def compared(source: str, payload: Any, random: Random, limits: int) -> tuple[st
         return (None if is_meant else f"refused: {refused}"), None
     loaded = LoadedProgram(methods_of(checked), compile_program(checked))
     slow = LoadedProgram(methods_of(checked), compile_program(checked, guards=0)) if limits else loaded
-    cycles, failed_at = MOST_CYCLES, None
+    cycles, failed_at = MAX_CYCLES, None
     for turn in range(1 + limits):
-        one, line = by_vm(slow if turn == 1 else loaded, again(payload), cycles, MOST_CELLS)
-        other = by_interpreter(source, again(payload), cycles, MOST_CELLS)
+        one, line = by_vm(slow if turn == 1 else loaded, again(payload), cycles, MAX_CELLS)
+        other = by_interpreter(source, again(payload), cycles, MAX_CELLS)
         if one != other:
             return f"with {cycles} cycles the VM says\n{one}\nand the interpreter\n{other}\nof\n{source}", None
         failed_at = line if turn == 0 else failed_at
@@ -204,5 +204,5 @@ def test_attacks_do_the_same_for_the_same_cycles(name: str) -> None:
     source = running_program(name)
     checked = parse(source)
     loaded = LoadedProgram(methods_of(checked), compile_program(checked))
-    one, _ = by_vm(loaded, None, SLOW_HERE, MOST_CELLS)
-    assert one == by_interpreter(source, None, SLOW_HERE, MOST_CELLS)
+    one, _ = by_vm(loaded, None, SLOW_HERE, MAX_CELLS)
+    assert one == by_interpreter(source, None, SLOW_HERE, MAX_CELLS)

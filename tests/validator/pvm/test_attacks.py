@@ -11,7 +11,7 @@ from tests.validator.pvm.running import Run, error_of, load, new_context, observ
 from validator.pvm.runtime.operations import hidden_key, shown_key
 
 CYCLES = 1_000_000
-BYTES_A_CYCLE = 45
+BYTES_PER_CYCLE = 45
 """That a handler may hold for each cycle that it used, as ``docs/actors.md`` says in MB. Texts and bytes take 32; what
 is packed has a buffer half as large again."""
 LONG = {"giant text", "joined", "doubled text"}
@@ -48,7 +48,7 @@ def test_what_a_handler_can_hold_is_bounded_by_its_cycles(name: str) -> None:
     finally:
         tracemalloc.stop()
     assert found.cycles == CYCLES
-    assert most < BYTES_A_CYCLE * CYCLES
+    assert most < BYTES_PER_CYCLE * CYCLES
 
 
 @pytest.mark.parametrize("body", FITTING)

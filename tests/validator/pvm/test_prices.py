@@ -16,12 +16,12 @@ import pytest
 from tests.validator.pvm.measure import KERNELS, kernel
 from tests.validator.pvm.running import load, new_context, observe, packed, program
 from tests.validator.pvm.shapes import Draw
-from validator.pvm.compiler.weights import BYTES_A_CYCLE, NODES
+from validator.pvm.compiler.weights import BYTES_PER_CYCLE, NODES
 from validator.pvm.language.subset import ProgramError, parse
 from validator.pvm.runtime.operations import Operations
 
 CYCLES = 2_500
-STEPS_A_CYCLE = 9
+STEPS_PER_CYCLE = 9
 """Instructions of Python for a cycle: Python 3.11 takes 6 at most here, others a little more or less."""
 STEPS_ONCE_TOO_CHEAP = 6
 """The same of what was too cheap: 4.4 at most now, 6.2 and more with the prices that it had."""
@@ -78,7 +78,7 @@ def test_what_was_too_cheap_is_paid_for(name: str) -> None:
 
 def test_everything_that_programs_can_do_is_paid_for() -> None:
     found = {name: steps(kernel(name)) for name in KERNELS}
-    assert {name: count / cycles for name, (count, cycles) in found.items() if count > STEPS_A_CYCLE * cycles} == {}
+    assert {name: count / cycles for name, (count, cycles) in found.items() if count > STEPS_PER_CYCLE * cycles} == {}
 
 
 def test_drawn_programs_are_paid_for() -> None:
@@ -89,7 +89,7 @@ def test_drawn_programs_are_paid_for() -> None:
             continue
         count, cycles = steps(source)
         looked_at += 1
-        if count > STEPS_A_CYCLE * max(cycles, CYCLES // 2):
+        if count > STEPS_PER_CYCLE * max(cycles, CYCLES // 2):
             dear.append(source)
     assert dear == [] and looked_at > DRAWN // 4
 
@@ -138,7 +138,7 @@ def test_a_search_is_paid_for_by_what_it_compares(length: int, size: int, ending
     assert length - size <= FEW_PLACES or size < 100
     charged: list[int] = []
     Operations(charged.append).search_work(text, part)
-    assert compared(text, part) <= BYTES_A_CYCLE * sum(charged)
+    assert compared(text, part) <= BYTES_PER_CYCLE * sum(charged)
 
 
 def test_looking_twice_is_paid_twice() -> None:

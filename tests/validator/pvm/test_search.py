@@ -131,7 +131,7 @@ def test_a_program_that_breaks_the_vm_is_said(
 
 
 def test_what_ends_early_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(search, "nanoseconds", lambda source, cycles, runs: (10.0, search.LEAST_CYCLES - 1))
+    monkeypatch.setattr(search, "nanoseconds", lambda source, cycles, runs: (10.0, search.MIN_CYCLES - 1))
     climb = Climber(0).climb()
     assert (climb.drawn, climb.dearest) == ([], None)
 

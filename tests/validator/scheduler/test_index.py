@@ -265,7 +265,7 @@ def require_summary(pool: WaitingPool) -> None:
 def sweeping_often() -> Iterator[None]:
     """Dead rows are swept as soon as there are three."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(waiting, "LEAST_SWEPT", 3)
+        patched.setattr(waiting, "MIN_SWEPT", 3)
         yield
 
 

@@ -140,7 +140,7 @@ def compare(seed: int, sizes: tuple[int, ...], steps: int) -> None:
 
 
 def swept_at(monkeypatch: pytest.MonkeyPatch, dead: int) -> None:
-    monkeypatch.setattr(waiting, "LEAST_SWEPT", dead)
+    monkeypatch.setattr(waiting, "MIN_SWEPT", dead)
 
 
 BORDERS = (CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 1)
@@ -223,7 +223,7 @@ def test_a_swept_row_comes_back_where_it_belongs() -> None:
 def test_few_dead_rows_are_not_swept() -> None:
     pools = Pools(6)
     pools.append(4 * CHUNK)
-    pools.pool.kill([row.place for row in pools.model.rows[: waiting.LEAST_SWEPT - 1]])
+    pools.pool.kill([row.place for row in pools.model.rows[: waiting.MIN_SWEPT - 1]])
     assert not pools.pool.sweep()
     assert pools.pool.count == 4 * CHUNK
 

@@ -14,7 +14,7 @@ from tests.validator.executors import Author
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.genesis import Genesis, GenesisActor
 from validator.chain.transactions import Call
-from validator.execution.mailbox import LEAST_MESSAGE_CYCLES
+from validator.execution.mailbox import MIN_MESSAGE_CYCLES
 from validator.node.executor import Executor
 from validator.primitives import costs
 from validator.primitives.codec import encode
@@ -135,7 +135,7 @@ def test_no_call_leaves_more_for_a_cycle_than_an_event(operation: list[Any], cyc
 
 def test_what_stands_in_a_receipt_besides_its_effects_is_bounded() -> None:
     chain = Chain(crowd_genesis())
-    message = {"to": HERE, "handler": LONGEST, "payload": "", "cycles": LEAST_MESSAGE_CYCLES, "cells": 0}
+    message = {"to": HERE, "handler": LONGEST, "payload": "", "cycles": MIN_MESSAGE_CYCLES, "cells": 0}
     timer = {"in": 1, "payload": "", "handler": LONGEST}
     failing = chain.transaction(Call(ACTOR, "fail", b""), sender=BOB)
     sending = chain.call(["send", message], ["schedule", timer], actor=OTHER)

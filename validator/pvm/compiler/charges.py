@@ -19,8 +19,8 @@ from validator.pvm.compiler.weights import (
     HOST_READ,
     ITERATION,
     MADE_KEY,
-    METHOD_PARTS_A_CYCLE,
     METHOD_PARTS_INCLUDED,
+    METHOD_PARTS_PER_CYCLE,
     NODES,
     OPERATORS,
     OWN_CALL,
@@ -78,7 +78,7 @@ def statement_cost(statement: ast.stmt) -> int:
 def entry_cost(method: Function) -> int:
     """What entering a method costs, besides its first piece."""
     parts = sum(isinstance(node, ast.expr) for statement in method.body for node in walk(statement))
-    return OWN_CALL + max(0, parts - METHOD_PARTS_INCLUDED) // METHOD_PARTS_A_CYCLE
+    return OWN_CALL + max(0, parts - METHOD_PARTS_INCLUDED) // METHOD_PARTS_PER_CYCLE
 
 
 def turn_cost(loop: ast.While | ast.For) -> int:

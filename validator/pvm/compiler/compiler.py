@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from validator.primitives.limits import INTEGER_BITS, INTEGER_LIMIT, MAX_CALL_DEPTH, MAX_KEY_TEXT
 from validator.pvm.compiler.charges import Comprehension, element_cost, entry_cost, pieces, statement_cost, turn_cost
-from validator.pvm.compiler.weights import BYTES_A_CYCLE
+from validator.pvm.compiler.weights import BYTES_PER_CYCLE
 from validator.pvm.language.api import CONSTANTS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
 from validator.pvm.language.subset import Function, Method, Program, stored_names
 from validator.pvm.language.trees import parts_of, walk
@@ -35,7 +35,7 @@ MAX_GUARDS: Final = 2_500
 """Places of a program where Python's own operator stands behind a test. What is beyond them calls operations alone, so
 that the time that compiling takes is bounded. No program has as many that can be deployed with the default parameters:
 its tokens cost more than a block's lane."""
-LONGEST_PLAIN_TEXT: Final = BYTES_A_CYCLE - 1
+LONGEST_PLAIN_TEXT: Final = BYTES_PER_CYCLE - 1
 """Python itself compares with a text or bytes written out, up to this length, with a number, None, True and False."""
 
 _BINARY: Final[dict[type[ast.operator], str]] = {

@@ -24,10 +24,10 @@ from validator.chain.records import python_code
 from validator.primitives.cache import SizedCache
 from validator.pvm.compiler.compiler import compile_program
 from validator.pvm.compiler.weights import (
-    DEPLOY_BYTES_A_TOKEN,
-    DEPLOY_CYCLES_A_BYTE,
-    DEPLOY_CYCLES_A_LOAD,
-    DEPLOY_CYCLES_A_TOKEN,
+    DEPLOY_BYTES_PER_TOKEN,
+    DEPLOY_CYCLES_PER_BYTE,
+    DEPLOY_CYCLES_PER_LOAD,
+    DEPLOY_CYCLES_PER_TOKEN,
     LOAD,
 )
 from validator.pvm.garbage_collection import YoungAlone
@@ -97,14 +97,14 @@ def methods_of(program: Program) -> Methods:
 
 def byte_cycles(source: str) -> int:
     """What deploying a program costs before anything about it is looked at."""
-    return DEPLOY_CYCLES_A_BYTE * len(source)
+    return DEPLOY_CYCLES_PER_BYTE * len(source)
 
 
 def token_cycles(source: str) -> int:
     """What deploying it costs besides where it is dense."""
-    return DEPLOY_CYCLES_A_TOKEN * max(0, count_tokens(source) - len(source) // DEPLOY_BYTES_A_TOKEN)
+    return DEPLOY_CYCLES_PER_TOKEN * max(0, count_tokens(source) - len(source) // DEPLOY_BYTES_PER_TOKEN)
 
 
 def load_cycles(source: str) -> int:
     """What loading it costs, in each block in which it runs."""
-    return LOAD + (byte_cycles(source) + token_cycles(source)) // DEPLOY_CYCLES_A_LOAD
+    return LOAD + (byte_cycles(source) + token_cycles(source)) // DEPLOY_CYCLES_PER_LOAD

@@ -70,7 +70,7 @@ MADE_KEY: Final = 16
 OWN_CALL: Final = 20
 """Of entering a method of the actor's own."""
 METHOD_PARTS_INCLUDED: Final = 250
-METHOD_PARTS_A_CYCLE: Final = 2
+METHOD_PARTS_PER_CYCLE: Final = 2
 """Names, numbers and operations of a method beyond those included, for one cycle of entering it: each may have a place
 of its own in the frame."""
 HOST_CALL: Final = 100
@@ -88,9 +88,9 @@ when the task does."""
 OPERATION: Final = 24
 """Of an operation on texts, lists, tuples or dicts, of arithmetic with a truth value, of a truth value as an index, and
 of a comparison of anything but two integers or a literal, besides what sizes cost."""
-BYTES_A_CYCLE: Final = 32
+BYTES_PER_CYCLE: Final = 32
 """Bytes and characters that are copied or compared for one cycle."""
-KEY_BYTES_A_CYCLE: Final = 8
+KEY_BYTES_PER_CYCLE: Final = 8
 """Bytes of a storage key beyond :data:`~validator.primitives.costs.NAME_BYTES_INCLUDED`, for one cycle: it is coded,
 and hashed where it is long."""
 WIDE_TEXT: Final = 4
@@ -135,7 +135,7 @@ POWER: Final = 60
 NUMBER_TEXT: Final = 30
 """Of a number's text, or of the number that a text says."""
 KECCAK: Final = 400
-KECCAK_BYTES_A_CYCLE: Final = 4
+KECCAK_BYTES_PER_CYCLE: Final = 4
 VALUE_NODE: Final = 50
 """Of each value that is packed or unpacked on its way over the border."""
 WIDE_INTEGER: Final = 30
@@ -143,14 +143,14 @@ WIDE_INTEGER: Final = 30
 BUILTIN: Final = 4
 """Of a builtin or method of a value, besides the call and what its size costs."""
 
-DEPLOY_CYCLES_A_BYTE: Final = 300
+DEPLOY_CYCLES_PER_BYTE: Final = 300
 """Of checking and compiling a program that is deployed, by its source's bytes."""
-DEPLOY_BYTES_A_TOKEN: Final = 4
+DEPLOY_BYTES_PER_TOKEN: Final = 4
 """A token of the source for so many bytes is paid for with them; usual programs have no more."""
-DEPLOY_CYCLES_A_TOKEN: Final = 1_500
+DEPLOY_CYCLES_PER_TOKEN: Final = 1_500
 """Of each token beyond these: a dense program takes several times as long to compile."""
 LOAD: Final = 200
 """Of the first use of a program in a block, besides what its size costs; whether it is still loaded is nobody's to
 notice."""
-DEPLOY_CYCLES_A_LOAD: Final = 500
+DEPLOY_CYCLES_PER_LOAD: Final = 500
 """Cycles of its deployment for each cycle that loading a program costs, once in each block that uses it."""

@@ -13,7 +13,7 @@ from validator.chain.records import DEFAULT_HANDLER
 from validator.primitives import costs
 from validator.primitives.limits import MAX_STORAGE_KEY
 from validator.primitives.types import ADDRESS_BYTES, Address
-from validator.pvm.compiler.weights import BYTES_A_CYCLE, KECCAK_BYTES_A_CYCLE, KEY_BYTES_A_CYCLE, WIDE_CODING
+from validator.pvm.compiler.weights import BYTES_PER_CYCLE, KECCAK_BYTES_PER_CYCLE, KEY_BYTES_PER_CYCLE, WIDE_CODING
 from validator.pvm.runtime.host import TIERS, Host, ScheduleRequest
 from validator.pvm.runtime.operations import Value, fault, is_number, text_size
 from validator.pvm.runtime.values import pack, unpack
@@ -46,7 +46,7 @@ class HostCalls:
     def _key(self, value: Value) -> str:
         """A storage key, which is paid for by its size before it is coded."""
         key = self._text(value)
-        self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_A_CYCLE)
+        self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_PER_CYCLE)
         return key
 
     def _name(self, value: Value) -> str:
@@ -125,7 +125,9 @@ class HostCalls:
         if tier is not None and self._text(tier) not in TIERS:
             fault("ValueError")
         at, packed = self._number(height), self._payload(payload)
-        self._charge(max(0, len(packed) - costs.NAME_BYTES_INCLUDED) // KECCAK_BYTES_A_CYCLE)  # the id is a hash of it
+        self._charge(
+            max(0, len(packed) - costs.NAME_BYTES_INCLUDED) // KECCAK_BYTES_PER_CYCLE
+        )  # the id is a hash of it
         request = ScheduleRequest(
             height=at,
             payload=packed,
@@ -181,11 +183,11 @@ class HostCalls:
         if is_number(data):
             data = str(int(data))
         elif data.__class__ is bytes:
-            self._charge(8 * len(data) // BYTES_A_CYCLE)
+            self._charge(8 * len(data) // BYTES_PER_CYCLE)
             data = data.hex()
         elif data.__class__ is not str:
             fault("TypeError")
-        self._charge(len(data) * (1 if data.isascii() else WIDE_CODING) // BYTES_A_CYCLE)
+        self._charge(len(data) * (1 if data.isascii() else WIDE_CODING) // BYTES_PER_CYCLE)
         self._host.emit(self._name(name), data)
 
     def burn(self, cycles: Value) -> None:

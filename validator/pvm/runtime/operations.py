@@ -36,11 +36,11 @@ from validator.primitives.limits import (
     MAX_TEXT,
 )
 from validator.pvm.compiler.weights import (
-    BYTES_A_CYCLE,
+    BYTES_PER_CYCLE,
     CONTAINER_COMPARED,
     ELEMENT,
     KECCAK,
-    KECCAK_BYTES_A_CYCLE,
+    KECCAK_BYTES_PER_CYCLE,
     MADE_ELEMENT,
     MADE_PAIR,
     NODE_COMPARED,
@@ -73,7 +73,7 @@ _ORDERED: Final = frozenset({int, bool, str, bytes, tuple, list})
 _HIDDEN: Final = "stampede"
 """Its hash is the process's secret."""
 _SMALL_TABLE: Final = 1_024
-_TABLE_A_KEY: Final = 192
+_TABLE_PER_KEY: Final = 192
 """Bytes that a dict's table may have, and for each of its keys. One that has just grown has up to 120 a key, one that
 was just made anew up to 60: so a good part of the keys is removed before a table is made anew."""
 
@@ -130,7 +130,7 @@ def shown_keys(values: dict[Value, Value]) -> list[Value]:
 
 def shrink(values: dict[Value, Value]) -> None:
     """Make the table of a dict anew where it is far too large for its keys. How large one is, no charge depends on."""
-    if values.__sizeof__() > _SMALL_TABLE + _TABLE_A_KEY * len(values):
+    if values.__sizeof__() > _SMALL_TABLE + _TABLE_PER_KEY * len(values):
         kept = values.copy()
         values.clear()
         values.update(kept)
@@ -159,13 +159,13 @@ class Operations:
 
     def text_work(self, size: int) -> None:
         """Charge for so many characters or bytes that are looked at."""
-        self.charge(OPERATION + size // BYTES_A_CYCLE)
+        self.charge(OPERATION + size // BYTES_PER_CYCLE)
 
     def new_text(self, length: int, narrow: bool = True) -> None:
         """Charge for a new text or bytes of this length, where it may be that long."""
         if length > MAX_TEXT:
             fault("ValueTooLarge")
-        self.charge(OPERATION + (length if narrow else length * WIDE_TEXT) // BYTES_A_CYCLE)
+        self.charge(OPERATION + (length if narrow else length * WIDE_TEXT) // BYTES_PER_CYCLE)
 
     def changed_text(self, length: int, size: int) -> None:
         """Charge for a new text or bytes of this length that is no copy: making it counts for so many characters."""
@@ -178,7 +178,7 @@ class Operations:
         length, size = len(text), len(part)
         places = length - size + 1 if size <= length else 0
         counted = size if places <= SEARCHED_PLACES or size < SEARCHED_PART else SEARCHED_PART
-        self.charge(OPERATION + times * (4 * length + places * counted) // BYTES_A_CYCLE)
+        self.charge(OPERATION + times * (4 * length + places * counted) // BYTES_PER_CYCLE)
 
     def elements(self, count: int, each: int = ELEMENT) -> None:
         """Charge for so many elements, where one value may hold so many."""
@@ -603,7 +603,7 @@ class Builtins(Operations):
     def b_keccak256(self, data: Value) -> bytes:
         if data.__class__ is not bytes:
             fault("TypeError")
-        self.charge(KECCAK + len(data) // KECCAK_BYTES_A_CYCLE)
+        self.charge(KECCAK + len(data) // KECCAK_BYTES_PER_CYCLE)
         return bytes(keccak256(data))
 
     def b_list(self, values: Value = ()) -> list[Value]:
@@ -693,7 +693,7 @@ class Builtins(Operations):
             self.charge(CONTAINER_COMPARED)
             self.elements(len(value), SORTED_PART)
             return 1 + sum(self._sort_width(part) for part in value if part.__class__ is not tuple)
-        return 1 + len(value) // BYTES_A_CYCLE if value.__class__ in _TEXTS else 1
+        return 1 + len(value) // BYTES_PER_CYCLE if value.__class__ in _TEXTS else 1
 
     def b_str(self, value: Value) -> str:
         """A text as it is, a number in decimal, True or False."""
@@ -923,7 +923,7 @@ class ValueMethods(Builtins):
         if characters is None:
             characters = BLANKS if text.__class__ is str else BLANKS.encode()
         self._alike(text, characters)
-        self.charge(OPERATION + len(text) * (STRIPPED_CHARACTER + len(characters) // BYTES_A_CYCLE))
+        self.charge(OPERATION + len(text) * (STRIPPED_CHARACTER + len(characters) // BYTES_PER_CYCLE))
         return text.strip(characters)
 
     def m_lower(self, text: Value) -> Value:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from validator.primitives.limits import DICT_KEY_LIMIT, MAX_KEY_TEXT, MAX_VALUE_BYTES, MAX_VALUE_DEPTH
-from validator.pvm.compiler.weights import BYTES_A_CYCLE, VALUE_NODE, WIDE_CODING, WIDE_INTEGER
+from validator.pvm.compiler.weights import BYTES_PER_CYCLE, VALUE_NODE, WIDE_CODING, WIDE_INTEGER
 from validator.pvm.runtime.operations import Value, fault, hidden_key, is_number, shown_key
 
 Charge = Callable[[int], None]
@@ -39,14 +39,14 @@ class _Room:
 
     def take(self, size: int) -> None:
         """Pay for one value, of so many characters or bytes."""
-        self._charge(VALUE_NODE + size // BYTES_A_CYCLE)
+        self._charge(VALUE_NODE + size // BYTES_PER_CYCLE)
         self._room -= 1 + size
         if self._room < 0:
             fault("ValueTooLarge")
 
     def wide_work(self, size: int) -> None:
         """Pay for coding a text that is not ASCII."""
-        self._charge(size * WIDE_CODING // BYTES_A_CYCLE)
+        self._charge(size * WIDE_CODING // BYTES_PER_CYCLE)
 
     def wide_integer(self) -> None:
         """Pay for coding an integer that MessagePack has no form for."""

@@ -80,10 +80,10 @@ from validator.state.merkle import pruned_peaks
 from validator.state.snapshot import SnapshotTwig
 
 FULL_MASK: Final = 2**64 - 1
-LEAST_CAPACITY: Final = 1024
-LEAST_TWIGS: Final = 64
-LEAST_LOAD: Final = 66
-MOST_LOAD: Final = 86
+MIN_CAPACITY: Final = 1024
+MIN_TWIGS: Final = 64
+MIN_LOAD: Final = 66
+MAX_LOAD: Final = 86
 """Per cent of the index that are in use after it grew, and when it grows."""
 HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
 REPLAY_BYTES: Final = 2 * 1024 * 1024
@@ -135,33 +135,33 @@ class PackedEngine:
         self._slack = slack
         self._mask = mask
         self._frontier = np.zeros((TWIG_LEVELS, 8), dtype=np.uint32)
-        self._width = LEAST_TWIGS
-        self._heap = _empty_heap(LEAST_TWIGS)
+        self._width = MIN_TWIGS
+        self._heap = _empty_heap(MIN_TWIGS)
         self._pending: list[bytes] = []
         self._pending_heads: list[SectionHead] = []
         self._pending_bytes = 0
         self._is_fresh = True
         """Whether nothing was replayed yet."""
-        arena = np.empty(LEAST_CAPACITY, dtype=np.uint64)
+        arena = np.empty(MIN_CAPACITY, dtype=np.uint64)
         self._arrays = Arrays(
-            prefixes=np.empty(2 * LEAST_CAPACITY, dtype=np.uint64),
-            places=np.full(2 * LEAST_CAPACITY, EMPTY, dtype=np.uint32),
-            offsets=np.empty(LEAST_CAPACITY, dtype=np.uint32),
-            free_slots=np.empty(LEAST_CAPACITY, dtype=np.uint32),
+            prefixes=np.empty(2 * MIN_CAPACITY, dtype=np.uint64),
+            places=np.full(2 * MIN_CAPACITY, EMPTY, dtype=np.uint32),
+            offsets=np.empty(MIN_CAPACITY, dtype=np.uint32),
+            free_slots=np.empty(MIN_CAPACITY, dtype=np.uint32),
             words=arena,
             halves=arena.view(np.uint32),
             octets=arena.view(np.uint8),
             free_records=np.full(SIZE_CLASSES, EMPTY, dtype=np.uint32),
-            window=np.empty(LEAST_CAPACITY, dtype=np.uint32),
-            twigs=_empty_twigs(LEAST_TWIGS),
-            dirty=np.zeros(LEAST_TWIGS, dtype=np.uint8),
+            window=np.empty(MIN_CAPACITY, dtype=np.uint32),
+            twigs=_empty_twigs(MIN_TWIGS),
+            dirty=np.zeros(MIN_TWIGS, dtype=np.uint8),
             counters=np.zeros(COUNTERS, dtype=np.int64),
             mask=np.array([mask], dtype=np.uint64),
             key_words=_KEY_WORDS,
             lanes=np.zeros((48, kernels.LANES), dtype=np.uint32),
             scratch=np.zeros(kernels.BLOCK_BYTES + NODE_BYTES, dtype=np.uint8),
         )
-        self._arrays.counters[CAPACITY] = LEAST_CAPACITY
+        self._arrays.counters[CAPACITY] = MIN_CAPACITY
         self._look()
         self._root = self._make_root()
 
@@ -488,7 +488,7 @@ class PackedEngine:
         counters = self._arrays.counters
         counters[OLDEST] = kernels.raise_oldest(self._arrays, max(self.oldest, self._first_kept))
         self._climb(twigs_for(self.next_position))
-        self._fit_window(self.next_position - self.oldest + LEAST_CAPACITY)
+        self._fit_window(self.next_position - self.oldest + MIN_CAPACITY)
 
     @property
     def _first_kept(self) -> int:
@@ -593,16 +593,16 @@ class PackedEngine:
     def _reserve_index(self, keys: int) -> None:
         arrays, needed = self._arrays, self.live + keys
         capacity = int(arrays.counters[CAPACITY])
-        is_sparse = capacity > LEAST_CAPACITY and needed * 8 < capacity
+        is_sparse = capacity > MIN_CAPACITY and needed * 8 < capacity
         if (
-            needed * 100 <= capacity * MOST_LOAD
+            needed * 100 <= capacity * MAX_LOAD
             and arrays.counters[TOP] + keys + 2 < len(arrays.places)
             and not is_sparse
         ):
             return
-        capacity = max(LEAST_CAPACITY, needed * 100 // LEAST_LOAD)
+        capacity = max(MIN_CAPACITY, needed * 100 // MIN_LOAD)
         top = kernels.spread_top(arrays.places, arrays.prefixes, capacity)
-        length = max(capacity + capacity // 64, top) + keys + LEAST_CAPACITY
+        length = max(capacity + capacity // 64, top) + keys + MIN_CAPACITY
         places, prefixes = _room(length, np.uint32), _room(length, np.uint64)
         places.fill(EMPTY)
         top = kernels.rebuild_index(arrays.places, arrays.prefixes, places, prefixes, capacity)

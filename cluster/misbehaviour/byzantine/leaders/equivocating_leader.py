@@ -74,4 +74,4 @@ class EquivocatingLeader(Behaviour):
         if proposal.view not in self._equivocated:
             self._equivocated[proposal.view] = proposal
             forget_old(self._equivocated)
-            self.bit()
+            self.count_effect()

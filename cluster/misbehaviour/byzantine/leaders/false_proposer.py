@@ -19,5 +19,5 @@ class FalseProposer(Behaviour):
     def alter(self, effect: Effect) -> list[Effect]:
         if not isinstance(effect, Run) or not isinstance(effect.job, Build):
             return super().alter(effect)
-        self.bit()
+        self.count_effect()
         return [Run(replace(effect.job, proposer=self.position.random.choice(self.position.peers)))]

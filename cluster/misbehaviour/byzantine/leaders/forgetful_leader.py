@@ -66,7 +66,7 @@ class ForgetfulLeader(Behaviour):
         match message:
             case Proposal() if self.is_ours(message.vote) and message.view in self._own:
                 yield tell(recipient_of(send), self._forgetful(message))
-                self.bit()
+                self.count_effect()
             case Vote(kind=VoteKind.NOTARIZE) if self.is_ours(message) and message.view in self._own:
                 pass  # for the block that it did not propose
             case _:

@@ -44,7 +44,7 @@ class InvalidBlock(Behaviour):
         spoilt = self._spoil(message) if isinstance(message, Proposal) and self.is_ours(message.vote) else None
         if spoilt is not None:
             yield tell(recipient_of(send), spoilt)
-            self.bit()
+            self.count_effect()
         elif isinstance(message, Vote) and self._contradicts(message):
             pass  # the good block was never proposed to anybody
         else:

@@ -15,6 +15,6 @@ class SilentLeader(Behaviour):
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
         if isinstance(message, Proposal):
-            self.bit()
+            self.count_effect()
         else:
             yield send

@@ -34,7 +34,7 @@ class FalseSnapshots(Behaviour):
             return [effect]
         data, random = bytearray(chunk.data), self.position.random
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
-        self.bit()
+        self.count_effect()
         return [hand(recipient_of(effect), msgspec.structs.replace(chunk, data=bytes(data)))]
 
 
@@ -92,7 +92,7 @@ class FalseManifest(Behaviour):
             return offer
         self._chunk = (height, false)
         manifest = replace(manifest, twig_roots=(_root_of_first_twig(manifest, false), *manifest.twig_roots[1:]))
-        self.bit()
+        self.count_effect()
         return msgspec.structs.replace(offer, manifest=manifest.encode())
 
 

@@ -64,7 +64,7 @@ class Garbage(Behaviour):
         random = self.position.random
         for _ in range(PIECES_AT_A_TIME):
             yield random.choice(self._kinds)(random, send)
-            self.bit()
+            self.count_effect()
 
     def _noise(self, random: Random, sent: Send) -> Send:
         return Send(None, _bytes(random))

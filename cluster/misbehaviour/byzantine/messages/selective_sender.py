@@ -21,5 +21,5 @@ class SelectiveSender(Behaviour):
         addressed = self.position.peers if effect.recipient is None else [effect.recipient]
         reached = [peer for peer in addressed if peer in self._favoured]
         if len(reached) < len(addressed):
-            self.bit()
+            self.count_effect()
         return [Send(peer, effect.payload) for peer in reached]

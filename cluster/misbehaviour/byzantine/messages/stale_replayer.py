@@ -34,7 +34,7 @@ class StaleReplayer(Behaviour):
         assert isinstance(send, Send)
         for _ in range(min(REPLAYED_AT_A_TIME, len(self._old))):
             yield Send(None, self._old[self.position.random.randrange(len(self._old))])
-            self.bit()
+            self.count_effect()
         self._remember(send.payload)
 
     def _remember(self, payload: bytes) -> None:

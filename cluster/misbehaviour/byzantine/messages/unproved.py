@@ -30,7 +30,7 @@ class Unproved(Behaviour):
         lie = None if message is None else self._lie(message)
         if lie is None:
             return [effect]
-        self.bit()
+        self.count_effect()
         return [hand(recipient_of(effect), lie)]
 
     def _lie(self, message: PeerMessage) -> PeerMessage | None:

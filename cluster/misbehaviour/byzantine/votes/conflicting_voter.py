@@ -64,4 +64,4 @@ class ConflictingVoter(Behaviour):
             for (kind, peer), parent_view in said.told.items():
                 yield tell(peer, self.position.vote(kind, view, parent_view, self.position.random_digest()))
             if said.told:
-                self.bit()
+                self.count_effect()

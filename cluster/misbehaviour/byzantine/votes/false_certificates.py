@@ -53,7 +53,7 @@ class FalseCertificate(Behaviour):
         if signatures:
             self._lied.setdefault(vote.view, set()).add(vote.kind)
             forget_old(self._lied)
-            self.bit()
+            self.count_effect()
             yield self._tell(self._certificate(vote, signatures))
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
@@ -121,7 +121,7 @@ class Outsider(FalseCertificate):
         if vote.kind in (VoteKind.NOTARIZE, VoteKind.FINALIZE) and vote.kind not in self._voted.get(vote.view, ()):
             self._voted.setdefault(vote.view, set()).add(vote.kind)
             forget_old(self._voted)
-            self.bit()
+            self.count_effect()
             yield tell(None, self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
         yield from super()._answer(vote)
 

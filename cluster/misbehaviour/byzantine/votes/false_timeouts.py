@@ -60,7 +60,7 @@ class TimeoutForger(EachView):
     description = "forges certificates that views were given up"
 
     def lie(self, view: View) -> Iterator[Effect]:
-        self.bit()
+        self.count_effect()
         yield tell(None, self._certificate(view))
 
     def _certificate(self, view: View) -> AnyCertificate:
@@ -113,7 +113,7 @@ class FalseTimeouts(Behaviour):
             return []
         self._lied[vote.view] = None
         forget_old(self._lied)
-        self.bit()
+        self.count_effect()
         return [send]
 
     def _shown(self, view: View) -> list[int]:
@@ -153,7 +153,7 @@ class FalseHighCertificate(FalseTimeouts):
         if view > MAX_VIEW - VIEWS_AHEAD:
             return []
         vote = self.position.vote(VoteKind.TIMEOUT, view + VIEWS_AHEAD, view + VIEWS_AHEAD - 1, NO_DIGEST)
-        self.bit()
+        self.count_effect()
         return [tell(None, Timeout(vote, self._forged(vote.parent_view)))]
 
     def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:

@@ -39,7 +39,7 @@ class NullifyAndFinalize(Behaviour):
             yield tell(recipient, self.position.vote(VoteKind.FINALIZE, block.view, block.parent_view, block.digest))
         else:
             return
-        self.bit()
+        self.count_effect()
 
     def _giving_up(self, view: int) -> Message:
         """A vote to give up a view, as the protocol sends it; a timeout names the genesis, which needs no proof."""

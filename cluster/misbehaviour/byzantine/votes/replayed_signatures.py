@@ -47,7 +47,7 @@ class KindReplayer(Behaviour):
         if verify_certificate(message, self.position.validators, self.position.namespace):
             self._replayed[message.view] = None
             forget_old(self._replayed)
-            self.bit()
+            self.count_effect()
             yield tell(None, msgspec.structs.replace(message, kind=VoteKind.FINALIZE))
 
 
@@ -62,7 +62,7 @@ class SisterCertificates(EachView):
     def lie(self, view: View) -> Iterator[Effect]:
         certificate = self._certificate(self._kinds[view % len(self._kinds)], view)
         if certificate is not None:
-            self.bit()
+            self.count_effect()
             yield tell(None, certificate)
 
     def _certificate(self, kind: VoteKind, view: View) -> AnyCertificate | None:

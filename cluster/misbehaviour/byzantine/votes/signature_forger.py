@@ -31,7 +31,7 @@ class SignatureForger(Behaviour):
             badly_signed = msgspec.structs.replace(vote, signature=at.random_signature())
             for forged in (with_vote(message, badly_signed), in_anothers_name, self._certificate(vote)):
                 yield tell(recipient_of(send), forged)
-                self.bit()
+                self.count_effect()
         yield send
 
     def _certificate(self, vote: Vote) -> Certificate:

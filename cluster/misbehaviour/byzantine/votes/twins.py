@@ -43,4 +43,4 @@ class TwinWatch:
         if vote.view not in self._bitten and any(conflict(vote, other) is not None for other in others):
             self._bitten[vote.view] = None
             forget_old(self._bitten)
-            self._score.bites[Twins.name] += 1
+            self._score.effects[Twins.name] += 1

@@ -17,4 +17,4 @@ class VoteWithholder(Behaviour):
         if vote_of(message) is None or isinstance(message, Proposal):
             yield send
         else:
-            self.bit()
+            self.count_effect()

@@ -23,4 +23,4 @@ class WrongEpoch(Behaviour):
         namespace = self.position.namespace + EPOCH_SUFFIX
         signed = self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest, namespace)
         yield tell(recipient_of(send), with_vote(message, signed))
-        self.bit()
+        self.count_effect()

@@ -130,10 +130,10 @@ def _page(status: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _bites(status: dict[str, Any] | None) -> dict[str, int]:
-    bites = _page(status).get("bites")
+    bites = _page(status).get("took_effect")
     return bites if isinstance(bites, dict) else {}
 
 
 def _owed(status: dict[str, Any] | None) -> int:
-    owed = _page(status).get("evidence_owed")
+    owed = _page(status).get("expected_evidence")
     return owed if isinstance(owed, int) else 0

@@ -21,7 +21,7 @@ AFTERWARDS: Final = 30
 """Heights that the run goes on for, at least."""
 TURNS: Final = 3
 """Views that a validator must have led for it to say anything that none of its blocks is final."""
-HEIGHTS_A_TURN: Final = 4
+HEIGHTS_PER_TURN: Final = 4
 """Heights that the run goes on for, for each validator: so that each has its turns."""
 BUSY: Final[dict[str, Any]] = {
     "users": [
@@ -44,7 +44,7 @@ class Join(Drill):
     def scenario(self) -> Scenario:
         nodes: list[dict[str, Any]] = [{} for _ in names_of(self.validators)]
         nodes[-1] = {"joins_at_height": self.at_height}
-        height = self.at_height + max(AFTERWARDS, HEIGHTS_A_TURN * self.validators)
+        height = self.at_height + max(AFTERWARDS, HEIGHTS_PER_TURN * self.validators)
         return self.build(
             validators={"count": self.validators, "nodes": nodes},
             consensus={"protocol": self.protocol},

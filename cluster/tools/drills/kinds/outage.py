@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.audit.ledger.ledger import BlockFigures
-from cluster.checks.metrics.committees import ruling_during
+from cluster.checks.metrics.committees import active_committees_during
 from cluster.checks.metrics.metrics import first_finalizations
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord
@@ -41,7 +41,7 @@ WORKED_OFF_PERCENT: Final = 10
 """Of the largest backlog may be left at the end."""
 SETTLED_MS: Final = 5_000
 """After the outage, before rates are taken."""
-LEAST_STRETCH_MS: Final = 2_000
+MIN_STRETCH_MS: Final = 2_000
 NO_OUTAGE: Final = "those that were down at the same time left a quorum: there was no outage"
 
 
@@ -139,7 +139,7 @@ class Outage(Drill):
         first_ms = max([min(seen), *(each.ended_ms for each in others if each.ended_ms and each.ended_ms < begun_ms)])
         last_ms = min([max(seen), *(each.begun_ms for each in others if each.begun_ms and each.begun_ms > back_ms)])
         settled_ms = min(back_ms + SETTLED_MS, (back_ms + last_ms) / 2)
-        if min(begun_ms - first_ms, last_ms - settled_ms) < LEAST_STRETCH_MS:
+        if min(begun_ms - first_ms, last_ms - settled_ms) < MIN_STRETCH_MS:
             return Outcome.INCONCLUSIVE, "the run is too short before or behind the outage to compare block rates"
         before, after = rate(books, first_ms, begun_ms), rate(books, settled_ms, last_ms)
         is_met = after * 100 >= before * self.pace_percent
@@ -151,7 +151,7 @@ def _outage(books: Books) -> list[FaultRecord] | None:
     for group in overlapping(books.record.faults):
         begun_ms = min(fault.begun_ms or 0.0 for fault in group)
         ended_ms = max(books.record.duration_ms if fault.ended_ms is None else fault.ended_ms for fault in group)
-        committees = ruling_during(books, begun_ms, ended_ms)
+        committees = active_committees_during(books, begun_ms, ended_ms)
         for down in down_at_once(group):
             if all(len(members - down) < quorum(len(members)) for members in committees):
                 return group

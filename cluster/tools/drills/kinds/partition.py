@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.committees import ruling_during
+from cluster.checks.metrics.committees import active_committees_during
 from cluster.checks.metrics.metrics import first_finalizations
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import Backend, FaultRecord
@@ -116,7 +116,7 @@ def _judge_partition(books: Books, fault: FaultRecord) -> Judgement:
     if begun_ms is None:
         return Outcome.INCONCLUSIVE, f"the partition of {fault.target} never began"
     ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
-    committees = ruling_during(books, begun_ms, ended_ms)
+    committees = active_committees_during(books, begun_ms, ended_ms)
     whole = [side for side in fault.sides if any(_is_quorum(side, members) for members in committees)]
     for side in fault.sides:
         heights = _finalised(books, side, begun_ms + record.view_change_ms, ended_ms)

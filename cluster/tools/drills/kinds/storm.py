@@ -25,9 +25,9 @@ HARDENED: Final = "hardened"
 PLAIN: Final = "plain"
 """Without a priority floor: timers that offer no tip tie with the honest ones, which then wait for many of them."""
 HONEST_USERS: Final = 8
-LEAST_TIMERS: Final = 1_000
+MIN_TIMERS: Final = 1_000
 """Fewer are no storm."""
-TIMERS_A_USER: Final = 1_000
+TIMERS_PER_USER: Final = 1_000
 """As many as an actor may have alive, nearly: a storm of more takes more users."""
 BURST: Final = 100
 BURSTS_AT_ONCE: Final = 10
@@ -44,14 +44,14 @@ class Storm(Drill):
     name: ClassVar[str] = "storm"
     summary: ClassVar[str] = "timers by the thousand that expire or cannot pay, while honest ones run"
 
-    timers: int = option(6_000, "how many make the storm", least=LEAST_TIMERS, most=1_000_000)
+    timers: int = option(6_000, "how many make the storm", least=MIN_TIMERS, most=1_000_000)
     bid_percent: int = option(ONE_RISE_PERCENT, "what timers that can pay offer, of the price", least=100, most=10_000)
     preset: str = option(HARDENED, "the chain's parameters", choices=(HARDENED, PLAIN))
     lateness_blocks: int = option(5, "p99 of the honest timers' lateness at most, in blocks", least=0, most=1_000)
     finality_ms: int = option(1_500, "p95 of the finality latency at most", least=10, most=60_000)
 
     def scenario(self) -> Scenario:
-        users = -(-self.timers // TIMERS_A_USER)
+        users = -(-self.timers // TIMERS_PER_USER)
         blocks = -(-self.timers // (BURST * BURSTS_AT_ONCE))
         storm = {
             "workload": StormWorkload.name,
@@ -91,8 +91,8 @@ class Storm(Drill):
 
     def _judge_storm(self, books: Books) -> Judgement:
         storm, timers = _actors(books, is_storm=True), _timers(books.record.given or books.record.scenario)
-        if timers < LEAST_TIMERS:
-            return Outcome.INCONCLUSIVE, f"{timers:,} timers are no storm: at least {LEAST_TIMERS:,} make one"
+        if timers < MIN_TIMERS:
+            return Outcome.INCONCLUSIVE, f"{timers:,} timers are no storm: at least {MIN_TIMERS:,} make one"
         reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor in storm)
         most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
         taken = sum(life.actor in storm for life in books.ledger.timers.values())

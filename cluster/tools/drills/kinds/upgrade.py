@@ -22,7 +22,7 @@ from cluster.tools.drills.expectations import straight_replay, timers_once, unme
 
 AT_HEIGHT: Final = 10
 VERSION: Final = "2"
-HEIGHTS_A_VALIDATOR: Final = 8
+HEIGHTS_PER_VALIDATOR: Final = 8
 """Heights that it takes to get one validator upgraded, at least."""
 
 
@@ -43,7 +43,7 @@ class Upgrade(Drill):
             "version": VERSION,
             "heights_between": self.heights_between,
         }
-        height = AT_HEIGHT + self.validators * (HEIGHTS_A_VALIDATOR + self.heights_between)
+        height = AT_HEIGHT + self.validators * (HEIGHTS_PER_VALIDATOR + self.heights_between)
         return self.build(
             validators={"count": self.validators},
             consensus={"protocol": self.protocol},

@@ -168,7 +168,7 @@ def test_without_budget_for_removals_nothing_is_said_and_that_is_counted() -> No
 
 
 def test_beyond_so_many_timers_the_oldest_and_the_newest_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST_JUDGED", 2)
+    monkeypatch.setattr(turns, "MAX_JUDGED", 2)
     maker = chain()
     waiting = [schedule(maker) for _ in range(5)]
     for _ in range(3):
@@ -288,7 +288,7 @@ def test_a_scan_that_may_have_ended_excuses_only_those_behind_the_last_fire() ->
 
 def test_first_in_first_out_the_first_of_all_that_wait_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many are looked at in a block of the auction: an accused one might stand behind one that did not fit."""
-    monkeypatch.setattr(turns, "MOST_JUDGED", 1)
+    monkeypatch.setattr(turns, "MAX_JUDGED", 1)
     maker = chain(Policy.FIFO)
     timers = [schedule(maker, gas_limit=gas_limit) for gas_limit in (5_000, CAP, 5_000)]
     maker.seal()

@@ -93,7 +93,7 @@ def test_last_words_need_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     last_words.write(path, LastWords(8, 2, "\x1b" * 10_000))
     last_words.reserve(path)
     found = last_words.read(path)
-    assert found is not None and found.reason == "\x1b" * last_words.MOST_CHARACTERS
+    assert found is not None and found.reason == "\x1b" * last_words.MAX_CHARACTERS
     assert path.stat().st_size == size
     path.write_bytes(path.read_bytes()[:20])
     assert last_words.read(path) is None, "killed as it spoke"

@@ -715,7 +715,7 @@ def test_a_byzantine_validator_misbehaves_over_real_streams(tmp_path: Path, beha
             blamed = {peer for member in honest for peer in member.tally.faults_by_peer}
             assert blamed <= {byzantine.index}
             page = json.loads(json.dumps(await byzantine.loop.status()))
-            assert set(page["byzantine"]["bites"]) == set(behaviours)
+            assert set(page["byzantine"]["took_effect"]) == set(behaviours)
 
     run(test)
 

@@ -113,7 +113,7 @@ def test_what_is_owed_is_proved(name: str, protocol: str) -> None:
     record = run_with(name, protocol=protocol)
     found = proofs(record)
     assert all(proof.holds and proof.culprit == BYZANTINE for proof in found)
-    owed = (record.validators[BYZANTINE].status or {})["byzantine"]["evidence_owed"]
+    owed = (record.validators[BYZANTINE].status or {})["byzantine"]["expected_evidence"]
     if name in PROVABLE:
         assert owed >= 3
         assert found

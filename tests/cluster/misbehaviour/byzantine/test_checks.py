@@ -43,7 +43,7 @@ def byzantine_record(bites: int = 5, owed: int = 3, *, own_keys: bool = True) ->
         record.genesis = replace(record.genesis, validators=tuple(signer.public_key for signer in SIGNERS))
         record.scheme = KeyedHashScheme()
     record.validators[3].byzantine = (NAME,)
-    status_of(record, 3)["byzantine"] = {"bites": {NAME: bites}, "evidence_owed": owed}
+    status_of(record, 3)["byzantine"] = {"took_effect": {NAME: bites}, "expected_evidence": owed}
     return record
 
 

@@ -250,7 +250,7 @@ def test_a_lock_breaker_keeps_certificates_and_timeouts_to_itself() -> None:
     assert [behaviour.alter(tell(None, message)) for message in kept] == [[], [], []]
     said = tell(None, HOTSTUFF.certificate(FINALIZE, 1, "b1"))
     assert behaviour.alter(said) == [said]
-    assert behaviour.position.score.bites["lock-breaker"] == 0
+    assert behaviour.position.score.effects["lock-breaker"] == 0
 
 
 # --- what was overheard -----------------------------------------------------------------------------------------------

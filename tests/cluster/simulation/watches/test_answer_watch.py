@@ -98,7 +98,7 @@ def test_who_was_started_in_its_view_may_lack_the_certificate() -> None:
 def test_a_clock_that_was_slow_excuses_its_silence() -> None:
     """Its next tick is due by its own clock: the others' clocks say that the answer before was long ago."""
     scene: dict[str, Any] = dict(SCENES["bad-links"])
-    skew = {"kind": "clock_skew", "target": "validator-0", "factor": 0.02, "at_height": 6, "for_ms": 1_200}
+    skew = {"kind": "clock_skew", "target": "validator-0", "clock_speed": 0.02, "at_height": 6, "for_ms": 1_200}
     consensus = scene["consensus"] | {"rebroadcast_ms": 100}
     stop = {"height": 12, "drain_blocks": 1, "timeout_s": 120}
     fields = {"name": "skewed", "validators": {"count": 4}, "consensus": consensus, "stop": stop}

@@ -27,7 +27,7 @@ from validator.primitives import limits
 from validator.pvm.compiler import weights
 from validator.pvm.language.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, Signature
 from validator.pvm.language.subset import REFUSED
-from validator.execution.bidding import LEAST_QUERY_CYCLES
+from validator.execution.bidding import MIN_QUERY_CYCLES
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = ROOT / "docs" / "actors.md"
@@ -139,17 +139,17 @@ WEIGHTS = {
     "WIDE_INTEGER": "each integer of more than 64 bits among them, on top",
     "METHOD_PARTS_INCLUDED": "names, numbers and operations in a method that entering it includes (no cycles)",
     "BUILTIN": "a builtin or a value's method, besides the call",
-    "DEPLOY_CYCLES_A_BYTE": "each byte of a program that is deployed",
-    "DEPLOY_CYCLES_A_TOKEN": "each word, number, sign or string of it, comments apart, beyond those that its bytes pay for",
+    "DEPLOY_CYCLES_PER_BYTE": "each byte of a program that is deployed",
+    "DEPLOY_CYCLES_PER_TOKEN": "each word, number, sign or string of it, comments apart, beyond those that its bytes pay for",
     "LOAD": "a program's first run in a block, besides its size",
 }
 PER_CYCLE = {
-    "METHOD_PARTS_A_CYCLE": "names, numbers and operations in a method beyond those included, for entering it",
-    "KEY_BYTES_A_CYCLE": f"bytes of a storage key beyond {costs.NAME_BYTES_INCLUDED}",
-    "BYTES_A_CYCLE": "bytes or characters copied, compared, searched, packed for one cycle",
-    "DEPLOY_BYTES_A_TOKEN": "words, numbers, signs and strings that a program's bytes pay for",
-    "DEPLOY_CYCLES_A_LOAD": "cycles of a program's deployment, for its first run in a block",
-    "KECCAK_BYTES_A_CYCLE": "bytes hashed for one cycle, on top; so a timer's payload beyond 32 bytes",
+    "METHOD_PARTS_PER_CYCLE": "names, numbers and operations in a method beyond those included, for entering it",
+    "KEY_BYTES_PER_CYCLE": f"bytes of a storage key beyond {costs.NAME_BYTES_INCLUDED}",
+    "BYTES_PER_CYCLE": "bytes or characters copied, compared, searched, packed for one cycle",
+    "DEPLOY_BYTES_PER_TOKEN": "words, numbers, signs and strings that a program's bytes pay for",
+    "DEPLOY_CYCLES_PER_LOAD": "cycles of a program's deployment, for its first run in a block",
+    "KECCAK_BYTES_PER_CYCLE": "bytes hashed for one cycle, on top; so a timer's payload beyond 32 bytes",
 }
 LIMITS = {
     "MAX_SOURCE_BYTES": "bytes of a program",
@@ -186,7 +186,7 @@ AROUND = {
     "a fire": (DEFAULTS.fire_base_cycles, ""),
     "a message's run, out of what its sender reserved": (DEFAULTS.message_base_cycles, ""),
     "a message's reservation, where it names none": (DEFAULTS.message_cycles, f"{DEFAULTS.message_cells:,}"),
-    "a query for a bid, at least": (LEAST_QUERY_CYCLES, ""),
+    "a query for a bid, at least": (MIN_QUERY_CYCLES, ""),
     "a query for a bid, at most": (DEFAULTS.gba_max_cycles, ""),
 }
 

@@ -26,7 +26,7 @@ from cluster.tools.cli.main import main
 from cluster.tools.mutation import hunt
 from cluster.tools.mutation.harness_mutants import HARNESS_MUTANTS, HarnessMutant, KnownAnswer, _replaced
 from cluster.tools.mutation.hunt import Kill, all_mutants, page
-from cluster.tools.mutation.scenes import MOST_SEEDS, SCENES, scenario_of
+from cluster.tools.mutation.scenes import MAX_SEEDS, SCENES, scenario_of
 from cluster.tools.mutation.table import print_table
 from validator.node.assembly import Parts
 from validator.transition.transition import Transition
@@ -54,7 +54,7 @@ def test_there_are_enough_in_every_area_and_each_says_where_it_is_hunted() -> No
     for name, mutant in everyone.items():
         assert mutant.name == name
         assert mutant.description
-        assert 1 <= mutant.hunt.seeds <= MOST_SEEDS
+        assert 1 <= mutant.hunt.seeds <= MAX_SEEDS
         if isinstance(mutant, HarnessMutant):
             assert mutant.answer.check in names
             assert mutant.answer.mutant is None or mutant.answer.mutant in MUTANTS
@@ -312,7 +312,7 @@ def test_each_is_caught(name: str) -> None:
 def test_who_believes_a_lie_is_caught_with_the_other_protocol_too(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed = replace(mutant, hunt=replace(mutant.hunt, protocol="hotstuff", seeds=MOST_SEEDS))
+    changed = replace(mutant, hunt=replace(mutant.hunt, protocol="hotstuff", seeds=MAX_SEEDS))
     monkeypatch.setitem(MUTANTS, mutant.name, changed)
     kill = hunt.hunt(mutant.name)
     assert kill.caught, kill

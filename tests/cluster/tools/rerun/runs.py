@@ -32,7 +32,7 @@ SMALL: dict[str, Any] = {
 NOISE: list[dict[str, Any]] = [
     {"kind": "pause", "target": "validator-0", "at_height": 4, "for_ms": 500},
     {"kind": "degrade", "at_height": 5, "for_ms": 400, "loss": 0.2},
-    {"kind": "clock_skew", "target": "random", "at_height": 7, "for_ms": 900, "factor": 2},
+    {"kind": "clock_skew", "target": "random", "at_height": 7, "for_ms": 900, "clock_speed": 2},
 ]
 
 

@@ -18,7 +18,7 @@ from validator.primitives import costs
 from validator.primitives.errors import HandlerFailure
 from validator.primitives.limits import MAX_STORAGE_KEY
 from validator.primitives.params import DEFAULTS
-from validator.pvm.compiler.weights import BYTES_A_CYCLE, HOST_CALL, HOST_READ, NODES, OPERATION, OWN_CALL, VALUE_NODE
+from validator.pvm.compiler.weights import BYTES_PER_CYCLE, HOST_CALL, HOST_READ, NODES, OPERATION, OWN_CALL, VALUE_NODE
 from validator.pvm.language.api import HOST_CALLS, HOST_READS, YIELDING
 from validator.pvm.language.subset import ProgramError, parse
 from validator.pvm.runtime.hostcalls import HostCalls
@@ -38,7 +38,7 @@ def cycles_of(body: str) -> int:
         ("self.set('k', 1)", costs.KV_SET_CYCLES + VALUE_NODE),
         (
             "self.set('k', 'a' * 64)",
-            costs.KV_SET_CYCLES + VALUE_NODE + 2 + NODES[ast.BinOp] + OPERATION + 64 // BYTES_A_CYCLE,
+            costs.KV_SET_CYCLES + VALUE_NODE + 2 + NODES[ast.BinOp] + OPERATION + 64 // BYTES_PER_CYCLE,
         ),
         ("self.delete('k')", costs.KV_DELETE_CYCLES),
         ("self.publish('k', 1)", 200 + VALUE_NODE),
@@ -116,9 +116,9 @@ def test_a_query_pays_once_for_a_call_that_would_change_something(call: str) -> 
 @pytest.mark.parametrize(
     ("data", "looked_at"),
     [
-        ("bytes(3232)", 8 * 3_232 // BYTES_A_CYCLE + 2 * 3_232 // BYTES_A_CYCLE),
-        ("'ab' * 1616", 3_232 // BYTES_A_CYCLE),
-        ("2 ** 255", 77 // BYTES_A_CYCLE),
+        ("bytes(3232)", 8 * 3_232 // BYTES_PER_CYCLE + 2 * 3_232 // BYTES_PER_CYCLE),
+        ("'ab' * 1616", 3_232 // BYTES_PER_CYCLE),
+        ("2 ** 255", 77 // BYTES_PER_CYCLE),
     ],
 )
 def test_an_event_is_paid_by_the_length_of_what_it_shows(data: str, looked_at: int) -> None:

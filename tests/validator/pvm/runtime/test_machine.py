@@ -20,7 +20,7 @@ from validator.primitives.types import PRICE_LIMIT
 from validator.pvm.compiler import programs
 from validator.pvm.compiler.compiler import compile_program
 from validator.pvm.compiler.programs import CompiledProgram, load_cycles
-from validator.pvm.compiler.weights import DEPLOY_CYCLES_A_LOAD, LOAD
+from validator.pvm.compiler.weights import DEPLOY_CYCLES_PER_LOAD, LOAD
 from validator.pvm.language.subset import ProgramError, parse
 from validator.pvm.runtime.machine import MAX_LOADED_BYTES, LoadedProgram, PythonVm, Runtime
 from validator.pvm.runtime.operations import ValueMethods
@@ -311,7 +311,7 @@ def test_a_block_pays_for_loading_a_program_once() -> None:
         used.append(context.meter.cycles_used - before)
     assert used[0] - used[2] == load_cycles(source) and used[2] == used[4]
     assert (
-        used[1] - used[3] == load_cycles(program("pass")) == LOAD + 300 * len(program("pass")) // DEPLOY_CYCLES_A_LOAD
+        used[1] - used[3] == load_cycles(program("pass")) == LOAD + 300 * len(program("pass")) // DEPLOY_CYCLES_PER_LOAD
     )
 
 
@@ -338,7 +338,7 @@ def test_what_is_paid_for_fits_into_what_is_loaded(name: str) -> None:
 
 def test_a_dense_program_costs_more_to_load() -> None:
     dense = "class A(Actor):\n def handle(self,payload):\n  a=1\n" + "  a=a+a+a+a+a+a\n" * 20
-    assert load_cycles(dense) > LOAD + 300 * len(dense) // DEPLOY_CYCLES_A_LOAD + 100
+    assert load_cycles(dense) > LOAD + 300 * len(dense) // DEPLOY_CYCLES_PER_LOAD + 100
 
 
 def test_a_program_that_is_not_paid_for_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
