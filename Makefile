@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test soak soak-live shadow lint format lock clean
+.PHONY: help install install-dev run test soak soak-live shadow lint format lock clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -12,6 +12,7 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3 pyth
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCENARIO ?= scenarios/smoke.yaml
 SOAK_SEEDS ?= 10000
@@ -29,11 +30,14 @@ SOAK_CLIMBS ?= 100000
 ifneq ($(shell test -x $(BIN)/python && cat $(INSTALLED) 2>/dev/null),$(CURDIR))
 .PHONY: $(INSTALLED)
 endif
+ifneq ($(shell cat $(INSTALLED_DEV) 2>/dev/null),$(CURDIR))
+.PHONY: $(INSTALLED_DEV)
+endif
 
 help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests"
-	@echo "make install  build the environment in $(VENV) alone"
+	@echo "make install  build the environment in $(VENV) alone; make install-dev adds what tests, lint and types need"
 	@echo "make soak     $(SOAK_SEEDS) random scenarios for each protocol, $(SOAK_PROGRAMS) random actor programs, $(SOAK_MINUTES) minutes of looking for"
 	@echo "              the dearest ones (hours; all go on where they were interrupted; SOAK_PROCESSES=N for programs), and the tests that"
 	@echo "              the default leaves out"
@@ -46,11 +50,11 @@ help:
 run: install
 	$(BIN)/stampede run $(SCENARIO)
 
-test: install
+test: install-dev
 	$(BIN)/python -m pytest
 
 # All parts run, whatever one of them comes to; the exit code is the last one that was not 0.
-soak: install
+soak: install-dev
 	@trap 'exit 130' INT TERM; status=0; \
 	for protocol in simplex hotstuff; do \
 		$(BIN)/stampede fuzz --protocol $$protocol --seeds 0:$(SOAK_DRAWN) --min-passed $(SOAK_SEEDS) \
@@ -61,7 +65,7 @@ soak: install
 	$(BIN)/python -m pytest -m soak -n 0 || status=$$?; \
 	exit $$status
 
-soak-live: install
+soak-live: install-dev
 	$(BIN)/python -m tests.cluster.live.soak --minutes $(SOAK_MINUTES)
 
 # Other Pythons get an environment each, with just what executing blocks needs, in the versions of the lock.
@@ -83,37 +87,51 @@ shadow: install
 		options="$$options --python $$place/bin/python"; \
 	done; $(BIN)/stampede verify-run $(RUN) $$options
 
-lint: install
+lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: install
+format: install-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 install: $(INSTALLED)
 
-# The stamp goes first and comes last, so that an interrupted install leaves nothing that counts as installed.
+install-dev: $(INSTALLED_DEV)
+
+# No process of a testnet loads these: Ray's classes for Java, the pages of its dashboard (which needs ray[default]), and the tests
+# of packages. Together they are some 70 MB.
+UNUSED := \( -path '*/ray/jars' -o -path '*/ray/dashboard/client' -o -name tests \)
+
+# The stamp goes first and comes last, so that an interrupted install leaves nothing that counts as installed. Bytecode is compiled
+# when a module is first imported: most modules of the packages never are.
 $(INSTALLED): requirements.lock pyproject.toml
-	@rm -f $@
+	@rm -f $@ $(INSTALLED_DEV)
 	@'$(or $(PYTHON),false)' -c '$(PYTHON_WORKS)' || { echo "stampede needs Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 		"(Debian: python3-venv); name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 2; }
-	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock (about 900 MB on disk; a few minutes)."
+	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock (about 500 MB on disk; a minute or two)."
 	@'$(PYTHON)' -m venv --clear $(VENV)
-	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --no-compile --require-hashes --requirement requirements.lock
+	@find $(VENV)/lib/python*/site-packages -type d $(UNUSED) -prune -exec rm -rf {} +
 	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
 	@$(BIN)/python -m cluster.tools.warm_up
 	@printf '%s' '$(CURDIR)' > $@
 
-# Both locks: the environment's, and the image's, which has Ray's job server instead of the development tools and otherwise
-# the same versions.
+$(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
+	@rm -f $@
+	@echo "Adding the packages of requirements-dev.lock for tests, lint and types (about 200 MB on disk)."
+	@$(PIP) install --quiet --no-compile --require-hashes --requirement requirements-dev.lock
+	@printf '%s' '$(CURDIR)' > $@
+
+# The environment's lock; the same versions with the development tools; and the image's, which has Ray's job server.
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
 
 lock:
 	@command -v uv >/dev/null || { echo "make lock needs uv on PATH (python -m pip install uv)" >&2; exit 2; }
-	$(UV_COMPILE) --upgrade --group dev --output-file requirements.lock
+	$(UV_COMPILE) --upgrade --group build --output-file requirements.lock
+	$(UV_COMPILE) --upgrade --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(UV_COMPILE) --upgrade --group image --constraint requirements.lock --output-file k8s/requirements.lock
 
 clean:

@@ -229,7 +229,7 @@ FOLDERS: Final = (
     "tests",
     "validator",
 )
-ROOT_FILE: Final = re.compile(r"Makefile|pyproject\.toml|requirements\.lock|stampede\w*\.py|[A-Z]+\.md")
+ROOT_FILE: Final = re.compile(r"Makefile|pyproject\.toml|requirements(?:-dev)?\.lock|stampede\w*\.py|[A-Z]+\.md")
 
 
 def missing_files(text: str, there: set[str]) -> list[str]:

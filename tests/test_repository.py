@@ -874,17 +874,18 @@ def test_what_is_no_circle_passes() -> None:
 
 # --- dependencies ---------------------------------------------------------------------------------------------------
 
-LOCKS = {"requirements.lock": "dev", "k8s/requirements.lock": "image"}
+LOCKS = {"requirements.lock": "build", "requirements-dev.lock": "dev", "k8s/requirements.lock": "image"}
 """Each lock and the dependency group that it holds besides the project's own dependencies."""
 
 
 def declared(group: str | None = None) -> list[Requirement]:
-    """What ``pyproject.toml`` asks for: the project's dependencies, or a group's."""
+    """The requirements in ``pyproject.toml``: the project's dependencies, or a group's with those that it includes."""
     project = tomllib.loads(text_files()["pyproject.toml"])
-    return [
-        Requirement(line)
-        for line in (project["dependency-groups"][group] if group else project["project"]["dependencies"])
-    ]
+    if group is None:
+        return [Requirement(line) for line in project["project"]["dependencies"]]
+    entries = project["dependency-groups"][group]
+    included = [each for entry in entries if isinstance(entry, dict) for each in declared(entry["include-group"])]
+    return [*included, *(Requirement(entry) for entry in entries if isinstance(entry, str))]
 
 
 def lock_entries(lock: str) -> list[list[str]]:
@@ -952,9 +953,21 @@ def test_a_right_lock_passes() -> None:
     assert lock_problems(lock, [Requirement("A>=1.0")]) == []
 
 
-def test_both_locks_pin_the_same_versions() -> None:
-    main, image = (pinned(text_files()[lock]) for lock in LOCKS)
-    assert {name: (main[name], image[name]) for name in main.keys() & image.keys() if main[name] != image[name]} == {}
+def test_all_locks_pin_the_same_versions() -> None:
+    main, *others = (pinned(text_files()[lock]) for lock in LOCKS)
+    for other in others:
+        assert {name: (main[name], other.get(name)) for name in main if main[name] != other.get(name)} == {}
+
+
+def development_only(lock: str) -> set[str]:
+    """Packages of the group ``dev`` that a lock holds though no other package needs them, by its comments (``via``)."""
+    alone = r"^([\w.-]+)==[^#]*# via stampede \(pyproject\.toml:dev\)$"
+    return set(re.findall(alone, lock, flags=re.MULTILINE))
+
+
+def test_a_run_installs_no_development_tools() -> None:
+    assert development_only(text_files()["requirements.lock"]) == set()
+    assert {"mypy", "ruff", "hypothesis"} <= development_only(text_files()["requirements-dev.lock"])
 
 
 def documented(page: str) -> dict[str, list[str]]:
@@ -983,7 +996,7 @@ def all_declared() -> list[Requirement]:
 
 
 def test_every_dependency_is_documented() -> None:
-    versions = pinned(text_files()["requirements.lock"])
+    versions = pinned(text_files()["requirements-dev.lock"])
     assert dependency_page_problems(text_files()["docs/dependencies.md"], all_declared(), versions) == []
 
 
