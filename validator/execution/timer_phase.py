@@ -142,7 +142,7 @@ class TimerPhase:
         if not pool.live or self.prices.lane_price >= PRICE_LIMIT:  # no fee reaches so far
             return iter(())
         prices = self._kernel_prices()
-        found = pool.best_first(self.index.actors, prices)
+        found = pool.best_first(self.index.parties.table, prices)
         apart = self._priced_apart()
         if not apart:
             return (self._candidate(position, tip) for position, tip, _ in found)
@@ -330,10 +330,10 @@ class TimerPhase:
         """What the default agent supplied to a timer, in this block or before."""
         if timer.default_max_fee is not None:
             return timer.default_max_fee
-        height = self.index.supply_height(timer, self.bidding.since)
+        height = self.index.supplies.height_for(timer, self.terms.height, self.bidding.since)
         if height is None:
             return None
-        return self._default_bid()[0] if height == self.terms.height else self.index.supply_of(height)
+        return self._default_bid()[0] if height == self.terms.height else self.index.supplies.max_fees[height]
 
     @property
     def default_max_fee(self) -> int:
@@ -351,8 +351,8 @@ class TimerPhase:
         values = {
             "price": self.prices.lane_price,
             "tip": self._default_bid()[1],
-            "bid_max": self.index.greatest_bid[0],
-            "bid_priority": self.index.greatest_bid[1],
+            "bid_max": self.index.parties.greatest_bid[0],
+            "bid_priority": self.index.parties.greatest_bid[1],
         }
         for name, value in values.items():
             prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS

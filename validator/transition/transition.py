@@ -245,7 +245,7 @@ class Transition:
         self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
         self.terms = SchedulingTerms(height, price, chain.p50_tip, self.parameters, auction)
         self.index.begin(height, self._drop_old_fires())
-        self.fairness = FairnessWeights(self.index.fires.by_actor, self.index.fires.divisor())
+        self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
 
     def _drop_old_fires(self) -> list[Fires]:
         """The window is ``[H - window, H - 1]``: what fired before it is dropped for good."""
@@ -545,10 +545,10 @@ class Transition:
 
     def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
         """Write down what the default agent supplied in this block, and drop supplies that no live timer stands by."""
-        standing = self.index.supplied_rows()
+        standing = dict(self.index.supplies.standing)
         touched: set[int] = {self.context.height}
         for timer in ended:
-            height = self.index.supply_height(timer, phase.bidding.since)
+            height = self.index.supplies.height_for(timer, self.context.height, phase.bidding.since)
             if height is not None and height in standing:
                 standing[height] -= 1
                 touched.add(height)
