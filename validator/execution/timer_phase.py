@@ -134,7 +134,7 @@ class TimerPhase:
         for timer_id in self.bidding.defaulted:
             timer = self._timer(timer_id)
             if timer.max_fee_per_cycle is None and self._supplied(timer) is None:
-                self.world.update_timer(timer._replace(default_max_fee=max_fee))
+                self.world.put(timer.key, timer._replace(default_max_fee=max_fee))
 
     def best_first(self) -> Iterator[Candidate]:
         """What clears the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
@@ -202,7 +202,7 @@ class TimerPhase:
         p = self.parameters
         # An extension by a handler of this phase is gone with the timer; its other fields cannot have changed.
         brought_along = self.world.payload_of(timer)
-        self.world.remove_timer(timer)
+        self.world.remove_timers([timer])
         self.world.debit(timer.fee_payer, max_cost)
         meter = Meter(candidate.gas_limit, p.max_cells_per_fire)
         context = HandlerContext(

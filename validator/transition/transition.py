@@ -58,7 +58,7 @@ from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.pricing import BASEFEE_SLOPE, lane_price, median_tip, next_basefee
 from validator.state import View
-from validator.state.working_set import Change, World
+from validator.state.working_set import Change, World, batch_of
 
 
 class NotAdmitted(Exception):
@@ -610,7 +610,7 @@ class Transition:
         )
         changes = self.world.changes()
         return Outcome(
-            view=self.parent.derive(self.context.height, World.batch(changes)),
+            view=self.parent.derive(self.context.height, batch_of(changes)),
             changes=changes,
             receipts=receipts,
             receipts_root=receipts_root(receipts),
