@@ -27,7 +27,7 @@ from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore
 from validator.state.engines.packed import PackedEngine
-from validator.state.working_set import World
+from validator.state.working_set import World, batch_of
 from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
 
@@ -118,7 +118,7 @@ class BenchmarkChain:
         timers = [(change.before, change.after) for change in world.changes_under(TIMER)]
         world.put(OVERFLOW, self.index.overflow_root_after(timers, {}))
         changes = world.changes()
-        self.store.commit(self.store.final.derive(self.store.final.height, World.batch(changes)))
+        self.store.commit(self.store.final.derive(self.store.final.height, batch_of(changes)))
         self.index.advance(changes)
 
 

@@ -37,7 +37,8 @@ from validator.primitives.meter import Meter
 from validator.primitives.types import Address
 from validator.pvm.runtime.machine import Vm
 from validator.scheduler.agents import OWN, Party, agent_of, parties_of, party_of
-from validator.scheduler.index import NOTHING_KEPT, SchedulerIndex, is_changed
+from validator.scheduler.index import SchedulerIndex
+from validator.scheduler.parties import NOTHING_KEPT, is_changed
 from validator.scheduler.rows import OPEN_MAX, WORD_BITS, timer_id_of_row
 from validator.state.working_set import World
 
@@ -136,7 +137,7 @@ class BiddingRound:
     def _candidates(self) -> Iterator[BidCandidate]:
         """The timers that may be asked about: by rank among their actor's, then by how long ago it was asked, then
         id."""
-        actors = sorted(self.index.bidders() | self._renamed.keys())
+        actors = sorted(self.index.open.asked | self._renamed.keys())
         waiting = {actor: self._of(actor) for actor in actors if not self._is_paused(actor)}
         heights = {actor: self._memory(actor).queried_height for actor in waiting}
         for _rank in range(self.terms.parameters.gba_queries_per_actor):
@@ -254,7 +255,7 @@ class BiddingRound:
 
     def _settle(self) -> None:
         """All queries are made: write down since when what is kept prices max fees, where that has changed."""
-        actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.unsettled()})
+        actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.parties.unsettled})
         repriced = [Party(actor) for actor in actors]
         for actor, agent in sorted(self._answered):
             kept, parties = self._kept(actor, agent), parties_of(actor, agent)
@@ -266,7 +267,7 @@ class BiddingRound:
         for actor in actors:
             self._settle_naming(actor)
         self.defaulted.extend(self._left(party for party, since in self.since.items() if not since))
-        self.index.expect_bids({party: self._kept_for(party) for party in repriced})
+        self.index.parties.expect({party: self._kept_for(party) for party in repriced})
 
     def _is_kept_for(self, party: Party, agent: Address) -> bool:
         """Whether an agent's kept answer alone says since when it prices a party's timers."""
@@ -294,7 +295,7 @@ class BiddingRound:
     def _agent_of(self, party: Party) -> Address | None:
         """Who bids for a party; ``None`` where nobody but the default agent does."""
         record = self._renamed.get(party.actor)
-        return self.index.agent_of(party) if record is None else agent_of(party, record)
+        return self.index.parties.agent_of(party) if record is None else agent_of(party, record)
 
     def _last_answer(self, party: Party) -> Bid | None:
         """What the kept answer bids for a party."""

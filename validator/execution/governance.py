@@ -64,7 +64,7 @@ def cancel_timer(world: World, timer_id: bytes) -> Timer | None:
     """Remove any actor's timer; an unknown id changes nothing."""
     timer = world.timer(timer_id)
     if timer is not None:
-        world.remove_timer(timer)
+        world.remove_timers([timer])
     return timer
 
 

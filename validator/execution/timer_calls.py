@@ -138,7 +138,7 @@ def _bids(world: World, record: Actor) -> bool:
 def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
     """Remove the actor's own timer. Raises ``NotFound`` or ``NotOwner``."""
     timer = _own_timer(world, actor, timer_id)
-    world.remove_timer(timer)
+    world.remove_timers([timer])
     return timer
 
 
@@ -168,7 +168,7 @@ def _extend(world: World, timer: Timer, expires_at: int, height: int, parameters
     if expires_at <= timer.expires_at or height > timer.expires_at:
         raise Rejection("TimerExpiryInvalid")
     extended = timer._replace(expires_at=expires_at)
-    world.update_timer(extended)
+    world.put(extended.key, extended)
     return extended
 
 

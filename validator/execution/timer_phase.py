@@ -134,7 +134,7 @@ class TimerPhase:
         for timer_id in self.bidding.defaulted:
             timer = self._timer(timer_id)
             if timer.max_fee_per_cycle is None and self._supplied(timer) is None:
-                self.world.update_timer(timer._replace(default_max_fee=max_fee))
+                self.world.put(timer.key, timer._replace(default_max_fee=max_fee))
 
     def best_first(self) -> Iterator[Candidate]:
         """What clears the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
@@ -142,7 +142,7 @@ class TimerPhase:
         if not pool.live or self.prices.lane_price >= PRICE_LIMIT:  # no fee reaches so far
             return iter(())
         prices = self._kernel_prices()
-        found = pool.best_first(self.index.actors, prices)
+        found = pool.best_first(self.index.parties.table, prices)
         apart = self._priced_apart()
         if not apart:
             return (self._candidate(position, tip) for position, tip, _ in found)
@@ -202,7 +202,7 @@ class TimerPhase:
         p = self.parameters
         # An extension by a handler of this phase is gone with the timer; its other fields cannot have changed.
         brought_along = self.world.payload_of(timer)
-        self.world.remove_timer(timer)
+        self.world.remove_timers([timer])
         self.world.debit(timer.fee_payer, max_cost)
         meter = Meter(candidate.gas_limit, p.max_cells_per_fire)
         context = HandlerContext(
@@ -330,10 +330,10 @@ class TimerPhase:
         """What the default agent supplied to a timer, in this block or before."""
         if timer.default_max_fee is not None:
             return timer.default_max_fee
-        height = self.index.supply_height(timer, self.bidding.since)
+        height = self.index.supplies.height_for(timer, self.terms.height, self.bidding.since)
         if height is None:
             return None
-        return self._default_bid()[0] if height == self.terms.height else self.index.supply_of(height)
+        return self._default_bid()[0] if height == self.terms.height else self.index.supplies.max_fees[height]
 
     @property
     def default_max_fee(self) -> int:
@@ -351,8 +351,8 @@ class TimerPhase:
         values = {
             "price": self.prices.lane_price,
             "tip": self._default_bid()[1],
-            "bid_max": self.index.greatest_bid[0],
-            "bid_priority": self.index.greatest_bid[1],
+            "bid_max": self.index.parties.greatest_bid[0],
+            "bid_priority": self.index.parties.greatest_bid[1],
         }
         for name, value in values.items():
             prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS

@@ -182,3 +182,21 @@ class Calendar:
         """Where such a timer is now: in the part of its epoch, or still in the tree."""
         epoch = timer.trigger_height // self._parameters.epoch_length
         return epoch if epoch <= self._epoch + self._parameters.epoch_horizon else None
+
+
+def count_tiers(rows: Rows, height: int, parameters: Parameters) -> dict[str, int]:
+    """How many of these live timers each tier holds at the end of block ``height``.
+
+    A timer enters the ring when it is scheduled within its reach, or when the epoch of its trigger begins; whatever is
+    due in the next block counts as ring. It leaves the overflow once its epoch is within the horizon.
+    """
+    trigger = rows["trigger"]
+    epoch, current = trigger // np.uint64(parameters.epoch_length), height // parameters.epoch_length
+    direct = trigger < rows["scheduled_at"] + np.uint64(parameters.ring_buffer_size)
+    ring = (trigger <= height + 1) | direct | (epoch <= current)
+    within = ring | (epoch <= current + parameters.epoch_horizon)
+    return {
+        "ring": int(ring.sum()),
+        "epoch": int((within & ~ring).sum()),
+        "overflow": int((~within).sum()),
+    }

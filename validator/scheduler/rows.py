@@ -107,20 +107,26 @@ def pack_row(timer: Timer, party: int, has_agent: bool) -> bytes:
     if priority is None:
         flags |= OPEN_PRIORITY
         priority = 0
+    (max_low, max_high), (priority_low, priority_high) = words_of(max_fee), words_of(priority)
     return _PACKED.pack(
         *_WORDS.unpack(timer.timer_id),
         timer.trigger_height,
         timer.sequence,
         timer.expires_at,
-        max_fee & WORD_MASK,
-        priority & WORD_MASK,
-        max_fee >> WORD_BITS,
-        priority >> WORD_BITS,
+        max_low,
+        priority_low,
+        max_high,
+        priority_high,
         timer.gas_limit or 0,
         party,
         flags,
         timer.scheduled_at,
     )
+
+
+def words_of(fee: int) -> tuple[int, int]:
+    """A fee as ``(low, high)``."""
+    return fee & WORD_MASK, fee >> WORD_BITS
 
 
 def timer_id_of_row(row: np.void) -> bytes:

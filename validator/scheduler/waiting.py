@@ -22,9 +22,9 @@ from validator.scheduler.rows import (
     ROW,
     SUPPLIED,
     WORD_BITS,
-    WORD_MASK,
     Rows,
     timer_id_of_row,
+    words_of,
 )
 
 MIN_CAPACITY: Final = CHUNK
@@ -101,8 +101,7 @@ class WaitingPool:
         flags = part["flags"]
         chosen = (flags & (OPEN_MAX | SUPPLIED | DEAD)) == OPEN_MAX
         chosen &= ((flags & HAS_AGENT) == 0) | ~answered[part["actor"]]
-        part["max_low"][chosen] = max_fee & WORD_MASK
-        part["max_high"][chosen] = max_fee >> WORD_BITS
+        part["max_low"][chosen], part["max_high"][chosen] = words_of(max_fee)
         part["flags"][chosen] |= SUPPLIED
         self._touch(first, self.count)
         return int(chosen.sum())

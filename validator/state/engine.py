@@ -91,8 +91,21 @@ class Step:
     """What the engine needs to go back; its own matter."""
 
 
+class StateTree(Protocol):
+    """The tree over an engine's state."""
+
+    def twig(self, index: int) -> Twig:
+        """Parts of twig ``index``, which must not be pruned."""
+
+    def upper_node(self, level: int, index: int) -> bytes:
+        """Node of the upper tree, which must not be pruned; level 0 is the twig roots."""
+
+
 class Engine(Protocol):
     """One state in memory."""
+
+    @property
+    def tree(self) -> StateTree: ...
 
     @property
     def root(self) -> Hash: ...
@@ -129,12 +142,6 @@ class Engine(Protocol):
 
     def predecessor(self, place: bytes) -> tuple[bytes, int] | None:
         """The live key whose hash is the last below ``place``, or the last of all, and its entry's position."""
-
-    def twig(self, index: int) -> Twig:
-        """What twig ``index`` is made of, where it is not pruned."""
-
-    def upper_node(self, level: int, index: int) -> bytes:
-        """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
         """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""

@@ -370,7 +370,7 @@ class LogStateStore:
         first_twig = oldest >> TWIG_LEVELS
         count = self._log.prunable_segments(first_twig << TWIG_LEVELS, first_height)
         if count:
-            peaks = [self._engine.upper_node(*place) for place in pruned_peaks(first_twig)]
+            peaks = [self._engine.tree.upper_node(*place) for place in pruned_peaks(first_twig)]
             self._log.prune(count, first_twig, peaks)
             self._engine.forget(first_twig)
 

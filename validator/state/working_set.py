@@ -51,6 +51,11 @@ class Change(NamedTuple):
     after: Record | None
 
 
+def batch_of(changes: list[Change]) -> dict[bytes, bytes | None]:
+    """Changes as state keys and values."""
+    return {key: None if after is None else encode_record(key, after) for key, _, after in changes}
+
+
 class World:
     """Reads through to the parent's view; collects changes."""
 
@@ -112,13 +117,6 @@ class World:
         pairs = (Change(key, self._original[key], self._current[key]) for key in sorted(keys))
         return [change for change in pairs if change.before != change.after]
 
-    @staticmethod
-    def batch(changes: list[Change]) -> dict[bytes, bytes | None]:
-        """Changes as state keys and values."""
-        return {
-            change.key: None if change.after is None else encode_record(change.key, change.after) for change in changes
-        }
-
     # --- accounts ---------------------------------------------------------------------------------------------------
 
     def account(self, address: bytes) -> Account:
@@ -163,23 +161,20 @@ class World:
         return source
 
     def storage_get(self, address: bytes, key: str) -> bytes | None:
-        return self._entry(storage_key(address, key))
+        state_key = storage_key(address, key)
+        return _entry_value(state_key, self.get(state_key))
 
     def storage_set(self, address: bytes, key: str, value: bytes) -> None:
-        self._put_entry(storage_key(address, key), key, value)
+        state_key = storage_key(address, key)
+        self.put(state_key, _entry_record(state_key, key, value))
 
     def published_get(self, address: bytes, key: str) -> bytes | None:
-        return self._entry(published_key(address, key))
+        state_key = published_key(address, key)
+        return _entry_value(state_key, self.get(state_key))
 
     def published_set(self, address: bytes, key: str, value: bytes) -> None:
-        self._put_entry(published_key(address, key), key, value)
-
-    def _entry(self, state_key: bytes) -> bytes | None:
-        stored: bytes | None = self.get(state_key)
-        return stored if stored is None or state_key[:1] not in _HASHED else long_storage_entry(stored)[1]
-
-    def _put_entry(self, state_key: bytes, key: str, value: bytes) -> None:
-        self.put(state_key, long_storage_value(key, value) if state_key[:1] in _HASHED else value)
+        state_key = published_key(address, key)
+        self.put(state_key, _entry_record(state_key, key, value))
 
     def storage_delete(self, address: bytes, key: str) -> None:
         self.put(storage_key(address, key), None)
@@ -207,12 +202,6 @@ class World:
         payload: bytes | None = self.get(timer_payload_key(timer.timer_id))
         assert payload is not None, "a long payload lives as long as its timer"
         return payload
-
-    def update_timer(self, timer: Timer) -> None:
-        self.put(timer.key, timer)
-
-    def remove_timer(self, timer: Timer) -> None:
-        self.remove_timers([timer])
 
     def remove_timers(self, timers: Sequence[Timer]) -> None:
         """Remove timers, and count them off for their actors and the chain."""
@@ -243,3 +232,15 @@ class World:
     @globals.setter
     def globals(self, record: Globals) -> None:
         self.put(GLOBALS, record)
+
+
+def _entry_value(state_key: bytes, record: Record | None) -> bytes | None:
+    """The value of a storage or published entry."""
+    if record is not None and state_key[:1] in _HASHED:
+        return long_storage_entry(record)[1]
+    value: bytes | None = record
+    return value
+
+
+def _entry_record(state_key: bytes, key: str, value: bytes) -> Record:
+    return long_storage_value(key, value) if state_key[:1] in _HASHED else value

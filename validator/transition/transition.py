@@ -58,7 +58,7 @@ from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.pricing import BASEFEE_SLOPE, lane_price, median_tip, next_basefee
 from validator.state import View
-from validator.state.working_set import Change, World
+from validator.state.working_set import Change, World, batch_of
 
 
 class NotAdmitted(Exception):
@@ -245,7 +245,7 @@ class Transition:
         self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
         self.terms = SchedulingTerms(height, price, chain.p50_tip, self.parameters, auction)
         self.index.begin(height, self._drop_old_fires())
-        self.fairness = FairnessWeights(self.index.fires.by_actor, self.index.fires.divisor())
+        self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
 
     def _drop_old_fires(self) -> list[Fires]:
         """The window is ``[H - window, H - 1]``: what fired before it is dropped for good."""
@@ -545,10 +545,10 @@ class Transition:
 
     def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
         """Write down what the default agent supplied in this block, and drop supplies that no live timer stands by."""
-        standing = self.index.supplied_rows()
+        standing = dict(self.index.supplies.standing)
         touched: set[int] = {self.context.height}
         for timer in ended:
-            height = self.index.supply_height(timer, phase.bidding.since)
+            height = self.index.supplies.height_for(timer, self.context.height, phase.bidding.since)
             if height is not None and height in standing:
                 standing[height] -= 1
                 touched.add(height)
@@ -610,7 +610,7 @@ class Transition:
         )
         changes = self.world.changes()
         return Outcome(
-            view=self.parent.derive(self.context.height, World.batch(changes)),
+            view=self.parent.derive(self.context.height, batch_of(changes)),
             changes=changes,
             receipts=receipts,
             receipts_root=receipts_root(receipts),

@@ -170,9 +170,9 @@ def _median_of_competing(counter: RunCounter) -> Parts:
     class MedianOfCompeting(Transition):
         def timer_phase(self) -> TimerPhase:
             """Weighs by the median of those that compete in this block, not of all that fired in the window."""
-            recent = self.index.fires.by_actor
+            recent = self.index.parties.fires.by_actor
             rows = self.index.pool.living()
-            competing = {self.index.numbers.address(int(number)) for number in np.unique(rows["actor"])}
+            competing = {self.index.parties.numbers.address(int(number)) for number in np.unique(rows["actor"])}
             counts = sorted(recent[actor] for actor in competing if recent.get(actor))
             middle = counts[(len(counts) - 1) // 2] + counts[len(counts) // 2] if counts else 0
             wrong = FairnessWeights(recent, max(2, middle))
@@ -389,7 +389,7 @@ def _fires_not_taken_back(counter: RunCounter) -> Parts:
             super().retreat(changes)
             for fires in counted:
                 counter.ran()
-                self._count(fires, +1)
+                self.parties.count(fires, +1)
 
     return _with_index(ForgetsToUncount)
 

@@ -34,7 +34,7 @@ def _root_without_bits(counter: RunCounter) -> Parts:
     class EngineWithoutBits(PlainEngine):
         def __init__(self) -> None:
             super().__init__()
-            self._tree = TreeWithoutBits()
+            self.tree = TreeWithoutBits()
 
     class ProverWithoutBits(Prover):
         def _bits(self, index: int, past: PastState) -> bytes:

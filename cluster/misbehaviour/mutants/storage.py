@@ -84,7 +84,7 @@ def _prune_before_commit(counter: RunCounter) -> Parts:
                 count = self._log.prunable_segments(first_twig << TWIG_LEVELS, view.height)
                 if count:
                     counter.ran()
-                    peaks = [self._engine.upper_node(*place) for place in pruned_peaks(first_twig)]
+                    peaks = [self._engine.tree.upper_node(*place) for place in pruned_peaks(first_twig)]
                     self._log.prune(count, first_twig, peaks)
                     self._engine.forget(first_twig)
             super().commit(view)

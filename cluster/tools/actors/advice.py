@@ -15,7 +15,8 @@ from validator.primitives.params import DEFAULTS
 from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.compiler.programs import load_cycles
 from validator.pvm.language.source import Problem
-from validator.pvm.language.subset import SELF, Program
+from validator.pvm.language.subset import Program
+from validator.pvm.language.trees import SELF
 from validator.chain.records import DEFAULT_HANDLER
 
 

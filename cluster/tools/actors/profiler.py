@@ -112,7 +112,7 @@ class _ObservedRuntime(Runtime):
             self._note(self._profile.sizes, self._line(), cycles)
             charge(cycles)
 
-        self.operations.charge = charge_size
+        self.work.charge = charge_size
         return {**super()._namespace(), "_observe": self._observe}
 
     def _observe(self, piece: int) -> None:

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar
 from validator.primitives.errors import HandlerFailure
 from validator.execution.handler_context import HandlerContext
 from validator.pvm.language.api import GAS_BID
-from validator.pvm.compiler.compiler import FILE_NAME, FUNCTION
+from validator.pvm.compiler.compiler import FILE_NAME
+from validator.pvm.compiler.expressions import FUNCTION
 from validator.pvm.runtime.host import Host
 from validator.pvm.runtime.machine import BidFigures, Vm
 from validator.primitives.types import Address

@@ -287,7 +287,7 @@ def _differing_twigs(first: LogStateStore, second: LogStateStore) -> Iterator[in
     waiting = [(upper_depth(max(twigs_for(mine.next_position), twigs_for(other.next_position))), 0)]
     while waiting:
         level, index = waiting.pop()
-        if (index + 1) << level <= pruned or mine.upper_node(level, index) == other.upper_node(level, index):
+        if (index + 1) << level <= pruned or mine.tree.upper_node(level, index) == other.tree.upper_node(level, index):
             continue
         if level:
             waiting += [(level - 1, 2 * index + 1), (level - 1, 2 * index)]
@@ -300,7 +300,7 @@ def _active_keys(store: LogStateStore, twig: int) -> Iterator[bytes]:
     first, after = twig * TWIG_ENTRIES, min((twig + 1) * TWIG_ENTRIES, engine.next_position)
     if twig < store.log.base.first_twig or first >= after:
         return
-    bits = engine.twig(twig).active_bits
+    bits = engine.tree.twig(twig).active_bits
     data, ends = store.log.entries(first, after, engine.entry_ends)
     for offset, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if bits[offset >> 3] >> (offset & 7) & 1:

@@ -36,8 +36,8 @@ from validator.chain.records import (
 from validator.chain.transactions import Transaction, unsigned_hash
 from validator.primitives.types import ADDRESS_BYTES, Height, address_text
 from validator.pvm.runtime.machine import PythonVm
+from validator.scheduler.calendar import count_tiers
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.tiers import count_tiers
 from validator.state import LogStateStore, View
 from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition

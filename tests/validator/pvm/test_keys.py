@@ -17,9 +17,10 @@ from validator.pvm.compiler.compiler import compile_program
 from validator.pvm.compiler.programs import methods_of
 from validator.pvm.compiler.weights import TASK_LEVEL
 from validator.pvm.language.subset import parse
-from validator.pvm.runtime import operations, values
+from validator.pvm.runtime import methods, operators, values
 from validator.pvm.runtime.machine import LoadedProgram, Runtime
-from validator.pvm.runtime.operations import shown_key
+from validator.pvm.runtime.operations import Work, shown_key, shrink
+from validator.pvm.runtime.operators import Arithmetic, Comparisons, Elements
 from validator.pvm.runtime.values import unpack
 
 WAYS_IN = {
@@ -82,7 +83,7 @@ def is_bounded_everywhere(ways: dict[str, str]) -> bool:
 
 def test_a_bound_that_is_left_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_bounded_everywhere(WAYS_IN)
-    monkeypatch.setattr(operations, "MAX_KEY_TEXT", MAX_KEY_TEXT + 1)
+    monkeypatch.setattr(operators, "MAX_KEY_TEXT", MAX_KEY_TEXT + 1)
     assert not is_bounded_everywhere(WAYS_IN)
 
 
@@ -133,7 +134,8 @@ def test_an_emptied_dict_is_a_small_one(way: str) -> None:
 
 @pytest.mark.parametrize("way", [way for way in EMPTYING if way != "clear"])
 def test_a_table_that_is_left_large_is_seen(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "shrink", lambda _values: None)
+    for module in (methods, operators):
+        monkeypatch.setattr(module, "shrink", lambda _values: None)
     assert emptied(way) > 50_000
 
 
@@ -146,17 +148,20 @@ def test_what_is_left_keeps_its_order_and_its_dict() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400)), max_size=300), st.integers(0, 400))
 def test_a_dict_is_what_it_would_be_and_never_much_larger(steps: list[tuple[bool, int]], first: int) -> None:
     held, plain = {f"k{i}": i for i in range(first)}, {f"k{i}": i for i in range(first)}
-    methods = operations.ValueMethods(nothing)
+    work = Work(nothing)
+    elements = Elements(work)
+    comparisons, arithmetic = Comparisons(work, elements), Arithmetic(work, elements)
+    of_dicts = methods.SequenceMethods(work, elements, comparisons, arithmetic)
     for is_removal, number in steps:
         key = f"k{number}"
         if is_removal:
-            assert methods.m_pop(held, key, None) == plain.pop(key, None)
+            assert of_dicts.m_pop(held, key, None) == plain.pop(key, None)
         else:
             held[key] = plain[key] = number
     assert list(held.items()) == list(plain.items())
-    methods.m_pop(held, "k", None)
+    of_dicts.m_pop(held, "k", None)
     if held:
-        methods.m_pop(held, next(iter(held)))
+        of_dicts.m_pop(held, next(iter(held)))
         assert held.__sizeof__() <= 1_024 + 192 * (len(held) + 1)
 
 
@@ -169,7 +174,7 @@ def test_making_tables_anew_is_rare() -> None:
             for i in range(low, 683):
                 before = held.__sizeof__()
                 held.pop((0, i, 0))
-                operations.shrink(held)
+                shrink(held)
                 removed += 1
                 moved += len(held) if held.__sizeof__() < before else 0
             for i in range(low, 683):

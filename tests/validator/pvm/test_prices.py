@@ -18,7 +18,7 @@ from tests.validator.pvm.running import load, new_context, observe, packed, prog
 from tests.validator.pvm.shapes import Draw
 from validator.pvm.compiler.weights import BYTES_PER_CYCLE, NODES
 from validator.pvm.language.subset import ProgramError, parse
-from validator.pvm.runtime.operations import Operations
+from validator.pvm.runtime.operations import Work
 
 CYCLES = 2_500
 STEPS_PER_CYCLE = 9
@@ -137,7 +137,7 @@ def test_a_search_is_paid_for_by_what_it_compares(length: int, size: int, ending
     text, part = "a" * length, "a" * (size - len(ending)) + ending
     assert length - size <= FEW_PLACES or size < 100
     charged: list[int] = []
-    Operations(charged.append).search_work(text, part)
+    Work(charged.append).search_work(text, part)
     assert compared(text, part) <= BYTES_PER_CYCLE * sum(charged)
 
 

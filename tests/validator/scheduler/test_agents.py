@@ -23,6 +23,8 @@ from validator.primitives.types import Address, Height
 from validator.pvm.runtime.values import decode_value, encode_value
 from validator.scheduler.agents import Party
 from validator.scheduler.index import SchedulerIndex
+from validator.scheduler.open_timers import OpenTimers
+from validator.scheduler.parties import Parties
 from validator.scheduler.rows import timer_id_of_row
 from validator.state import LogStateStore
 from validator.state.working_set import World
@@ -289,7 +291,7 @@ def test_a_timer_that_is_left_to_the_default_agent_late_gets_that_blocks_fee_for
     (timer,) = chain.timers()
     assert timer.default_max_fee is None
     record = World(chain.view).timer(timer.timer_id)
-    assert record is not None and chain.index.supply_height(record) is None
+    assert record is not None and chain.index.supplies.height_for(record, chain.view.height) is None
     chain.calls((AGENT, "tell", {}))
     assert len(chain.blocks[-1].receipts.fires) == 1, "priced by the default agent, it fires at once"
     assert chain.kept(AGENT) == KeptAnswer(None, None, 0)
@@ -344,7 +346,7 @@ class AgentMachine(IndexMachine):
         for actor in (OWNER, BOTH):
             record = World(view).actor(actor)
             assert record is not None
-            assert self.index.agent_of(Party(actor)) is not None or record.agent is None
+            assert self.index.parties.agent_of(Party(actor)) is not None or record.agent is None
         timers: list[Timer] = [decode_record(*item) for item in view.scan(b"t")]
         assert len(self.index.timers_rows()) == len(timers)
 
@@ -499,10 +501,10 @@ def work_of_a_block(parties: int) -> tuple[int, ...]:
     chain.calls((AGENT, "tell", {"max_fee_per_cycle": 1}), (OWNER, "name", AGENT))
     chain.calls((OWNER, "plan", [[1, None, None]] * 8))
     for number in range(parties):
-        chain.index._number(Party(OWNER, Address(number.to_bytes(20, "big"))))
+        chain.index.parties.number(Party(OWNER, Address(number.to_bytes(20, "big"))))
     chain.block()
     with pytest.MonkeyPatch.context() as patched:
-        looks = [counted(patched, SchedulerIndex, "_set_bid"), counted(patched, BiddingRound, "_kept")]
+        looks = [counted(patched, Parties, "_set_bid"), counted(patched, BiddingRound, "_kept")]
         assert len(chain.block().receipts.queries) == 8
     return tuple(map(len, looks))
 
@@ -514,11 +516,11 @@ def test_a_query_costs_the_same_however_many_agents_its_actor_ever_named() -> No
 def test_timers_that_come_due_are_noted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = AgentChain(genesis())
     chain.calls((OWNER, "plan", [[1, None, None]] * 40 + [[1, None, AGENT]] * 40))
-    noted = counted(monkeypatch, SchedulerIndex, "_note_asked")
+    noted = counted(monkeypatch, OpenTimers, "refresh")
     chain.index.begin(chain.view.height + 1, [])
-    assert noted == [(OWNER,)] and chain.index.bidders() == {OWNER}
+    assert noted == [(OWNER,)] and chain.index.open.asked == {OWNER}
     chain.index.abandon()
-    assert noted == [(OWNER,)] * 2 and chain.index.bidders() == set()
+    assert noted == [(OWNER,)] * 2 and chain.index.open.asked == set()
 
 
 def test_an_agent_that_leaves_again_and_again_has_its_timers_looked_at_once() -> None:
@@ -565,7 +567,7 @@ def test_an_agent_that_is_named_after_pricing_prices_nothing_of_that_block(answe
     chain.calls((OWNER, "plan", [[delay, 2**80, None, OTHER_AGENT], *waiting]), (BOTH, "plan", waiting))
     while chain.agent_named() == AGENT:
         outcome = chain.block()
-    assert chain.view.height == 3 + delay and len(chain.timers()) >= 6 and chain.index.unsettled() == {OWNER}
+    assert chain.view.height == 3 + delay and len(chain.timers()) >= 6 and chain.index.parties.unsettled == {OWNER}
     expected = everything(SchedulerIndex.rebuild(chain.genesis, chain.view))
     assert everything(chain.index) == expected
     chain.index.retreat(outcome.changes)

@@ -31,7 +31,9 @@ from validator.scheduler.calendar import MAX_REMOVED_IN_SMALL, Bucket, Calendar
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.kernels import CHUNK
+from validator.scheduler.open_timers import OpenTimers
 from validator.scheduler.overflow import OverflowTree
+from validator.scheduler.parties import Parties
 from validator.scheduler.rows import ROW, Rows, timer_id_of_row
 from validator.scheduler.waiting import WaitingPool
 from validator.state import LogStateStore, View
@@ -162,7 +164,7 @@ class IndexMachine(RuleBasedStateMachine):
         assert everything(self.index) == everything(fresh)
         self.follows_the_state()
         memories: list[BidMemory] = [decode_record(*item) for item in self.here.view.scan(BID_MEMORY)]
-        for place, bound in enumerate(self.index.greatest_bid):
+        for place, bound in enumerate(self.index.parties.greatest_bid):
             assert bound >= max((memory[3 + place] or 0 for memory in memories), default=0)
         require_summary(self.index.pool)
 
@@ -229,25 +231,25 @@ class IndexMachine(RuleBasedStateMachine):
 def everything(index: SchedulerIndex) -> dict[str, Any]:
     """All that a state determines of its index."""
     used = {int(number) for number in index.timers_rows()["actor"]}
-    table = {index.numbers.party(number): tuple(index.actors[number].tolist()) for number in used}
+    table = {index.parties.numbers.party(number): tuple(index.parties.table[number].tolist()) for number in used}
     waiting_for = {
         (actor, with_own): [timer_id_of_row(row) for row in index.open_rows(actor, with_own)]
-        for actor, _ in index._open
+        for actor, _ in index.open._places
         for with_own in (False, True)
     }
-    parties = {index.numbers.party(number) for number in used}
+    parties = {index.parties.numbers.party(number) for number in used}
     return {
         "contents": index.contents(),
         "parties": {party: known for party, known in table.items() if any(known)},
         "open": waiting_for,
-        "agents": {party: index.agent_of(party) for party in parties},
-        "answered": {party: index.answered_since(party) for party in parties},
+        "agents": {party: index.parties.agent_of(party) for party in parties},
+        "answered": {party: index.parties.answered_since(party) for party in parties},
         "left": {party: index.unsupplied([party]) for party in parties},
-        "asked": index.bidders(),
-        "unsettled": index.unsettled(),
+        "asked": index.open.asked,
+        "unsettled": index.parties.unsettled,
         "live": index.pool.live,
-        "supplies": {height: index.supply_of(height) for height in index.supplied_rows()},
-        "divisor": index.fires.divisor(),
+        "supplies": {height: index.supplies.max_fees[height] for height in index.supplies.standing},
+        "divisor": index.parties.fires.divisor(),
         "overflow": index.calendar.overflow_root(),
     }
 
@@ -308,7 +310,7 @@ def reached(machine: IndexMachine, node: Node) -> set[str]:
                 seen.add("unpaid" if memory.unpaid_height == node.view.height else "ok")
             case Fires(), None:
                 seen.add("window")
-    if len(index.supplied_rows()) > 1:
+    if len(index.supplies.standing) > 1:
         seen.add("supplies")
     if any(index.timers_rows()["trigger"] > node.view.height + 12):
         seen.add("far")
@@ -342,9 +344,9 @@ def keeping_the_supply(abandon: Method) -> Method:
     """What the default agent supplied in the block that is undone still counts."""
 
     def changed(index: SchedulerIndex) -> None:
-        supplied = index.supplied_rows()
+        supplied = dict(index.supplies.standing)
         abandon(index)
-        index._supplied = supplied
+        index.supplies.standing = supplied
 
     return changed
 
@@ -366,9 +368,9 @@ def always_up(count: Method) -> Method:
 
 
 def forgetting_which(expect_bids: Method) -> Method:
-    def changed(index: SchedulerIndex, kept: Any) -> None:
-        expect_bids(index, kept)
-        index._expected = []
+    def changed(parties: Parties, kept: Any) -> None:
+        expect_bids(parties, kept)
+        parties._expected = []
 
     return changed
 
@@ -397,12 +399,12 @@ FAULTS: list[tuple[type, str, Callable[[Method], Method]]] = [
     (WaitingPool, "withdraw_supplies", nothing),
     (WaitingPool, "sweep", reviving),
     (SchedulerIndex, "abandon", keeping_the_supply),
-    (SchedulerIndex, "expect_bids", forgetting_which),
+    (Parties, "expect", forgetting_which),
     (SchedulerIndex, "advance", timers_first),
-    (SchedulerIndex, "_forget_open", nothing),
-    (SchedulerIndex, "_note_open", nothing),
-    (SchedulerIndex, "_append_open", nothing),
-    (SchedulerIndex, "_cut_open", nothing),
+    (OpenTimers, "remove", nothing),
+    (OpenTimers, "add", nothing),
+    (OpenTimers, "append", nothing),
+    (OpenTimers, "cut", nothing),
     (Calendar, "change", nothing),
     (Calendar, "remove", nothing),
     (Calendar, "enter", nothing),

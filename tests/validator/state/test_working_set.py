@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.validator.chains import ACTOR, OTHER, Chain
 from validator.chain.records import LONGEST_PLAIN_STORAGE_KEY, Account, storage_key
 from validator.primitives.errors import Rejection
-from validator.state.working_set import World
+from validator.state.working_set import World, batch_of
 
 STEPS = st.lists(
     st.one_of(
@@ -67,7 +67,7 @@ def test_changes_are_net_and_ascending() -> None:
     changes = world.changes()
     assert [change.key for change in changes] == sorted(storage_key(actor, "k") for actor in (ACTOR, OTHER))
     assert [(change.before, change.after) for change in changes] == [(None, b"1")] * 2
-    assert World.batch(changes) == {change.key: b"1" for change in changes}
+    assert batch_of(changes) == {change.key: b"1" for change in changes}
 
 
 def test_a_world_that_forgets_to_undo_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

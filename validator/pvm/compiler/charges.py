@@ -28,8 +28,7 @@ from validator.pvm.compiler.weights import (
     TASK_TURN,
 )
 from validator.pvm.language.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS
-from validator.pvm.language.subset import OWN, Function
-from validator.pvm.language.trees import parts_of, walk
+from validator.pvm.language.trees import OWN, Function, parts_of, walk
 
 Comprehension = ast.ListComp | ast.DictComp
 Compound = ast.If | ast.While | ast.For

@@ -1,4 +1,4 @@
-"""Walks over syntax trees: what is below a node, without the leaves that say nothing.
+"""Walks over syntax trees and questions about nodes. Leaves that say nothing are left out of the walks.
 
 Whether a name is read or written, and which operator it is, are nodes of Python's trees too, as many as all others
 together.
@@ -10,6 +10,12 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
+from validator.pvm.language.api import YIELDING
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+SELF: Final = "self"
+OWN: Final = "is_own"
+"""Marks ``self.name`` in the tree when a name of :data:`~validator.pvm.language.api.YIELDING` is the program's own."""
 _LEAVES: Final = frozenset({"ctx", "op", "ops"})
 _NO_NODES: Final = frozenset(
     {"id", "attr", "kind", "type_comment", "lineno", "level", "conversion", "simple", "is_async"}
@@ -44,3 +50,31 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
     while level:
         yield from level
         level = [part for each in level for part in parts_of(each)]
+
+
+def stored_names(target: ast.expr) -> Iterator[str]:
+    """The names that a target binds."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            yield from stored_names(part)
+
+
+def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks that a statement holds."""
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for handler in getattr(statement, "handlers", []):
+        yield handler.body
+
+
+def is_remark(node: ast.stmt) -> bool:
+    """Whether a statement is a text and nothing else."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def mark_own(node: ast.expr) -> None:
+    """Note that ``self.name`` is the program's own, if the host has that name, too."""
+    if isinstance(node, ast.Attribute) and node.attr in YIELDING:
+        setattr(node, OWN, True)

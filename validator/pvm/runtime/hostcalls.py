@@ -20,7 +20,7 @@ from validator.pvm.runtime.values import pack, unpack
 
 
 class HostCalls:
-    """The host of whatever handler runs."""
+    """Host calls of whatever handler runs: one method a name of ``HOST_CALLS``, and ``read_`` for ``HOST_READS``."""
 
     def __init__(self) -> None:
         self.context: Host | None = None
@@ -36,47 +36,21 @@ class HostCalls:
 
     # --- arguments ----------------------------------------------------------------------------------------------------
 
-    def _text(self, value: Value) -> str:
-        if value.__class__ is not str:
-            fault("TypeError")
-        if len(value) > MAX_STORAGE_KEY:
-            fault("ValueTooLarge")
-        return str(value)
-
     def _key(self, value: Value) -> str:
         """A storage key, which is paid for by its size before it is coded."""
-        key = self._text(value)
+        key = _text(value)
         self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_PER_CYCLE)
         return key
 
     def _name(self, value: Value) -> str:
         """A handler's or an event's name, which goes into receipts or state and is paid for by its bytes."""
-        name = self._text(value)
+        name = _text(value)
         self._charge(max(0, len(name.encode()) - costs.NAME_BYTES_INCLUDED))
         return name
 
-    def _number(self, value: Value) -> int:
-        if not is_number(value):
-            fault("TypeError")
-        return int(value)
-
-    def _optional(self, value: Value) -> int | None:
-        return None if value is None else self._number(value)
-
-    def _natural(self, value: Value) -> int:
-        if self._number(value) < 0:
-            fault("ValueError")
-        return int(value)
-
-    def _bytes(self, value: Value) -> bytes:
-        if value.__class__ is not bytes:
-            fault("TypeError")
-        return bytes(value)
-
-    def _address(self, value: Value) -> Address:
-        if len(self._bytes(value)) != ADDRESS_BYTES:
-            fault("ValueError")
-        return Address(value)
+    def _payload(self, value: Value) -> bytes:
+        """``None`` is sent as empty bytes."""
+        return b"" if value is None else pack(value, self._charge)
 
     # --- storage ------------------------------------------------------------------------------------------------------
 
@@ -101,7 +75,7 @@ class HostCalls:
 
     def published(self, address: Value, key: Value) -> Value:
         self._host.prepay(costs.PUBLISHED_CYCLES)
-        found = self._host.published(self._address(address), self._key(key))
+        found = self._host.published(_address(address), self._key(key))
         return None if found is None else unpack(found, self._charge)
 
     # --- timers -------------------------------------------------------------------------------------------------------
@@ -122,9 +96,9 @@ class HostCalls:
         bidding_agent: Value = None,
     ) -> bytes:
         self._host.prepay(costs.SCHEDULE_TIMER_CYCLES)
-        if tier is not None and self._text(tier) not in TIERS:
+        if tier is not None and _text(tier) not in TIERS:
             fault("ValueError")
-        at, packed = self._number(height), self._payload(payload)
+        at, packed = _number(height), self._payload(payload)
         self._charge(
             max(0, len(packed) - costs.NAME_BYTES_INCLUDED) // KECCAK_BYTES_PER_CYCLE
         )  # the id is a hash of it
@@ -132,15 +106,15 @@ class HostCalls:
             height=at,
             payload=packed,
             handler=self._name(handler),
-            fee_payer=None if fee_payer is None else self._address(fee_payer),
-            gas_limit=self._optional(gas_limit),
-            expires_at=self._optional(expires_at),
-            max_fee_per_cycle=self._optional(max_fee_per_cycle),
-            max_priority_fee_per_cycle=self._optional(max_priority_fee_per_cycle),
-            payer_cap=self._optional(payer_cap),
+            fee_payer=None if fee_payer is None else _address(fee_payer),
+            gas_limit=_optional(gas_limit),
+            expires_at=_optional(expires_at),
+            max_fee_per_cycle=_optional(max_fee_per_cycle),
+            max_priority_fee_per_cycle=_optional(max_priority_fee_per_cycle),
+            payer_cap=_optional(payer_cap),
             tier=tier,
-            bid_given=self._optional(bid) is not None,
-            bidding_agent=None if bidding_agent is None else self._address(bidding_agent),
+            bid_given=_optional(bid) is not None,
+            bidding_agent=None if bidding_agent is None else _address(bidding_agent),
         )
         return bytes(self._host.schedule_timer(request))
 
@@ -148,34 +122,30 @@ class HostCalls:
 
     def set_bidding_agent(self, agent: Value) -> None:
         self._host.prepay(costs.SET_BIDDING_AGENT_CYCLES)
-        self._host.set_bidding_agent(None if agent is None else self._address(agent))
-
-    def _payload(self, value: Value) -> bytes:
-        """Nothing is sent as empty bytes."""
-        return b"" if value is None else pack(value, self._charge)
+        self._host.set_bidding_agent(None if agent is None else _address(agent))
 
     def cancel(self, timer_id: Value) -> None:
         self._host.prepay(costs.CANCEL_TIMER_CYCLES)
-        self._host.cancel_timer(self._bytes(timer_id))
+        self._host.cancel_timer(_bytes(timer_id))
 
     def extend(self, timer_id: Value, expires_at: Value) -> None:
         self._host.prepay(costs.EXTEND_TIMER_CYCLES)
-        self._host.extend_timer(self._bytes(timer_id), self._number(expires_at))
+        self._host.extend_timer(_bytes(timer_id), _number(expires_at))
 
     def pending(self, timer_id: Value) -> bool:
         self._host.prepay(costs.PENDING_CYCLES)
-        return self._host.is_pending(self._bytes(timer_id))
+        return self._host.is_pending(_bytes(timer_id))
 
     # --- others -------------------------------------------------------------------------------------------------------
 
     def send(self, to: Value, handler: Value, payload: Value = None, cycles: Value = None, cells: Value = None) -> None:
         self._host.prepay(costs.SEND_CYCLES)
         packed = self._payload(payload)
-        self._host.send(self._address(to), self._name(handler), packed, self._optional(cycles), self._optional(cells))
+        self._host.send(_address(to), self._name(handler), packed, _optional(cycles), _optional(cells))
 
     def transfer(self, to: Value, amount: Value) -> None:
         self._host.prepay(costs.TRANSFER_CYCLES)
-        self._host.transfer(self._address(to), self._natural(amount))
+        self._host.transfer(_address(to), _natural(amount))
 
     def emit(self, name: Value, data: Value = "") -> None:
         """An event; numbers are shown in decimal, bytes in hex."""
@@ -191,18 +161,18 @@ class HostCalls:
         self._host.emit(self._name(name), data)
 
     def burn(self, cycles: Value) -> None:
-        self._host.burn(self._natural(cycles))
+        self._host.burn(_natural(cycles))
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def request_job(self, payload: Value, results_needed: Value, handler: Value) -> bytes:
         self._host.prepay(costs.REQUEST_JOB_CYCLES + self._host.terms.parameters.message_cycles)
         packed = pack(payload, self._charge)
-        return bytes(self._host.request_job(packed, self._number(results_needed), self._name(handler)))
+        return bytes(self._host.request_job(packed, _number(results_needed), self._name(handler)))
 
     def consume_result(self, job_id: Value) -> None:
         self._host.prepay(costs.CONSUME_RESULT_CYCLES)
-        self._host.consume_result(self._bytes(job_id))
+        self._host.consume_result(_bytes(job_id))
 
     # --- readings -----------------------------------------------------------------------------------------------------
 
@@ -231,3 +201,39 @@ class HostCalls:
 
     def read_lane_price(self) -> int:
         return self._host.terms.lane_price
+
+
+def _text(value: Value) -> str:
+    if value.__class__ is not str:
+        fault("TypeError")
+    if len(value) > MAX_STORAGE_KEY:
+        fault("ValueTooLarge")
+    return str(value)
+
+
+def _number(value: Value) -> int:
+    if not is_number(value):
+        fault("TypeError")
+    return int(value)
+
+
+def _optional(value: Value) -> int | None:
+    return None if value is None else _number(value)
+
+
+def _natural(value: Value) -> int:
+    if _number(value) < 0:
+        fault("ValueError")
+    return int(value)
+
+
+def _bytes(value: Value) -> bytes:
+    if value.__class__ is not bytes:
+        fault("TypeError")
+    return bytes(value)
+
+
+def _address(value: Value) -> Address:
+    if len(_bytes(value)) != ADDRESS_BYTES:
+        fault("ValueError")
+    return Address(value)

@@ -25,9 +25,12 @@ from validator.pvm.compiler.weights import TASK_LEVEL
 from validator.pvm.garbage_collection import YoungAlone, note_cycles
 from validator.pvm.host_python import require_fit_python
 from validator.pvm.language.api import GAS_BID, HOST_CALLS, HOST_READS
+from validator.pvm.runtime.builtins import Builtins
 from validator.pvm.runtime.host import Host
 from validator.pvm.runtime.hostcalls import HostCalls
-from validator.pvm.runtime.operations import ActorFault, Value, ValueMethods, fault
+from validator.pvm.runtime.methods import SequenceMethods, TextMethods
+from validator.pvm.runtime.operations import ActorError, ActorFault, Value, Work, fault
+from validator.pvm.runtime.operators import Arithmetic, Comparisons, Elements
 from validator.pvm.runtime.tasks import TaskQueue
 from validator.pvm.runtime.values import unpack
 
@@ -129,12 +132,12 @@ class Runtime:
     Raises :class:`~validator.pvm.host_python.UnfitPython` where this Python would run them otherwise than others do.
     """
 
-    operations_class: type[ValueMethods] = ValueMethods
+    builtins_class: type[Builtins] = Builtins
 
     def __init__(self) -> None:
         require_fit_python()
         self._charge, self._enter, self._remaining, self._left = new_meter()
-        self.operations = self.operations_class(self._charge)
+        self.work = Work(self._charge)
         self._host = HostCalls()
         self.tasks: TaskQueue | None = None
         self._names = self._namespace()
@@ -146,7 +149,16 @@ class Runtime:
 
     def _namespace(self) -> dict[str, Any]:
         """What compiled code calls."""
-        operations = self.operations
+        elements = Elements(self.work)
+        comparisons, arithmetic = Comparisons(self.work, elements), Arithmetic(self.work, elements)
+        operations = (
+            elements,
+            comparisons,
+            arithmetic,
+            self.builtins_class(self.work, elements, comparisons),
+            SequenceMethods(self.work, elements, comparisons, arithmetic),
+            TextMethods(self.work, elements),
+        )
         names: dict[str, Any] = {
             "__builtins__": {},
             "_int": int,
@@ -157,15 +169,14 @@ class Runtime:
             "_abs": abs,
             "_range": range,
         }
-        for name in dir(operations):
-            if not name.startswith("_"):
-                names[f"_{name}"] = getattr(operations, name)
+        for topic in operations:
+            names |= {f"_{name}": getattr(topic, name) for name in dir(topic) if not name.startswith("_")}
         for name in HOST_CALLS:
             names[f"_h_{name}"] = self._through_host(getattr(self._host, name))
         for name in HOST_READS:
             names[f"_r_{name}"] = getattr(self._host, f"read_{name}")
-        names |= {"_out": self._out, "_too_deep": self._too_deep, "_pay": self._pay}
-        names |= {"_spawn": self._spawn, "_pause": self._pause, "_wait": self._wait}
+        names |= {"_out": self._out, "_fail": self._fail, "_overflow": self._overflow, "_too_deep": self._too_deep}
+        names |= {"_pay": self._pay, "_spawn": self._spawn, "_pause": self._pause, "_wait": self._wait}
         return names
 
     # --- running ------------------------------------------------------------------------------------------------------
@@ -210,6 +221,12 @@ class Runtime:
     def _out(self) -> NoReturn:
         raise OutOfCycles
 
+    def _fail(self, text: Value = "") -> NoReturn:
+        raise ActorError(text)
+
+    def _overflow(self) -> NoReturn:
+        fault("IntegerTooLarge")
+
     def _too_deep(self) -> NoReturn:
         fault("RecursionError")
 
@@ -234,7 +251,7 @@ class Runtime:
     def _pay_for_levels(self, depth: int) -> None:
         """For the async methods above the one that gives its task's turn away."""
         if depth:
-            self.operations.charge(TASK_LEVEL * depth)
+            self.work.charge(TASK_LEVEL * depth)
 
 
 class LoadedProgram:
@@ -253,7 +270,7 @@ class LoadedProgram:
         runtime, function = self.runtime, self.functions[handler]
 
         def body() -> None:
-            value = unpack(payload, runtime.operations.charge)
+            value = unpack(payload, runtime.work.charge)
             if is_async:
                 runtime.tasks = TaskQueue()
                 runtime.tasks.run(function(0, value))

@@ -101,7 +101,7 @@ class PlainEngine:
         """Hashes of the live keys, ascending."""
         self._by_hash: dict[bytes, bytes] = {}
         self._oldest = 0
-        self._tree = Tree()
+        self.tree = Tree()
         self._leaves: list[bytes] = []
         self._gone: list[int] = []
         self._first_position = 0
@@ -109,12 +109,12 @@ class PlainEngine:
 
     @property
     def root(self) -> Hash:
-        return self._tree.root
+        return self.tree.root
 
     @property
     def next_position(self) -> int:
         """Entries ever appended."""
-        return self._tree.next_position
+        return self.tree.next_position
 
     @property
     def live(self) -> int:
@@ -143,7 +143,7 @@ class PlainEngine:
             appender.append(key, self.slots[key][1] if value is None else value)
         self._compact(appender)
         leaves = [entry_hash(entry) for entry in appender.entries]
-        undo = _Undo(appender.before, oldest, self._tree.extend(leaves, appender.deactivated, self.live))
+        undo = _Undo(appender.before, oldest, self.tree.extend(leaves, appender.deactivated, self.live))
         entries = b"".join(appender.entries)
         head = SectionHead(
             height,
@@ -176,7 +176,7 @@ class PlainEngine:
                 self.key_at[old[0]] = key
         self._change_ring(added, removed)
         self._oldest = undo.oldest
-        self._tree.revert(undo.tree)
+        self.tree.revert(undo.tree)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
         """The values that an applied step's keys had before it; keys whose entry only moved are among them."""
@@ -204,14 +204,6 @@ class PlainEngine:
         key = self._by_hash[self._ring[bisect_left(self._ring, place) - 1]]
         return key, self.slots[key][0]
 
-    def twig(self, index: int) -> Twig:
-        """What twig ``index`` is made of, where it is not pruned."""
-        return self._tree.twig(index)
-
-    def upper_node(self, level: int, index: int) -> bytes:
-        """Node of the upper tree, where it is not pruned; level 0 is the twig roots."""
-        return self._tree.upper_node(level, index)
-
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
         """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
         ends, cursor = [], 0
@@ -229,20 +221,20 @@ class PlainEngine:
     def forget(self, first_twig: int) -> None:
         """Drop what belongs to pruned twigs alone."""
         self._first_position = first_twig * TWIG_ENTRIES
-        self._tree.forget(first_twig)
+        self.tree.forget(first_twig)
 
     def copy_to(self, engine: Engine) -> None:
         """Give an empty engine the same state, as if it had loaded a snapshot. Costs O(all keys)."""
         first_twig, end = self._first_position >> TWIG_LEVELS, twigs_for(self.next_position)
-        engine.seed(first_twig, [self.upper_node(*place) for place in pruned_peaks(first_twig)])
+        engine.seed(first_twig, [self.tree.upper_node(*place) for place in pruned_peaks(first_twig)])
         entries: dict[int, dict[int, bytes]] = {index: {} for index in range(first_twig, end)}
         for position, key in sorted(self.key_at.items()):
             # of an entry's fields an engine keeps position, key and value alone
             encoded = Entry(Height(0), NO_POSITION, ABSENT, key, self.slots[key][1]).encode()
             entries[position >> TWIG_LEVELS][position] = encoded
         for index, found in entries.items():
-            twig = self.twig(index)
-            engine.load_twig(SnapshotTwig(index, twig.entries_root, twig.active_bits, found, self._tree.frontier))
+            twig = self.tree.twig(index)
+            engine.load_twig(SnapshotTwig(index, twig.entries_root, twig.active_bits, found, self.tree.frontier))
         engine.end_load(self.next_position)
         engine.finish()
 
@@ -301,8 +293,8 @@ class PlainEngine:
 
     def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
         """Begin, empty, behind pruned twigs."""
-        self._tree.seed(first_twig, peaks)
-        self._oldest = self._first_position = self._tree.next_position
+        self.tree.seed(first_twig, peaks)
+        self._oldest = self._first_position = self.tree.next_position
 
     def replay(self, section: memoryview, head: SectionHead, first_position: int) -> None:
         """Take over one block's part of the log, whose entries begin at ``first_position``; roots come at the end."""
@@ -331,11 +323,11 @@ class PlainEngine:
         for position, encoded in twig.entries.items():
             entry = decode_entry(encoded)
             self._replace(entry.key, (position, entry.value))
-        self._tree.load(twig.index, Twig(twig.entries_root, twig.active_bits), twig.frontier)
+        self.tree.load(twig.index, Twig(twig.entries_root, twig.active_bits), twig.frontier)
 
     def end_load(self, next_position: int) -> None:
         """All twigs of the snapshot were loaded, which had so many entries."""
-        self._tree.end_load(next_position)
+        self.tree.end_load(next_position)
 
     def finish(self) -> None:
         """Everything was replayed: make the root."""
@@ -354,5 +346,5 @@ class PlainEngine:
 
     def _absorb(self) -> None:
         gone = [position for position in self._gone if position >= self._first_position]
-        self._tree.extend(self._leaves, gone, self.live)
+        self.tree.extend(self._leaves, gone, self.live)
         self._leaves, self._gone = [], []

@@ -211,7 +211,7 @@ class Prover:
         if twig is None:
             twig = self._read_twig(index, after)
             is_whole = after in (first + TWIG_ENTRIES, self._engine.next_position)
-            if is_whole and twig.node(TWIG_LEVELS, 0) != self._engine.twig(index).entries_root:
+            if is_whole and twig.node(TWIG_LEVELS, 0) != self._engine.tree.twig(index).entries_root:
                 raise DiskError(f"{self._log.folder}: the log no longer holds the entries {first} to {after}")
         self._twigs[index, after] = twig
         if len(self._twigs) > REMEMBERED_TWIGS:
@@ -238,7 +238,7 @@ class Prover:
 
     def _bits(self, index: int, past: PastState) -> bytes:
         """The active bits that a twig had."""
-        bits = int.from_bytes(self._engine.twig(index).active_bits, "little")
+        bits = int.from_bytes(self._engine.tree.twig(index).active_bits, "little")
         for position in past.reactivated.get(index, ()):
             bits |= 1 << (position & (TWIG_ENTRIES - 1))
         count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
@@ -247,7 +247,7 @@ class Prover:
     def _entries_root(self, index: int, past: PastState) -> bytes:
         is_same = (index + 1) * TWIG_ENTRIES <= past.next_position or past.next_position == self._engine.next_position
         return (
-            self._engine.twig(index).entries_root
+            self._engine.tree.twig(index).entries_root
             if is_same
             else self._twig(index, past.next_position).node(TWIG_LEVELS, 0)
         )
@@ -258,7 +258,7 @@ class Prover:
             return ABSENT_UPPER_NODES[level]
         if level < len(past.upper) and index in past.upper[level]:
             return past.upper[level][index]
-        return self._engine.upper_node(level, index)
+        return self._engine.tree.upper_node(level, index)
 
     def _changed_upper(self, past: PastState) -> list[dict[int, bytes]]:
         """The upper nodes above twigs that have changed since, and above the last twig that there was."""

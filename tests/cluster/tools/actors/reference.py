@@ -26,7 +26,7 @@ from validator.primitives.params import DEFAULTS
 from validator.primitives import limits
 from validator.pvm.compiler import weights
 from validator.pvm.language.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, Signature
-from validator.pvm.language.subset import REFUSED
+from validator.pvm.language.names import REFUSED
 from validator.execution.bidding import MIN_QUERY_CYCLES
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -9,8 +9,10 @@ import pytest
 
 from tests.validator.pvm.measure import dense
 from tests.validator.pvm.running import program
-from validator.pvm.compiler import compiler
-from validator.pvm.compiler.compiler import MAX_GUARDS, compile_program, integers_of
+from validator.pvm.compiler import integers
+from validator.pvm.compiler.compiler import MAX_GUARDS, compile_program, module_of
+from validator.pvm.compiler.expressions import Unit
+from validator.pvm.compiler.integers import integers_of
 from validator.pvm.language.subset import parse
 
 VARIABLES = 400
@@ -34,9 +36,9 @@ def test_no_more_operators_stand_behind_a_test_than_are_allowed(name: str) -> No
 
 def test_a_program_that_is_all_operators_runs_out_of_guards() -> None:
     checked = parse(dense("sums", 16_000))
-    made = compiler._Compiler(checked, False, MAX_GUARDS)
-    made.module()
-    assert made._guards_left < 0
+    unit = Unit(checked, False, MAX_GUARDS)
+    module_of(unit)
+    assert not unit.may_guard()
     assert size_of(compile_program(checked)) < size_of(compile_program(checked, guards=10**9))
 
 
@@ -50,12 +52,12 @@ def test_what_holds_integers_is_found_in_steps_that_grow_as_the_program(
     """
     lines = [f"v{i} = v{i + 1}" for i in range(VARIABLES)]
     source = program("\n".join([*(lines if is_forwards else reversed(lines)), f"v{VARIABLES} = payload"]))
-    steps, finds = [], compiler.is_integer
+    steps, finds = [], integers.is_integer
 
     def counted(*given: Any) -> bool:
         steps.append(given)
         return finds(*given)
 
-    monkeypatch.setattr(compiler, "is_integer", counted)
+    monkeypatch.setattr(integers, "is_integer", counted)
     assert integers_of(parse(source).methods["handle"], {}) == frozenset()
     assert len(steps) <= 3 * VARIABLES

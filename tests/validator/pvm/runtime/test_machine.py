@@ -22,8 +22,8 @@ from validator.pvm.compiler.compiler import compile_program
 from validator.pvm.compiler.programs import CompiledProgram, load_cycles
 from validator.pvm.compiler.weights import DEPLOY_CYCLES_PER_LOAD, LOAD
 from validator.pvm.language.subset import ProgramError, parse
+from validator.pvm.runtime.builtins import Builtins
 from validator.pvm.runtime.machine import MAX_LOADED_BYTES, LoadedProgram, PythonVm, Runtime
-from validator.pvm.runtime.operations import ValueMethods
 
 COUNTER = program(
     "self.set('n', self.get('n', 0) + 1)\nself.emit('n', self.get('n'))", "def helper(self, x, y):\n    return x"
@@ -97,8 +97,8 @@ def test_a_programs_error_has_a_name(body: str, error: str) -> None:
 # --- the host's own errors --------------------------------------------------------------------------------------------
 
 
-class Broken(ValueMethods):
-    """Operations with a bug."""
+class Broken(Builtins):
+    """Builtins with a bug."""
 
     def b_keccak256(self, data: Any) -> bytes:
         raise TypeError("a bug of ours")
@@ -111,7 +111,7 @@ class Broken(ValueMethods):
 
 
 class BrokenRuntime(Runtime):
-    operations_class = Broken
+    builtins_class = Broken
 
 
 @pytest.mark.parametrize(

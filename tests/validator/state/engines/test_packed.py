@@ -41,8 +41,8 @@ def assert_equal(plain: Engine, packed: Engine, rng: Random, keys: int) -> None:
         assert packed.predecessor(place) == plain.predecessor(place)
     assert packed.items(b"k1") == plain.items(b"k1")
     for twig in range(plain.oldest >> 11, (plain.next_position >> 11) + 1):
-        assert packed.twig(twig) == plain.twig(twig)
-        assert packed.upper_node(1, twig >> 1) == plain.upper_node(1, twig >> 1)
+        assert packed.tree.twig(twig) == plain.tree.twig(twig)
+        assert packed.tree.upper_node(1, twig >> 1) == plain.tree.upper_node(1, twig >> 1)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_engines_replay_the_same_log_from_anywhere(mask: int) -> None:
     assert source.oldest >> 11 >= 1, "the test wants pruned twigs"
     for skipped in (0, next(i for i, start in enumerate(starts) if start > 100)):
         plain, packed = PlainEngine(20), PackedEngine(20, mask)
-        peaks = [source.upper_node(0, 0)] if skipped else []
+        peaks = [source.tree.upper_node(0, 0)] if skipped else []
         for engine in (plain, packed):
             engine.seed(len(peaks), peaks)
             for step, start in list(zip(steps, starts, strict=True))[skipped:]:

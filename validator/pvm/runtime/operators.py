@@ -1,0 +1,360 @@
+"""Operators of programs: elements of values, comparisons and arithmetic."""
+
+from __future__ import annotations
+
+from validator.primitives.limits import DICT_KEY_LIMIT, INTEGER_BITS, MAX_COMPARED_DEPTH, MAX_KEY_TEXT
+from validator.pvm.compiler.weights import CONTAINER_COMPARED, ELEMENT, NODE_COMPARED, NUMBER_KEY, OPERATION, POWER
+from validator.pvm.runtime.operations import (
+    CONTAINERS,
+    ORDERED,
+    SCALARS,
+    SEQUENCES,
+    TEXTS,
+    Value,
+    Work,
+    checked,
+    fault,
+    hidden_key,
+    is_narrow,
+    is_number,
+    needs_number,
+    shown_keys,
+    shrink,
+    taken,
+)
+
+
+class Elements:
+    """Elements of one program's values; one method an operation that compiled code names."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def key(self, value: Value) -> Value:
+        """A value that may be a key, as the dict holds it.
+
+        It says again some of what :meth:`lookup_key` does, since calling that would make displays a tenth slower.
+        """
+        kind = value.__class__
+        if kind is str or kind is bytes:
+            if len(value) > MAX_KEY_TEXT:
+                fault("KeyTooLarge")
+            return value
+        needs_number(value)
+        self._work.charge(NUMBER_KEY)
+        if not -DICT_KEY_LIMIT < value < DICT_KEY_LIMIT:
+            fault("KeyTooLarge")
+        return hidden_key(value)
+
+    def lookup_key(self, value: Value) -> Value:
+        """What to look up in a dict; an integer or a text that may be no key is nowhere."""
+        kind = value.__class__
+        if kind is str or kind is bytes:
+            return value
+        needs_number(value)
+        self._work.charge(NUMBER_KEY)
+        return hidden_key(value)
+
+    def index_of(self, values: Value, place: Value) -> int:
+        """An index that lies inside."""
+        if place.__class__ is not int:
+            needs_number(place)
+            self._work.charge(OPERATION)
+        if not -len(values) <= place < len(values):
+            fault("IndexError")
+        return int(place)
+
+    def item(self, container: Value, place: Value) -> Value:
+        """``container[place]``."""
+        if container.__class__ is dict:
+            key = self.lookup_key(place)
+            if key not in container:
+                fault("KeyError")
+            return container[key]
+        if container.__class__ not in TEXTS and container.__class__ not in SEQUENCES:
+            fault("TypeError")
+        return container[self.index_of(container, place)]
+
+    def set_item(self, container: Value, place: Value, value: Value) -> None:
+        """``container[place] = value``."""
+        if container.__class__ is dict:
+            container[self.key(place)] = value
+        elif container.__class__ is list:
+            container[self.index_of(container, place)] = value
+        else:
+            fault("TypeError")
+
+    def del_item(self, container: Value, place: Value) -> None:
+        """``del container[place]``."""
+        if container.__class__ is dict:
+            key = self.lookup_key(place)
+            if key not in container:
+                fault("KeyError")
+            del container[key]
+            shrink(container)
+        elif container.__class__ is list:
+            self._work.elements(len(container))
+            del container[self.index_of(container, place)]
+        else:
+            fault("TypeError")
+
+    def slice(self, container: Value, lower: Value, upper: Value) -> Value:
+        """``container[lower:upper]``."""
+        for bound in (lower, upper):
+            if bound is not None and not is_number(bound):
+                fault("TypeError")
+        if container.__class__ not in TEXTS and container.__class__ not in SEQUENCES:
+            fault("TypeError")
+        size = len(range(*slice(lower, upper).indices(len(container))))
+        if container.__class__ in TEXTS:
+            self._work.new_text(size, is_narrow(container))
+        else:
+            self._work.elements(size)
+        return container[lower:upper]
+
+    def dict_of(self, *parts: Value) -> dict[Value, Value]:
+        """A dict display, keys and values in turn."""
+        return {self.key(parts[i]): parts[i + 1] for i in range(0, len(parts), 2)}
+
+    def iterable(self, value: Value) -> Value:
+        """The values of a loop: a dict's keys as they are now, or the value itself."""
+        if value.__class__ is dict:
+            self._work.elements(len(value))
+            return shown_keys(value)
+        if value.__class__ not in SEQUENCES and value.__class__ not in TEXTS:
+            fault("TypeError")
+        return value
+
+    def parts(self, value: Value) -> Value:
+        """The value to be unpacked into names; a dict gives its keys."""
+        return self.iterable(value) if value.__class__ is dict else value
+
+
+class Comparisons:
+    """Comparisons of one program, as the compiler's table names them."""
+
+    def __init__(self, work: Work, elements: Elements) -> None:
+        self._work = work
+        self._elements = elements
+
+    def eq(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> bool:
+        """Equality, looked at pair by pair: shared parts are paid for each time that they are reached.
+
+        It follows values inside values for ``depth`` levels, since a list may hold itself.
+        """
+        kind = left.__class__
+        if kind is not right.__class__ or kind not in CONTAINERS:
+            return self._scalars_equal(left, right)
+        self._work.charge(CONTAINER_COMPARED)
+        if len(left) != len(right):
+            return False
+        if not depth:
+            fault("RecursionError")
+        return self._dicts_equal(left, right, depth) if kind is dict else self._sequences_equal(left, right, depth)
+
+    def _scalars_equal(self, left: Value, right: Value) -> bool:
+        """Of values that are not both lists, tuples or dicts; handles of tasks are equal to themselves alone."""
+        kind = left.__class__
+        if kind is not int or right.__class__ is not int:
+            self._work.text_work(min(len(left), len(right)) if kind in TEXTS and kind is right.__class__ else 0)
+        return bool(left == right) if kind in SCALARS and right.__class__ in SCALARS else left is right
+
+    def _sequences_equal(self, left: Value, right: Value, depth: int) -> bool:
+        charge = self._work.charge
+        for one, other in zip(left, right, strict=True):
+            charge(NODE_COMPARED)
+            if one.__class__ is int and other.__class__ is int:
+                if one != other:
+                    return False
+            elif not self.eq(one, other, depth - 1):
+                return False
+        return True
+
+    def _dicts_equal(self, left: Value, right: Value, depth: int) -> bool:
+        charge = self._work.charge
+        for key, one in left.items():
+            charge(NODE_COMPARED)
+            if key not in right or not self.eq(one, right[key], depth - 1):
+                return False
+        return True
+
+    def compare(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> int:
+        """-1, 0 or 1, of numbers, of texts, of bytes, or of two lists or tuples, part by part."""
+        kind = left.__class__
+        if is_number(left) and is_number(right):
+            self._work.numbers(left, right)
+            return int(left > right) - int(left < right)
+        if kind is not right.__class__ or kind not in ORDERED:
+            fault("TypeError")
+        if kind in TEXTS:
+            self._work.text_work(min(len(left), len(right)))
+            return int(left > right) - int(left < right)
+        charge = self._work.charge
+        charge(CONTAINER_COMPARED)
+        if not depth:
+            fault("RecursionError")
+        for one, other in zip(left, right, strict=False):
+            charge(NODE_COMPARED)
+            if not self.eq(one, other, depth - 1):
+                return self.compare(one, other, depth - 1)
+        return (len(left) > len(right)) - (len(left) < len(right))
+
+    def lt(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) < 0
+
+    def le(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) <= 0
+
+    def gt(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) > 0
+
+    def ge(self, left: Value, right: Value) -> bool:
+        return self.compare(left, right) >= 0
+
+    def contains(self, value: Value, container: Value) -> bool:
+        """``value in container``."""
+        kind = container.__class__
+        if kind is dict:
+            return self._elements.lookup_key(value) in container
+        if kind in SEQUENCES:
+            return self.position(container, value) >= 0
+        if kind is str and value.__class__ is str:
+            self._work.search_work(container, value)
+            return value in container
+        if kind is not bytes or not (value.__class__ is bytes or is_number(value)):
+            fault("TypeError")
+        self._work.search_work(container, value if value.__class__ is bytes else b"")
+        if is_number(value) and not 0 <= value < 256:
+            fault("ValueError")
+        return value in container
+
+    def position(self, values: Value, wanted: Value) -> int:
+        """The first index of a value in a list or tuple; -1 if it is not in it."""
+        charge = self._work.charge
+        for position, value in enumerate(values):
+            charge(NODE_COMPARED)
+            if self.eq(value, wanted):
+                return position
+        return -1
+
+
+class Arithmetic:
+    """Operators of one program, a method each, as the compiler's tables name them."""
+
+    def __init__(self, work: Work, elements: Elements) -> None:
+        self._work = work
+        self._elements = elements
+
+    def add(self, left: Value, right: Value) -> Value:
+        kind = left.__class__
+        if kind is right.__class__:
+            if kind in TEXTS:
+                self._work.new_text(len(left) + len(right), kind is bytes or (left.isascii() and right.isascii()))
+                return left + right
+            if kind in SEQUENCES:
+                self._work.elements(len(left) + len(right))
+                return left + right
+        self._work.numbers(left, right)
+        return checked(left + right)
+
+    def add_in_place(self, left: Value, right: Value) -> Value:
+        """``left += right``, which changes a list itself."""
+        if left.__class__ is list:
+            added = self._elements.iterable(right)
+            self._work.elements(len(left) + len(added))
+            self._work.charge(len(added) * (taken(added) - ELEMENT))
+            left += added
+            return left
+        return self.add(left, right)
+
+    def sub(self, left: Value, right: Value) -> int:
+        self._work.numbers(left, right)
+        return checked(left - right)
+
+    def mult(self, left: Value, right: Value) -> Value:
+        if is_number(left) and is_number(right):
+            self._work.numbers(left, right)
+            return checked(left * right)
+        if is_number(left):
+            left, right = right, left
+        needs_number(right)
+        if right.__class__ is bool:
+            self._work.charge(OPERATION)
+        times = max(right, 0) if left else 0  # Python counts no further than a machine word, even of nothing
+        if left.__class__ in TEXTS:
+            self._work.new_text(len(left) * times, is_narrow(left))
+        elif left.__class__ in SEQUENCES:
+            self._work.elements(len(left) * times)
+        else:
+            fault("TypeError")
+        return left * times
+
+    def mult_in_place(self, left: Value, right: Value) -> Value:
+        """``left *= right``, which changes a list itself."""
+        result = self.mult(left, right)
+        if left.__class__ is list:
+            left[:] = result
+            return left
+        return result
+
+    def floordiv(self, left: Value, right: Value) -> int:
+        self._work.numbers(left, right)
+        if not right:
+            fault("ZeroDivisionError")
+        return int(left // right)
+
+    def mod(self, left: Value, right: Value) -> int:
+        self._work.numbers(left, right)
+        if not right:
+            fault("ZeroDivisionError")
+        return int(left % right)
+
+    def pow(self, left: Value, right: Value) -> int:
+        """A power that fits; how large it gets is bounded before it is computed."""
+        self._work.numbers(left, right)
+        if right < 0:
+            fault("ValueError")
+        self._work.charge(POWER)
+        if -1 <= left <= 1:
+            return int(left ** (right % 2 + 2 if right else 0))
+        if right * (int(left).bit_length() - 1) > INTEGER_BITS:
+            fault("IntegerTooLarge")
+        return checked(left**right)
+
+    def lshift(self, left: Value, right: Value) -> int:
+        self._work.numbers(left, right)
+        if right < 0:
+            fault("ValueError")
+        if left and right > INTEGER_BITS:
+            fault("IntegerTooLarge")
+        return checked(left << right) if left else 0
+
+    def rshift(self, left: Value, right: Value) -> int:
+        self._work.numbers(left, right)
+        if right < 0:
+            fault("ValueError")
+        return int(left >> min(right, INTEGER_BITS + 1))
+
+    def bitand(self, left: Value, right: Value) -> Value:
+        self._work.numbers(left, right)
+        return checked(left & right)
+
+    def bitor(self, left: Value, right: Value) -> Value:
+        self._work.numbers(left, right)
+        return checked(left | right)
+
+    def bitxor(self, left: Value, right: Value) -> Value:
+        self._work.numbers(left, right)
+        return checked(left ^ right)
+
+    def neg(self, value: Value) -> int:
+        needs_number(value)
+        return -int(value)
+
+    def pos(self, value: Value) -> int:
+        needs_number(value)
+        return int(value)
+
+    def invert(self, value: Value) -> int:
+        needs_number(value)
+        return checked(-value - 1)

@@ -1,0 +1,147 @@
+"""Who bids for each party of the index, its last good bid and its recent fires, as the kernels read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from validator.chain.records import Actor, Fires, KeptAnswer
+from validator.primitives.types import Address
+from validator.scheduler import kernels
+from validator.scheduler.agents import OWN, Party, agent_of, may_bid, parties_of
+from validator.scheduler.fairness import FireCounts
+from validator.scheduler.rows import PartyNumbers, words_of
+
+MIN_PARTIES: Final = 64
+NOTHING_KEPT: Final = KeptAnswer()
+
+
+def is_changed(since: int, answer: KeptAnswer) -> bool:
+    """Whether an answer prices max fees where none did, or the other way round."""
+    return (since > 0) != (answer.max_fee_per_cycle is not None)
+
+
+class Parties:
+    """Agents, their kept answers and recent fires, by party."""
+
+    def __init__(self) -> None:
+        self.fires = FireCounts()
+        self.numbers = PartyNumbers()
+        self.table = np.zeros(MIN_PARTIES, kernels.ACTOR)
+        """By the number of a party."""
+        self.greatest_bid = (0, 0)
+        """Bounds from above of the agents' last good ``(max_fee, priority)``."""
+        self.unsettled: set[Address] = set()
+        """Actors that named another agent since timers were last priced, if that changes who prices their max fees:
+        their :class:`~validator.chain.records.Naming` does not record it yet."""
+        self._bidders: dict[Address, Actor] = {}
+        """Actors that have a bidding agent, or may come to have one."""
+        self._kept: dict[tuple[Address, Address], KeptAnswer] = {}
+        """By actor and agent."""
+        self._expected: list[Party] = []
+        """Parties whose bids were changed ahead of the block's changes."""
+
+    def may_bid(self, actor: Address) -> bool:
+        """Whether an actor has a bidding agent, or may come to have one."""
+        return actor in self._bidders
+
+    def agent_of(self, party: Party) -> Address | None:
+        """Who bids for a party; ``None`` if nobody but the default agent does."""
+        record = self._bidders.get(party.actor)
+        return None if record is None else agent_of(party, record)
+
+    def kept_for(self, party: Party) -> KeptAnswer:
+        """The last good answer of the agent that bids for a party."""
+        agent = self.agent_of(party)
+        return NOTHING_KEPT if agent is None else self._kept.get((party.actor, agent), NOTHING_KEPT)
+
+    def answered_since(self, party: Party) -> int:
+        """The block since which a kept answer has priced the max fee of a party's timers; 0 if none does."""
+        record = self._bidders.get(party.actor)
+        if record is not None and record.naming is not None and party.named == OWN:
+            return record.naming.answered_since
+        return self.kept_for(party).since
+
+    def number(self, party: Party) -> int:
+        """The party's number, which has a row in the table."""
+        known = len(self.numbers)
+        number = self.numbers.number(party)
+        if number >= len(self.table):
+            self.table = np.concatenate([self.table, np.zeros(len(self.table), kernels.ACTOR)])
+        if number == known:
+            self.table[number]["recent"] = self.fires.by_actor.get(party.actor, 0)
+            self._set_bid(party, self.kept_for(party))
+        return number
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def count(self, fires: Fires, sign: int) -> None:
+        """Add a block's fires, or take them away."""
+        self.fires.count(fires, sign)
+        for actor, _ in fires.counts:
+            self.table["recent"][self.numbers.of(actor)] = self.fires.by_actor.get(actor, 0)
+
+    def keep(self, actor: Address, agent: Address, answer: KeptAnswer | None) -> None:
+        """Note the last good answer of an actor's agent."""
+        set_or_drop(self._kept, (actor, agent), answer)
+        self._reprice(actor, parties_of(actor, agent))
+
+    def change(self, address: Address, actor: Actor | None) -> bool:
+        """Note an actor's record. Returns whether another agent may bid for it now."""
+        before = self._bidders.get(address)
+        set_or_drop(self._bidders, address, actor if may_bid(actor) else None)
+        if actor is not None and before is not None and before.naming == actor.naming:
+            return False
+        self._reprice(address, (Party(address),))
+        return True
+
+    def expect(self, kept: Mapping[Party, KeptAnswer]) -> None:
+        """Price with these answers from now on; the block's changes will have the same."""
+        for party, answer in kept.items():
+            if party in self.numbers:
+                self._set_bid(party, answer)
+                self._expected.append(party)
+
+    def confirm(self) -> None:
+        """The block's changes follow: they contain the expected answers."""
+        self._expected = []
+
+    def withdraw(self) -> None:
+        """Undo :meth:`expect`."""
+        for party in self._expected:
+            self._set_bid(party, self.kept_for(party))
+        self._expected = []
+
+    def _reprice(self, actor: Address, parties: Iterable[Party]) -> None:
+        """Who bids for these parties of an actor, or what they bid, has changed."""
+        for party in parties:
+            if party in self.numbers:
+                self._set_bid(party, self.kept_for(party))
+        record = self._bidders.get(actor)
+        is_unsettled = (
+            record is not None
+            and record.naming is not None
+            and is_changed(record.naming.answered_since, self.kept_for(Party(actor)))
+        )
+        (self.unsettled.add if is_unsettled else self.unsettled.discard)(actor)
+
+    def _set_bid(self, party: Party, answer: KeptAnswer) -> None:
+        row = self.table[self.number(party)]
+        max_fee, priority, _ = answer
+        row["has_bid"] = (0 if max_fee is None else kernels.BIDS_MAX) | (
+            0 if priority is None else kernels.BIDS_PRIORITY
+        )
+        row["max_low"], row["max_high"] = words_of(max_fee or 0)
+        row["priority_low"], row["priority_high"] = words_of(priority or 0)
+        greatest = self.greatest_bid
+        self.greatest_bid = max(greatest[0], max_fee or 0), max(greatest[1], priority or 0)
+
+
+def set_or_drop(mapping: dict[Any, Any], key: Any, value: Any) -> None:
+    """Store a value; ``None`` drops what the key had."""
+    if value is None:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value

@@ -1,0 +1,53 @@
+"""The default agent's supplies: the max fee that it gave, by height, to timers that named none (SPEC §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from validator.chain.genesis import Genesis
+from validator.chain.records import Timer
+from validator.scheduler.agents import Party, party_of
+from validator.scheduler.parties import Parties
+
+NO_CHANGES: Final[Mapping[Party, int]] = MappingProxyType({})
+
+
+class Supplies:
+    """Supplies by height, and how many live rows each has."""
+
+    def __init__(self, genesis: Genesis, parties: Parties) -> None:
+        self._genesis = genesis
+        self._parties = parties
+        self.max_fees: dict[int, int] = {}
+        """The supplied max fee, by the height of the supply."""
+        self.standing: dict[int, int] = {}
+        """How many live rows stand by each supply."""
+        self.first_height = genesis.parameters.activation_height + 1
+        """The first block that prices timers."""
+
+    def height_for(self, timer: Timer, now: int, since: Mapping[Party, int] = NO_CHANGES) -> int | None:
+        """The height of the supply that a timer due at height ``now`` stands by, ``None`` if it stands by none.
+
+        ``since`` has the parties whose :meth:`~validator.scheduler.parties.Parties.answered_since` changed in block
+        ``now``.
+        """
+        if timer.max_fee_per_cycle is not None or timer.default_max_fee is not None:
+            return None
+        height = max(timer.trigger_height, self.first_height)
+        if height > now or not self._genesis.runs_auction(height):
+            return None
+        party = party_of(timer)
+        answered = self._parties.answered_since(party)
+        if height == now:
+            answered = since.get(party, answered)
+        return None if 0 < answered <= height else height
+
+    def count(self, height: int, change: int) -> None:
+        """Count rows that stand by a supply, or rows that are gone."""
+        number = self.standing.get(height, 0) + change
+        if number:
+            self.standing[height] = number
+        else:
+            self.standing.pop(height, None)

@@ -1,0 +1,121 @@
+"""One block of the packed engine: which keys its batch changes, and the entries that it appends."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from validator.primitives.types import Height
+from validator.state.engines import kernels
+from validator.state.engines.hashes import hash_entries, hash_keys, hash_slots, starts_of
+from validator.state.engines.kernels import RECORD_HEAD_BYTES, UNIT_BYTES, Array
+from validator.state.engines.table import Table
+from validator.state.hashing import KEY_BYTES_LIMIT, NODE_BYTES, VALUE_BYTES_LIMIT, check_bounds
+from validator.state.interface import Batch
+
+
+class Pieces(NamedTuple):
+    """Keys or values, one behind the other."""
+
+    octets: Array
+    starts: Array
+    lengths: Array
+    """-1 for a value that is deleted."""
+
+
+class Columns(NamedTuple):
+    """A batch as arrays."""
+
+    keys: Pieces
+    values: Pieces
+
+
+class Part(NamedTuple):
+    """Encoded entries that one pass of a block appended, their hashes, and the undo data so far."""
+
+    entries: bytes
+    leaves: Array
+    undo: Array
+
+
+def columns_of(batch: Batch) -> Columns:
+    """A batch as arrays. Raises :class:`ValueError` if a key or value is out of its bounds."""
+    keys, values = list(batch), list(batch.values())
+    total = len(keys)
+    key_lengths = np.fromiter(map(len, keys), np.int64, total)
+    value_lengths = np.fromiter([-1 if value is None else len(value) for value in values], np.int64, total)
+    if total and (
+        key_lengths.min() < 1 or key_lengths.max() > KEY_BYTES_LIMIT or value_lengths.max() > VALUE_BYTES_LIMIT
+    ):
+        for key, value in batch.items():
+            check_bounds(key, value)
+    octets = np.frombuffer(b"".join(keys), dtype=np.uint8)
+    value_octets = np.frombuffer(b"".join([value for value in values if value]), dtype=np.uint8)
+    return Columns(
+        Pieces(octets, starts_of(key_lengths), key_lengths),
+        Pieces(value_octets, starts_of(np.maximum(value_lengths, 0)), value_lengths),
+    )
+
+
+def change_ring(table: Table, columns: Columns) -> tuple[Array, Array, Array, Array]:
+    """Look the batch up and change the ring. Places that get an entry (ascending), the items of the batch that give
+    their values (or -1), positions of deleted entries, and undo data."""
+    arrays, (keys, values) = table.arrays, columns
+    total = len(keys.starts)
+    hashes = hash_keys(*keys, arrays)
+    order = np.argsort(hashes.reshape(total, NODE_BYTES)[:, :8].copy().view(">u8").ravel(), kind="stable")
+    actions, found, places = np.empty(total, np.uint8), np.empty(total, np.int64), np.empty(total, np.int64)
+    if total >= kernels.LANES:
+        kernels.approach(arrays, hashes, order, np.empty((2, total), dtype=np.int64))
+    inserts, deletes = kernels.lookup(arrays, *keys, *values, hashes, order, actions, found, places)
+    deleted = np.empty(deletes, dtype=np.int64)
+    undo = np.empty(_undo_bytes(table, columns, actions, found), dtype=np.uint8)
+    length = kernels.change_ring(arrays, *keys, *values, hashes, order, actions, found, deleted, undo)
+    touched, items = np.empty(2 * total, dtype=np.int64), np.empty(2 * total, dtype=np.int64)
+    is_same = not inserts and not deletes
+    count = kernels.touched_places(arrays, *keys, hashes, order, actions, places, is_same, touched, items)
+    touched, items = touched[:count], items[:count]
+    if not is_same:
+        touched, first = np.unique(touched, return_index=True)
+        items = items[first]
+    return touched, items, deleted, undo[:length]
+
+
+def _undo_bytes(table: Table, columns: Columns, actions: Array, found: Array) -> int:
+    """Bytes that the undo data of keys that come and go may take."""
+    come = columns.keys.lengths[actions == kernels.INSERT]
+    gone = found[actions == kernels.DELETE].tolist()
+    sizes = sum(len(key) + len(value) for key, value, _ in map(table.record, gone))
+    return int(come.sum()) + sizes + (len(come) + len(gone)) * (RECORD_HEAD_BYTES + UNIT_BYTES)
+
+
+def append(table: Table, height: Height, touched: Array, items: Array, columns: Columns, undo: Array) -> Part:
+    """Append entries for some places, in this order."""
+    arrays, count = table.arrays, len(touched)
+    if not count:
+        return Part(b"", np.empty((0, 8), dtype=np.uint32), undo)
+    slots = np.empty(count, dtype=np.int64)
+    size, staged, next_staged, undone = kernels.measure(arrays, touched, items, columns.values.lengths, slots)
+    next_hashes = hash_slots(arrays, slots, next_staged)
+    entries, stage = np.empty(size, dtype=np.uint8), np.zeros(staged, dtype=np.uint8)
+    starts, lengths = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    saved = np.empty(len(undo) + undone, dtype=np.uint8)
+    saved[: len(undo)] = undo
+    end = kernels.append_entries(
+        arrays, height, touched, items, *columns.values, next_hashes, entries, stage, starts, lengths, saved, len(undo)
+    )
+    encoded = entries.tobytes()
+    leaves = hash_entries(encoded, stage, starts, lengths, arrays)
+    return Part(encoded, leaves, saved[:end])
+
+
+def oldest_places(table: Table, limit: int, most: int) -> Array:
+    """Places of the oldest active entries, which compaction moves: at most ``most``, until the window is ``limit``."""
+    slots = np.empty(most, dtype=np.int64)
+    slots = slots[: kernels.choose_oldest(table.arrays, limit, most, slots)]
+    touched = np.empty(len(slots), dtype=np.int64)
+    if len(slots):
+        hashes = hash_slots(table.arrays, slots, len(slots) * KEY_BYTES_LIMIT)
+        kernels.find_slots(table.arrays, slots, hashes, touched)
+    return touched

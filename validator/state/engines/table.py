@@ -1,0 +1,183 @@
+"""The arrays of the packed engine: how they begin, how they grow, and views of them for reads of single keys.
+
+Beyond its key and value, a key costs: 12 bytes of index at a load of 66 to 86 %, 4 bytes of slot, 12 bytes of record
+head and up to 7 of padding, and 4 bytes for each position between the oldest active entry and the end of the log, of
+which there are up to 2.5 a key.
+"""
+
+from __future__ import annotations
+
+import mmap as mmap_module
+import struct
+from mmap import mmap
+from typing import Any, Final
+
+import numpy as np
+
+from validator.state.engines import kernels
+from validator.state.engines.hashes import KEY_WORDS
+from validator.state.engines.kernels import (
+    BUMP,
+    CAPACITY,
+    COUNTERS,
+    EMPTY,
+    LIVE,
+    NEXT_POSITION,
+    OLDEST,
+    POSITION_BITS,
+    POSITION_MASK,
+    RECORD_HEAD_BYTES,
+    SIZE_CLASSES,
+    SLOTS_FREE,
+    SLOTS_USED,
+    TOP,
+    TWIG_ROW_BYTES,
+    UNIT_BYTES,
+    Array,
+    Arrays,
+)
+from validator.state.hashing import NODE_BYTES
+
+MIN_CAPACITY: Final = 1024
+MIN_LOAD: Final = 66
+MAX_LOAD: Final = 86
+"""Per cent of the index that are in use after it grew, and when it grows."""
+HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
+
+RECORD_HEAD: Final = struct.Struct("<QI")
+"""Position and length of the key in one number, then the length of the value."""
+
+
+class Table:
+    """The arrays of one state. Twigs and their dirty marks are grown by :mod:`validator.state.engines.packed_tree`."""
+
+    def __init__(self, mask: int) -> None:
+        arena = np.empty(MIN_CAPACITY, dtype=np.uint64)
+        self.arrays = Arrays(
+            prefixes=np.empty(2 * MIN_CAPACITY, dtype=np.uint64),
+            places=np.full(2 * MIN_CAPACITY, EMPTY, dtype=np.uint32),
+            offsets=np.empty(MIN_CAPACITY, dtype=np.uint32),
+            free_slots=np.empty(MIN_CAPACITY, dtype=np.uint32),
+            words=arena,
+            halves=arena.view(np.uint32),
+            octets=arena.view(np.uint8),
+            free_records=np.full(SIZE_CLASSES, EMPTY, dtype=np.uint32),
+            window=np.empty(MIN_CAPACITY, dtype=np.uint32),
+            twigs=np.empty((0, TWIG_ROW_BYTES), dtype=np.uint8),
+            dirty=np.empty(0, dtype=np.uint8),
+            counters=np.zeros(COUNTERS, dtype=np.int64),
+            mask=np.array([mask], dtype=np.uint64),
+            key_words=KEY_WORDS,
+            lanes=np.zeros((48, kernels.LANES), dtype=np.uint32),
+            scratch=np.zeros(kernels.BLOCK_BYTES + NODE_BYTES, dtype=np.uint8),
+        )
+        self.arrays.counters[CAPACITY] = MIN_CAPACITY
+        self._look()
+
+    def count(self, counter: int) -> int:
+        """A counter of :mod:`validator.state.engines.kernels`, such as ``LIVE``."""
+        return int(self.arrays.counters[counter])
+
+    def record(self, slot: int) -> tuple[bytes, bytes, int]:
+        """Key, value and position of a slot."""
+        at = self.offsets[slot] * UNIT_BYTES
+        head, value_bytes = RECORD_HEAD.unpack_from(self.octets, at)
+        middle = at + RECORD_HEAD_BYTES + (head >> POSITION_BITS)
+        key = bytes(self.octets[at + RECORD_HEAD_BYTES : middle])
+        return key, bytes(self.octets[middle : middle + value_bytes]), head & POSITION_MASK
+
+    # --- room ---------------------------------------------------------------------------------------------------------
+
+    def reserve(self, keys: int, size: int, entries: int) -> None:
+        """Make room for so many keys, bytes of keys and values, and entries."""
+        counters = self.arrays.counters
+        units = (size + keys * (RECORD_HEAD_BYTES + UNIT_BYTES)) * 9 // 8 // UNIT_BYTES + 2 * keys + 1
+        self._reserve_arena(int(counters[BUMP]) + units)
+        self._reserve_slots(int(counters[SLOTS_USED]) + keys)
+        self._reserve_index(keys)
+        needed = self.count(NEXT_POSITION) + entries - self.count(OLDEST)
+        if needed > len(self.arrays.window):
+            self.fit_window(max(needed, needed * 9 // 8))
+        self._look()
+
+    def _reserve_arena(self, units: int) -> None:
+        arrays = self.arrays
+        if units > len(arrays.words):
+            arena = _room(max(units, len(arrays.words) * 5 // 4), np.uint64)
+            used = int(arrays.counters[BUMP])
+            arena[:used] = arrays.words[:used]
+            self._forget_views()
+            self.arrays = arrays._replace(words=arena, halves=arena.view(np.uint32), octets=arena.view(np.uint8))
+
+    def _reserve_slots(self, slots: int) -> None:
+        arrays = self.arrays
+        if slots > len(arrays.offsets):
+            size = max(slots, len(arrays.offsets) * 5 // 4)
+            self._forget_views()
+            free = int(arrays.counters[SLOTS_FREE])
+            self.arrays = arrays._replace(
+                offsets=_grown(arrays.offsets, size), free_slots=_grown(arrays.free_slots[:free], size)
+            )
+
+    def _reserve_index(self, keys: int) -> None:
+        arrays, needed = self.arrays, self.count(LIVE) + keys
+        capacity = int(arrays.counters[CAPACITY])
+        is_sparse = capacity > MIN_CAPACITY and needed * 8 < capacity
+        if (
+            needed * 100 <= capacity * MAX_LOAD
+            and arrays.counters[TOP] + keys + 2 < len(arrays.places)
+            and not is_sparse
+        ):
+            return
+        capacity = max(MIN_CAPACITY, needed * 100 // MIN_LOAD)
+        top = kernels.spread_top(arrays.places, arrays.prefixes, capacity)
+        length = max(capacity + capacity // 64, top) + keys + MIN_CAPACITY
+        places, prefixes = _room(length, np.uint32), _room(length, np.uint64)
+        places.fill(EMPTY)
+        top = kernels.rebuild_index(arrays.places, arrays.prefixes, places, prefixes, capacity)
+        arrays.counters[CAPACITY], arrays.counters[TOP] = capacity, max(top, 0)
+        self._forget_views()
+        self.arrays = arrays._replace(places=places, prefixes=prefixes)
+
+    def fit_window(self, size: int) -> None:
+        """Give the window another size, with what stands in it between the oldest entry and the end."""
+        old = self.arrays.window
+        window = _room(size, np.uint32)
+        first, end = self.count(OLDEST), self.count(NEXT_POSITION)
+        while first < end:
+            count = min(end - first, size - first % size, len(old) - first % len(old))
+            window[first % size :][:count] = old[first % len(old) :][:count]
+            first += count
+        self.arrays = self.arrays._replace(window=window)
+
+    def _forget_views(self) -> None:
+        """Let go of the arrays that are about to be replaced."""
+        self.places = self.prefixes = self.offsets = self.octets = memoryview(b"")
+
+    def _look(self) -> None:
+        """Views of the arrays for single reads, which are quicker than the arrays themselves."""
+        arrays = self.arrays
+        self.places, self.prefixes = arrays.places.data, arrays.prefixes.data
+        self.offsets, self.octets = arrays.offsets.data, arrays.octets.data
+        self.capacity = int(arrays.counters[CAPACITY])
+
+
+def _room(size: int, dtype: Any) -> Array:
+    """An array of its own pages, zero as long as untouched: freed, it goes back to the system whole.
+
+    Large ones ask for huge pages. Those are given to private mappings only, where shared ones, which are what a mapping
+    is by default, are left out by the system's settings; nor is memory to be shared with a forked process.
+    """
+    count = size * np.dtype(dtype).itemsize
+    if not hasattr(mmap_module, "MAP_PRIVATE"):
+        return np.frombuffer(mmap(-1, count), dtype=dtype)
+    pages = mmap(-1, count, flags=mmap_module.MAP_PRIVATE | mmap_module.MAP_ANONYMOUS)
+    if count >= HUGE_PAGE_BYTES and hasattr(mmap_module, "MADV_HUGEPAGE"):
+        pages.madvise(mmap_module.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype=dtype)
+
+
+def _grown(array: Array, size: int) -> Array:
+    grown = _room(size, array.dtype)
+    grown[: len(array)] = array
+    return grown
