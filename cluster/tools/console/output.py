@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Final, TextIO
+import sys
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLAIN_WIDTH: Final = 180
+"""Columns of a table that goes to a file or another program."""
 _TRAILING: Final = re.compile(r"[ \t]+(?=\n)")
+
+
+def console(plain_width: int = PLAIN_WIDTH) -> Console:
+    """Standard output for tables: as wide as the terminal, or ``plain_width`` columns if it is none."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else plain_width)
 
 
 class LastingOutput:

@@ -1,6 +1,6 @@
-"""``stampede prove``, ``verify`` and ``state``: looking into a validator's data folder, which is never written to.
+"""``stampede prove``, ``verify`` and ``state``: read a validator's data folder, without writing to it.
 
-A folder that a running validator holds is refused by its lock. Keys and values are given and shown in hex.
+The folder of a running validator is locked, and refused. Keys and values are in hex.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ def open_state(folder: Path) -> OpenState:
 
 def add_commands(commands: Any) -> None:
     """Add ``prove``, ``verify`` and ``state`` to the command's parsers."""
-    prove = commands.add_parser("prove", help="write a proof of what the state holds under a key")
+    prove = commands.add_parser("prove", help="write a proof of the value of a state key")
     prove.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
     prove.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
-    prove.add_argument("--height", type=int, metavar="H", help="a retained height (default: the final one)")
-    prove.add_argument("--out", type=Path, metavar="FILE", help="write the proof here instead of printing it in hex")
+    prove.add_argument("--height", type=int, metavar="H", help="a height that is still held (default: the final one)")
+    prove.add_argument("--out", type=Path, metavar="FILE", help="write the proof to FILE instead of printing it in hex")
     prove.set_defaults(command=_prove)
 
     check = commands.add_parser("verify", help="check a proof against the state root of a header")
@@ -116,14 +116,14 @@ def add_commands(commands: Any) -> None:
     check.add_argument("proof", metavar="PROOF", help="the proof: a file, or hex")
     check.set_defaults(command=_verify)
 
-    state = commands.add_parser("state", help="look into a validator's state")
+    state = commands.add_parser("state", help="read a validator's state: stats, get, scan, diff, check")
     tools = state.add_subparsers(required=True, metavar="TOOL", parser_class=type(state))
     for name, help_text, command in (
-        ("stats", "sizes and heights", _stats),
-        ("get", "the value of a key", _get),
-        ("scan", "keys with a prefix, and their values", _scan),
-        ("diff", "the first keys in which two states differ", _diff),
-        ("check", "derive the root from the log anew", _check),
+        ("stats", "print sizes and heights", _stats),
+        ("get", "print the value of a key", _get),
+        ("scan", "print keys with a prefix, and their values", _scan),
+        ("diff", "print the first keys at which two states differ", _diff),
+        ("check", "compute the state root from the log and compare it with the recorded one", _check),
     ):
         tool = tools.add_parser(name, help=help_text)
         tool.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
@@ -131,8 +131,10 @@ def add_commands(commands: Any) -> None:
         if name == "get":
             tool.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
         elif name == "scan":
-            tool.add_argument("prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex")
-            tool.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="show at most N keys")
+            tool.add_argument(
+                "prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex (default: all)"
+            )
+            tool.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="keys (default %(default)s)")
         elif name == "diff":
             tool.add_argument("other", type=Path, metavar="OTHER", help="another validator's data folder")
 

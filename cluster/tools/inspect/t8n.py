@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.common.errors import BadInput
-from cluster.common.files import write_atomically
+from cluster.common.files import write_for_user
 from cluster.disks.memory import MemoryDisk
 from cluster.tools.inspect.t8n_input import InputBlock, read_blocks, read_genesis
 from validator.chain.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
@@ -56,10 +55,7 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
     conformance = Conformance(genesis)
     shown = [conformance.process(entry.block) for entry in blocks for _ in range(entry.times)]
     text = json.dumps({"blocks": shown, "final": conformance.final()}) + "\n"
-    try:
-        write_atomically(out_path, text)
-    except OSError as error:
-        raise BadInput(f"{out_path}: cannot be written: {error.strerror or error}") from None
+    write_for_user(out_path, text)
 
 
 class Conformance:

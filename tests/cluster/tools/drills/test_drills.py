@@ -507,7 +507,7 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
         (["nope"], "unknown choice 'nope'; known: reorg, "),
         (["partition", "--list"], "unrecognized arguments: --list (see stampede drill partition --help)"),
         (["--nope"], "unrecognized arguments: --nope (see stampede drill --help)"),
-        (["reorg", "--depth", "0"], "'0' is none: expected an integer from 1 to 12"),
+        (["reorg", "--depth", "0"], "'0' is not a valid value of --depth: expected an integer from 1 to 12"),
         (["reorg", "--backend", "sim", "--set", "stop.heigth=3"], "drill reorg with --set: stop.heigth: "),
         (
             ["reorg", "--backend", "sim", "--unset", "name"],

@@ -184,7 +184,7 @@ def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
         (["--set", "links.los=1"], "links.los: unknown field; "),
         (["--at", "17"], "cannot be forked there: it reached height 16"),
         (["--at", "15"], "forks[0].at_height: 15 is not below stop.height (14)"),
-        (["--at", "0"], "'0' is no height"),
+        (["--at", "0"], "'0' is not a valid height"),
     ],
 )
 def test_what_would_change_the_past_is_refused_in_one_line(

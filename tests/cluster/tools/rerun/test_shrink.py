@@ -131,7 +131,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "scenario.yaml: no YAML" in complaint(capsys, str(tmp_path))
     (tmp_path / "scenario.yaml").write_text("name: a")
     assert "no result of a run: commit is missing" in complaint(capsys, str(tmp_path))
-    assert "'0' is no number of runs" in complaint(capsys, str(tmp_path), "--runs", "0")
+    assert "'0' is not a valid number of runs" in complaint(capsys, str(tmp_path), "--runs", "0")
 
 
 def test_a_target_that_cannot_be_is_said_before_the_search(

@@ -190,8 +190,8 @@ def test_seed_ranges() -> None:
     ("arguments", "expected"),
     [
         (["--seeds", "5:1"], "'5:1' is no range of seeds"),
-        (["--seeds", "1:2", "--workers", "0"], "'0' is no number of workers"),
-        (["--seeds", "1:2", "--min-passed", "0"], "'0' is no number of seeds"),
+        (["--seeds", "1:2", "--workers", "0"], "'0' is not a valid number of workers"),
+        (["--seeds", "1:2", "--min-passed", "0"], "'0' is not a valid number of seeds"),
         ([], "--seeds"),
     ],
 )
