@@ -87,7 +87,7 @@ def _fuzz(options: Any) -> int:
 
 
 def run_task(task: Any, name: str, options: Any) -> int:
-    """Sweep as the options say, and return the exit code."""
+    """Run the sweep with these options; returns the exit code."""
     from rich.console import Console
 
     from cluster.common.files import check_target, write_for_user
