@@ -27,7 +27,7 @@ VALUE_BYTES_SHOWN: Final = 64
 
 
 class ReadOnlyDisk:
-    """A data folder whose files stay as they are: what would be written is forgotten. Implements ``Disk``."""
+    """A data folder whose files stay unchanged: writes are discarded. Implements ``Disk``."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -38,7 +38,7 @@ class ReadOnlyDisk:
         return self._disk.names()
 
     def size(self, name: str) -> int:
-        """Bytes in the file, as far as it was not cut."""
+        """Bytes in the file, without those that were cut."""
         return min(self._disk.size(name), self._sizes.get(name, self._disk.size(name)))
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -47,25 +47,25 @@ class ReadOnlyDisk:
         return self._disk.read(name, offset, max(end - offset, 0))
 
     def append(self, name: str, data: bytes) -> int:
-        """Refused: a reader has nothing to add. Raises :class:`DiskError`."""
+        """Refused. Raises :class:`DiskError`."""
         raise DiskError(f"{name}: offset {self.size(name)}: opened for reading alone")
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Nothing: recovery writes again what is there already."""
+        """Ignored: recovery writes the same bytes again."""
 
     def truncate(self, name: str, size: int) -> None:
-        """Show the file as if it were cut."""
+        """Make the file appear shorter."""
         self._sizes[name] = size
 
     def sync(self, name: str) -> None:
-        """Nothing is to be made durable."""
+        """Ignored."""
 
     def replace(self, name: str, data: bytes) -> None:
         """Refused. Raises :class:`DiskError`."""
         raise DiskError(f"{name}: offset 0: opened for reading alone")
 
     def remove(self, name: str) -> None:
-        """Nothing: what recovery would remove is not looked at."""
+        """Ignored: recovery does not read what it removes."""
 
 
 @dataclass(slots=True)
@@ -76,16 +76,15 @@ class OpenState:
     store: LogStateStore
 
     def close(self) -> None:
-        """Give up the folder."""
+        """Release the folder."""
         self.store.close()
         self.disk.close()
 
 
 def open_state(folder: Path) -> OpenState:
-    """The state in a validator's data folder. Raises :class:`BadInput`, which names file and offset where it is
-    damaged."""
+    """Open the state in a validator's data folder. Raises :class:`BadInput`, with file and offset of damage."""
     if not (folder / STATE_FOLDER).is_dir():
-        raise BadInput(f"{folder} is no validator's data folder: it has no folder {STATE_FOLDER}")
+        raise BadInput(f"{folder} is not a validator's data folder: it has no folder {STATE_FOLDER}")
     had_lock = (folder / LOCK_NAME).exists()
     try:
         disk = DirectoryDisk(folder)
@@ -170,7 +169,7 @@ def _verify(options: Any) -> int:
 
 
 def _read_proof(text: str) -> bytes:
-    """The proof in hex or in a file; never an empty one, which is what a variable that is not set gives."""
+    """The proof, in hex or in a file. An empty one is refused: it is probably a shell variable that is not set."""
     try:
         proof = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
@@ -266,9 +265,9 @@ def _diff(options: Any) -> int:
 
 
 def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-    """Keys that have different values in two final states, each with both values, found from the roots down.
+    """Keys with different values in two final states, with both values.
 
-    Only twigs whose roots differ are read. A key that differs has its active entry in such a twig of one of the stores.
+    Only twigs with different roots are read: such a key has its active entry in one of them, in either store.
     """
     seen: set[bytes] = set()
     for twig in _differing_twigs(first, second):
@@ -283,7 +282,7 @@ def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tupl
 
 
 def _differing_twigs(first: LogStateStore, second: LogStateStore) -> Iterator[int]:
-    """The twigs whose roots differ, ascending, without looking below equal nodes."""
+    """The twigs with different roots, ascending; equal nodes are not descended."""
     mine, other = first.stand_at_final(), second.stand_at_final()
     pruned = min(first.log.base.first_twig, second.log.base.first_twig)
     waiting = [(upper_depth(max(twigs_for(mine.next_position), twigs_for(other.next_position))), 0)]
@@ -321,7 +320,7 @@ def _hex(text: str) -> bytes:
 
 
 def _key(text: str) -> bytes:
-    """A key of the state. An empty one is refused: no state holds it, so that it would always be proved absent."""
+    """A key of the state. An empty one is refused: it is always absent."""
     key = _hex(text)
     if not 1 <= len(key) <= KEY_BYTES_LIMIT:
         raise argparse.ArgumentTypeError(f"{text[:64]!r} is no key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex")

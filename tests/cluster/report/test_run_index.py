@@ -29,7 +29,7 @@ def test_runs_and_sweeps_are_told_newest_first(tmp_path: Path) -> None:
     real, failed, swept = read_index(tmp_path)
     assert (real.name, real.state, real.scenario, real.backend, real.seed) == ("real", "pass", "synthetic", "sim", "1")
     assert [word for _, word in real.links] == ["report", "result", "scenario", "JUnit"]
-    assert real.figures["heights"] == 12
+    assert real.metrics["heights"] == 12
     assert (failed.state, failed.note) == ("fail", "timers: early")
     assert (swept.kind, swept.state, swept.seed, swept.scenario) == ("sweep", "pass", "3 seeds", "sweep smoke 0123")
 

@@ -117,7 +117,7 @@ def test_a_run_that_is_another_one_now_is_not_forked(
     content["checkpoints"]["4"] = "0" * 16
     (copied / RESULT_FILE).write_text(json.dumps(content))
     assert main(["fork", str(copied), "--at", str(AT), "--out", "out"]) == ExitCode.FAIL
-    assert "the runs part before height 4 is final" in capsys.readouterr().err
+    assert "the runs differ before height 4 is final" in capsys.readouterr().err
     assert not Path("out").exists()
     assert main(["fork", str(copied), "--at", "3", "--out", "out"]) == ExitCode.INCONCLUSIVE, "until there it is"
 

@@ -1,7 +1,7 @@
-"""The board of a run on a terminal: a line of totals, the timer lane, the faults under way, and a row a validator.
+"""The validator table of a run on a terminal: totals, the timer lane, active faults, and a row per validator.
 
-Where there are more validators than rows, those that are not up or fall behind come first, and a last row counts the
-rest. Pure: from samples to something that rich draws.
+With more validators than rows, those that are not up or fall behind come first, and a last line counts the others.
+Pure: it makes renderables for rich of samples.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ UP: Final = "up"
 LANE_CELLS: Final = 20
 MIN_ROWS: Final = 4
 LINES_AROUND: Final = 5
-"""Of the board besides its rows, and what stays free below it."""
+"""Lines of the display besides the rows, and free lines below it."""
 BEHIND_IS_MUCH: Final = 5
 STYLES: Final = {UP: "green", "down": "bold red", "diverged": "bold red"}
-"""Of states; the others are on their way."""
-ON_ITS_WAY: Final = "yellow"
+"""By state; the others are transitional."""
+TRANSITIONAL: Final = "yellow"
 
 
 class Row(NamedTuple):
@@ -34,16 +34,16 @@ class Row(NamedTuple):
     state: str
     height: int | None
     behind: int
-    """Heights that it lacks of the highest one."""
+    """Heights below the highest validator."""
     view: int | None
 
     @property
-    def needs_looking_at(self) -> bool:
+    def is_conspicuous(self) -> bool:
         return self.state != UP or self.behind > BEHIND_IS_MUCH
 
 
 def rows(sample: Sample, names: Sequence[str]) -> list[Row]:
-    """Every validator of a look at the network, by index."""
+    """A row per validator of a sample, by index."""
     highest = max((height for height in sample.heights if height is not None), default=0)
     found = []
     for index, height in enumerate(sample.heights):
@@ -53,13 +53,13 @@ def rows(sample: Sample, names: Sequence[str]) -> list[Row]:
     return found
 
 
-def board(line: Text, sample: Sample, names: Sequence[str], lines: int) -> RenderableType:
-    """The board below a line of totals, in so many lines of the terminal."""
-    everybody = rows(sample, names)
+def validator_table(line: Text, sample: Sample, names: Sequence[str], lines: int) -> RenderableType:
+    """The table below a line of totals, on a terminal with so many ``lines``."""
+    all_rows = rows(sample, names)
     room = max(MIN_ROWS, lines - LINES_AROUND)
-    shown = everybody
-    if len(everybody) > room:
-        first = sorted(everybody, key=lambda row: (not row.needs_looking_at, row.number))[: room - 1]
+    shown = all_rows
+    if len(all_rows) > room:
+        first = sorted(all_rows, key=lambda row: (not row.is_conspicuous, row.number))[: room - 1]
         shown = sorted(first)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("validator", no_wrap=True)
@@ -69,24 +69,24 @@ def board(line: Text, sample: Sample, names: Sequence[str], lines: int) -> Rende
     for row in shown:
         table.add_row(
             row.name,
-            Text(row.state, style=STYLES.get(row.state, ON_ITS_WAY)),
+            Text(row.state, style=STYLES.get(row.state, TRANSITIONAL)),
             _number(row.height),
             Text(str(row.behind) if row.behind else "", style="yellow" if row.behind > BEHIND_IS_MUCH else ""),
             _number(row.view),
         )
     parts: list[RenderableType] = [line, _lane(sample.lane_share)]
     if sample.faults:
-        told = ("faults  ", "dim"), ("; ".join(sample.faults), "yellow")
-        parts.append(Text.assemble(*told, no_wrap=True, overflow="ellipsis"))
+        faults = ("faults  ", "dim"), ("; ".join(sample.faults), "yellow")
+        parts.append(Text.assemble(*faults, no_wrap=True, overflow="ellipsis"))
     parts.append(table)
-    if hidden := [row for row in everybody if row not in shown]:
-        up = sum(not row.needs_looking_at for row in hidden)
+    if hidden := [row for row in all_rows if row not in shown]:
+        up = sum(not row.is_conspicuous for row in hidden)
         parts.append(Text(f"… and {len(hidden)} more, {up} of them up", style="dim"))
     return Group(*parts)
 
 
 def _lane(share: float) -> Text:
-    """How much of the timer lane the newest block used."""
+    """The share of the timer lane that the newest block used."""
     full = round(min(1.0, share) * LANE_CELLS)
     return Text.assemble(("lane    ", "dim"), ("█" * full, "cyan"), ("░" * (LANE_CELLS - full), "dim"), f" {share:.0%}")
 

@@ -1,4 +1,4 @@
-"""The board of a run on a terminal: a row a validator, and those that matter where there are too many."""
+"""The validator table of a run on a terminal: a row a validator, and those that matter where there are too many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cluster.record.run import Sample
-from cluster.tools.console.validator_board import board, rows
+from cluster.tools.console.validator_table import rows, validator_table
 
 NAMES = [f"validator-{index}" for index in range(4)]
 SAMPLE = Sample(
@@ -31,7 +31,7 @@ SAMPLE = Sample(
 def drawn(sample: Sample, names: list[str], lines: int = 24, width: int = 80) -> list[str]:
     output = io.StringIO()
     console = Console(file=output, width=width, force_terminal=False, color_system=None)
-    console.print(board(Text("height 40"), sample, names, lines))
+    console.print(validator_table(Text("height 40"), sample, names, lines))
     return [line.rstrip() for line in output.getvalue().splitlines()]
 
 
