@@ -105,7 +105,7 @@ def test_a_scenario_is_given_as_its_fields() -> None:
     ("given", "line"),
     [
         ({**SMALL, "falts": []}, "scenario: falts: unknown field; did you mean faults?"),
-        ({"validators": 4}, "scenario: name: is missing; expected a text"),
+        ({"validators": 4}, "scenario: name: is missing"),
         ({1: 2, "name": "a"}, "scenario: [1]: expected the name of a field, got 1"),
         (None, "scenario: expected a path, a mapping of fields or a Scenario, got NoneType"),
         ([SMALL], "scenario: expected a path, a mapping of fields or a Scenario, got list"),
@@ -137,7 +137,7 @@ def test_a_seed_that_is_none_is_one_line(seed: Any) -> None:
 
 
 def test_settings_are_a_list() -> None:
-    with pytest.raises(BadInput, match=r"^settings: expected a list of settings, got the text 'stop.height=12'$"):
+    with pytest.raises(BadInput, match=r"^settings: expected a list of settings, got 'stop.height=12'$"):
         simulate(Scenario.model_validate(SMALL), 7, settings="stop.height=12")
 
 

@@ -16,6 +16,7 @@ from cluster.common.errors import BadInput
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.tools.sweeps import random_scenario as generator
+from cluster.tools.sweeps.strains import PROGRAMS
 from stampede_command import OWN_PACKAGES as CHECKED_FIRST
 from stampede_command import hidden
 
@@ -49,12 +50,12 @@ def stampede(place: Path, folder: Path, *arguments: str, before: str = "") -> su
 
 
 def files_in(folder: Path, pattern: str) -> set[str]:
-    return {path.name for path in folder.glob(pattern)}
+    return {path.relative_to(folder).as_posix() for path in folder.glob(pattern)}
 
 
 def test_it_ships_programs_scenarios_and_their_schema(installed: Path) -> None:
     assert files_in(installed / "actors", "*") == files_in(ROOT / "actors", "*.py*") != set()
-    assert files_in(installed / "scenarios", "*.yaml") == files_in(ROOT / "scenarios", "*.yaml") != set()
+    assert files_in(installed / "scenarios", "**/*.yaml") == files_in(ROOT / "scenarios", "**/*.yaml") != set()
     assert (installed / "scenarios" / "schema.json").read_bytes() == (ROOT / "scenarios" / "schema.json").read_bytes()
 
 
@@ -123,5 +124,5 @@ def test_what_fuzz_draws_is_what_is_looked_for(monkeypatch: pytest.MonkeyPatch) 
         for group in generator.random_scenario(seed, "simplex").load.users:
             options = group.options
             drawn |= {options.get("program"), *options.get("deploys", [])}
-    assert drawn - {None, "builtin:script"} == set(generator.PROGRAMS)
+    assert drawn - {None, "builtin:script"} == set(PROGRAMS)
     generator.check_installed()

@@ -45,4 +45,4 @@ def write_for_user(path: Path, content: str) -> None:
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
+        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None

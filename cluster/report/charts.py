@@ -57,7 +57,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ChartPanel:
     """A chart with its place on the page and the numbers behind it."""
 
     chart: Chart | RowChart
@@ -73,26 +73,26 @@ class Figure:
 Value = Callable[[BlockFigures], float]
 
 
-def figures(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[Figure]:
-    """Every chart of the report, in order; :func:`resource_figures` apart. ``uses`` are the actors' and ``classes``
+def charts(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[ChartPanel]:
+    """Every chart of the report, in order; :func:`resource_charts` apart. ``uses`` are the actors' and ``classes``
     those by class (:mod:`cluster.checks.metrics.actor_classes`)."""
     return [
-        heights_figure(books),
-        latency_figure(books),
-        fires_figure(books),
-        backlog_figure(books),
-        lateness_figure(classes),
-        fairness_figure(uses, classes),
-        basefee_figure(books),
-        lane_figure(books),
-        lag_figure(books.record),
+        heights_chart(books),
+        latency_chart(books),
+        fires_chart(books),
+        backlog_chart(books),
+        lateness_chart(classes),
+        fairness_chart(uses, classes),
+        basefee_chart(books),
+        lane_chart(books),
+        lag_chart(books.record),
     ]
 
 
 # --- charts over time -----------------------------------------------------------------------------------------------
 
 
-def heights_figure(books: Books) -> Figure:
+def heights_chart(books: Books) -> ChartPanel:
     """Final height of each validator over time, with the faults and long stalls as bands."""
     record = books.record
     singled_out = {name for fault in record.faults for name in fault.targets}
@@ -122,10 +122,10 @@ def heights_figure(books: Books) -> Figure:
         note = f"{len(record.validators)} validators; only those with a fault or broken on purpose are named."
     note = _joined(note, _thin_note(most, "heights"))
     columns = ("Height", *(f"{validator.name} (s)" for validator in record.validators))
-    return _figure(chart, note, columns, _height_rows(books))
+    return _panel(chart, note, columns, _height_rows(books))
 
 
-def latency_figure(books: Books) -> Figure:
+def latency_chart(books: Books) -> ChartPanel:
     """Finality latency by height, with median and 95th percentile."""
     latencies = finality_latencies(books.record)
     points = thinned([(float(height), value) for height, value in latencies.items()])
@@ -147,7 +147,7 @@ def latency_figure(books: Books) -> Figure:
     )
     note = "From the first sight of a height's block anywhere to its first finalization anywhere."
     note = _joined(note, _thin_note(len(latencies), "heights"), "The percentiles are of all." if points else "")
-    return _figure(chart, note, ("Height", "Latency (ms)"), [(f"{h:.0f}", f"{v:,.0f}") for h, v in points])
+    return _panel(chart, note, ("Height", "Latency (ms)"), [(f"{h:.0f}", f"{v:,.0f}") for h, v in points])
 
 
 _SHARES: Final = ((0.5, "p50"), (0.95, "p95"))
@@ -156,7 +156,7 @@ _SHARES: Final = ((0.5, "p50"), (0.95, "p95"))
 # --- charts over height ---------------------------------------------------------------------------------------------
 
 
-def fires_figure(books: Books) -> Figure:
+def fires_chart(books: Books) -> ChartPanel:
     """Timer fires in each block."""
     blocks = books.ledger.figures
     points = _curve(blocks, lambda block: block.fires)
@@ -174,7 +174,7 @@ def fires_figure(books: Books) -> Figure:
     )
     rows = [(str(block.height), *(number(value(block)) for value in _ACTIVITY)) for block in kept]
     columns = ("Height", "Fires", "Transactions", "Reverted", "Scheduled", "Destroyed")
-    return _figure(chart, _thin_note(len(blocks), "blocks"), columns, rows)
+    return _panel(chart, _thin_note(len(blocks), "blocks"), columns, rows)
 
 
 _ACTIVITY: Final[tuple[Value, ...]] = (
@@ -186,7 +186,7 @@ _ACTIVITY: Final[tuple[Value, ...]] = (
 )
 
 
-def backlog_figure(books: Books) -> Figure:
+def backlog_chart(books: Books) -> ChartPanel:
     """Timers that wait although their trigger height has passed."""
     blocks = books.ledger.figures
     points = _curve(blocks, lambda block: block.backlog)
@@ -204,10 +204,10 @@ def backlog_figure(books: Books) -> Figure:
         empty="No timer was scheduled.",
     )
     rows = [(str(block.height), f"{block.backlog:,}", f"{block.pending:,}") for block in kept]
-    return _figure(chart, _thin_note(len(blocks), "blocks"), ("Height", "Backlog", "Pending in all"), rows)
+    return _panel(chart, _thin_note(len(blocks), "blocks"), ("Height", "Backlog", "Pending in all"), rows)
 
 
-def basefee_figure(books: Books) -> Figure:
+def basefee_chart(books: Books) -> ChartPanel:
     """The three basefees in force during each block."""
     blocks = books.ledger.figures
     series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(_BASEFEES)]
@@ -225,7 +225,7 @@ def basefee_figure(books: Books) -> Figure:
         empty="No block was finalised.",
     )
     rows = [(str(block.height), *(f"{value(block):,.0f}" for _, value in _BASEFEES)) for block in kept]
-    return _figure(chart, _thin_note(len(blocks), "blocks"), ("Height", *(name for name, _ in _BASEFEES)), rows)
+    return _panel(chart, _thin_note(len(blocks), "blocks"), ("Height", *(name for name, _ in _BASEFEES)), rows)
 
 
 _BASEFEES: Final[tuple[tuple[str, Value], ...]] = (
@@ -235,7 +235,7 @@ _BASEFEES: Final[tuple[tuple[str, Value], ...]] = (
 )
 
 
-def lane_figure(books: Books) -> Figure:
+def lane_chart(books: Books) -> ChartPanel:
     """How full the timer lane and the transactions' lane were."""
     blocks, parameters = books.ledger.figures, books.record.genesis.parameters
     lanes: tuple[tuple[str, Value], ...] = (
@@ -264,13 +264,13 @@ def lane_figure(books: Books) -> Figure:
     rows = [(str(block.height), *(f"{value(block):.1f}" for _, value in lanes)) for block in kept]
     columns = ("Height", "Timer lane (%)", "Transactions (%)")
     note = f"The timer lane's basefee rises above {parameters.lane_timer_cycles // 2:,} cycles a block and falls below."
-    return _figure(chart, _joined(note, _thin_note(len(blocks), "blocks")), columns, rows)
+    return _panel(chart, _joined(note, _thin_note(len(blocks), "blocks")), columns, rows)
 
 
 # --- charts of actors -----------------------------------------------------------------------------------------------
 
 
-def lateness_figure(classes: Sequence[ClassUse]) -> Figure:
+def lateness_chart(classes: Sequence[ClassUse]) -> ChartPanel:
     """How late the timers of each class of actors fired."""
     fired = [group for group in classes if group.fires]
     rows = [
@@ -289,13 +289,13 @@ def lateness_figure(classes: Sequence[ClassUse]) -> Figure:
     note = "A class is a workload of the load plan, with the program that its actors run."
     table = [(row.name, *(f"{value:.0f}" for _, value in row.values)) for row in rows]
     columns = ("Class", *(name for _, name in LATENESS_SHARES))
-    return Figure(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys, texts=1)
+    return ChartPanel(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys, texts=1)
 
 
 LATENESS_SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max"))
 
 
-def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Figure:
+def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> ChartPanel:
     """Each actor's share of the fires against its fairness weight."""
     total = sum(use.fires for use in uses) or 1
     series = [
@@ -339,7 +339,7 @@ def fairness_figure(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Fi
     most = max((len(group.actors) for group in classes), default=0)
     note = _joined(f"{words} Who fired much lately weighs less, down to 1.", _thin_note(most, "actors by their weight"))
     table = [] if chart.is_empty else rows
-    return Figure(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=2)
+    return ChartPanel(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=2)
 
 
 ACTOR_DIGITS: Final = 14
@@ -349,7 +349,7 @@ MISSED_LOOKS: Final = 3
 # --- charts of validators -------------------------------------------------------------------------------------------
 
 
-def resource_figures(record: RunRecord) -> list[Figure]:
+def resource_charts(record: RunRecord) -> list[ChartPanel]:
     """What each validator used over time, a small chart for each resource that was told."""
     found = []
     for name, unit, value, is_rate in _RESOURCES:
@@ -380,11 +380,11 @@ def resource_figures(record: RunRecord) -> list[Figure]:
         )
         if series:
             note = _thin_note(max(map(len, looks.values())), "looks")
-            found.append(Figure(chart, Markup(render(chart, (SMALL,))), note, (), (), _line_keys(chart)))
+            found.append(ChartPanel(chart, Markup(render(chart, (SMALL,))), note, (), (), _line_keys(chart)))
     return found
 
 
-def lag_figure(record: RunRecord) -> Figure:
+def lag_chart(record: RunRecord) -> ChartPanel:
     """How much of the time the machine kept each host, and the driver, from running."""
     hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
     series = []
@@ -413,7 +413,7 @@ def lag_figure(record: RunRecord) -> Figure:
     note = "What was late for want of a processor; what a host keeps itself busy with is not in it."
     keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
     drawn = Markup(render(chart))
-    return Figure(chart, drawn, "" if chart.is_empty else _joined(note, _thin_note(most, "seconds")), (), (), keys)
+    return ChartPanel(chart, drawn, "" if chart.is_empty else _joined(note, _thin_note(most, "seconds")), (), (), keys)
 
 
 def _resource_points(
@@ -489,10 +489,10 @@ def _drawn(blocks: Sequence[BlockFigures], *curves: Sequence[Point]) -> list[Blo
     return [block for block in blocks if block.height in heights]
 
 
-def _figure(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Figure:
+def _panel(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ChartPanel:
     if chart.is_empty:
-        return Figure(chart, Markup(render(chart)), "", columns, [])
-    return Figure(chart, Markup(render(chart)), note, columns, rows, _line_keys(chart))
+        return ChartPanel(chart, Markup(render(chart)), "", columns, [])
+    return ChartPanel(chart, Markup(render(chart)), note, columns, rows, _line_keys(chart))
 
 
 def _line_keys(chart: Chart) -> list[Key]:

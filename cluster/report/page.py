@@ -15,7 +15,7 @@ from cluster.checks.metrics.actor_classes import use_by_actor, use_by_class
 from cluster.checks.metrics.metrics import metrics
 from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
-from cluster.report.charts import figures, resource_figures
+from cluster.report.charts import charts, resource_charts
 from cluster.report.svg import DASHES, MARK_DASHES, number
 from cluster.report.tables import CLASS_COLUMNS, class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import legend, timeline_data
@@ -64,8 +64,8 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
         evaluations=verdict.evaluations,
         because=verdict.decisive,
         tiles=tiles(books),
-        figures=figures(books, uses, classes),
-        resources=resource_figures(record),
+        charts=charts(books, uses, classes),
+        resources=resource_charts(record),
         classes=class_rows(classes),
         class_columns=CLASS_COLUMNS,
         timeline=timeline_data(books),

@@ -50,7 +50,7 @@ class Entry:
     seed: str = ""
     commit: str = ""
     duration_s: float | None = None
-    figures: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
     """What a sweep came to, why a run did not pass, or what is wrong with the folder."""
     links: tuple[tuple[str, str], ...] = ()
@@ -72,7 +72,7 @@ class Entry:
             "seed": self.seed,
             "commit": self.commit,
             "duration_s": self.duration_s,
-            "figures": dict(self.figures),
+            "metrics": dict(self.metrics),
             "note": self.note,
         }
 
@@ -124,7 +124,7 @@ def _run(folder: Path) -> Entry:
             raise ValueError("is too large")
         result = json.loads(path.read_text(encoding="utf-8"))
         outcome = Outcome(_text(result, "verdict"))
-        figures = {name: float(value) for name, value in _mapping(result, "metrics").items() if _is_number(value)}
+        metrics = {name: float(value) for name, value in _mapping(result, "metrics").items() if _is_number(value)}
         checks = result.get("checks")
         note = "" if outcome is Outcome.PASS else _why(checks, outcome)
         return Entry(
@@ -136,8 +136,8 @@ def _run(folder: Path) -> Entry:
             backend=_text(result, "backend"),
             seed=str(result.get("seed", "")),
             commit=_text(result, "commit"),
-            duration_s=figures.get("duration_s"),
-            figures=figures,
+            duration_s=metrics.get("duration_s"),
+            metrics=metrics,
             note=note,
             links=_links(folder),
         )

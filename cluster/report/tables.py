@@ -92,7 +92,7 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
                 "planned": _planned(fault, books.record.backend),
                 "begun": begun,
                 "ended": ended,
-                "took_effect": "yes" if fault.took_effect else "not seen",
+                "took_effect": "yes" if fault.took_effect else "no",
                 "evidence": fault.evidence,
             }
         )
@@ -101,7 +101,7 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
 
 def _planned(fault: FaultRecord, backend: Backend) -> str:
     """Times of a scenario begin when all hosts are up, where there are hosts, and those of a run when it does."""
-    return f"{fault.planned} after all were up" if backend == "live" and fault.at_ms is not None else fault.planned
+    return f"{fault.planned} after the start" if backend == "live" and fault.at_ms is not None else fault.planned
 
 
 CLASS_COLUMNS: Final = (

@@ -30,13 +30,13 @@ MAX_PARENTS: Final = 16
 
 
 def find_scenario(path: Path) -> Path:
-    """A scenario's file: the one at the path, or the one that ships under that name (``smoke``).
+    """The file at the path, or the shipped scenario of that name (``smoke``), whichever folder holds it.
 
-    Raises :class:`BadInput` where a name is neither.
+    Raises :class:`BadInput` if there is neither.
     """
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
-    shipped = {file.stem: file for file in SHIPPED_FOLDER.glob("*.yaml")}
+    shipped = {file.stem: file for file in SHIPPED_FOLDER.rglob("*.yaml")}
     if path.name not in shipped:
         meant = closest(path.name, sorted(shipped))
         hint = "" if meant is None else f"; did you mean {meant}?"

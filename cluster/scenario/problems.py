@@ -1,4 +1,4 @@
-"""What is wrong with a scenario, in one line with the path of the field that it is about."""
+"""The errors of a scenario, each in one line with the path of its field."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import datetime
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
 from cluster.common.suggestions import closest, meant_or_known, unknown
 from cluster.common.wording import counted
-from cluster.scenario.fields import Step, expected_at, fields_at, unit_at
+from cluster.scenario.fields import Step, fields_at
 from cluster.scenario.sections.base import NAME_PATTERN
 from cluster.scenario.sections.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
@@ -21,20 +21,20 @@ from loadgen.workloads import WORKLOADS
 from loadgen.workloads.phases import PHASE_NAMES
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]-]+): (.*)", re.DOTALL)
-"""Our own checks of several fields begin with the path of the one that they are about."""
-MAX_BITS_SAID: Final = 256
+"""Our own checks of several fields begin with the path of the wrong one."""
+MAX_BITS_SHOWN: Final = 256
 """Of a number; Python refuses to write out very long ones."""
-MAX_SAID: Final = 2_000
-"""Characters of a problem; it may quote what the user gave."""
+MAX_CHARACTERS: Final = 2_000
+"""Of an error, which may quote the user's text."""
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The first thing that is wrong, and how many there are besides."""
+    """One error, and how many others there are."""
 
     path: str
-    """Empty where the whole scenario is meant."""
+    """Empty for the whole scenario."""
     reason: str
     more: int = 0
 
@@ -49,50 +49,47 @@ class Problem:
 
 
 def first_problem(error: ValidationError, given: Any, root: type[BaseModel], also: Sequence[str] = ()) -> Problem:
-    """The first of the problems that pydantic found in what was given for the model ``root``; ``also`` are fields that
-    a file has besides."""
-    problems = error.errors(include_url=False)
-    return _problem(_most_telling(problems, given, root), given, root, also, len(problems) - 1)
+    """The first error of what was ``given`` for the model ``root``; ``also`` are further fields of a file."""
+    found = all_problems(error, given, root, also)
+    return replace(found[0], more=len(found) - 1)
 
 
 def all_problems(error: ValidationError, given: Any, root: type[BaseModel], also: Sequence[str] = ()) -> list[Problem]:
-    """All of them, the first one first."""
+    """All errors, the most useful one first."""
     problems = error.errors(include_url=False)
-    first = _most_telling(problems, given, root)
+    first = _most_useful(problems, given, root)
     return [_problem(each, given, root, also) for each in [first, *(each for each in problems if each is not first)]]
 
 
-def _problem(
-    problem: Mapping[str, Any], given: Any, root: type[BaseModel], also: Sequence[str], more: int = 0
-) -> Problem:
+def _problem(problem: Mapping[str, Any], given: Any, root: type[BaseModel], also: Sequence[str]) -> Problem:
     place = _as_written(tuple(_without_kinds(problem["loc"])), given)
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     reason = _reason(problem, place, given, root, also)
     if problem["type"] == "value_error" and (deeper := _PATH_PREFIX.match(reason)):
         path, reason = f"{path}.{deeper[1]}", deeper[2]
-    return Problem(path.lstrip("."), reason, more)
+    return Problem(path.lstrip("."), reason)
 
 
 def describe(error: ValidationError, given: Any, root: type[BaseModel]) -> str:
-    """The first problem, as ``path: reason`` in one line, and how many there are besides."""
+    """The first error as one line."""
     return str(first_problem(error, given, root))
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks, and cut where it is so long that nobody reads it."""
+    """The text without line breaks, cut to :data:`MAX_CHARACTERS`."""
     line = " ".join(text.split())
-    return line if len(line) <= MAX_SAID else f"{line[:MAX_SAID]}…"
+    return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]}…"
 
 
-# --- in other words than pydantic's -----------------------------------------------------------------------------------
+# --- reasons ----------------------------------------------------------------------------------------------------------
 
-_NAME_WORDS: Final = "lower-case letters, digits, - and _, at most 64, the first a letter or a digit"
-PATTERN_WORDS: Final = {
-    NAME_PATTERN: f"a name ({_NAME_WORDS})",
-    MEMBER_PATTERN: f"a validator's name or {REGION_PREFIX}NAME ({_NAME_WORDS})",
+_NAME_RULE: Final = "lower-case letters, digits, - and _, at most 64, the first a letter or a digit"
+PATTERN_TEXTS: Final = {
+    NAME_PATTERN: f"a name ({_NAME_RULE})",
+    MEMBER_PATTERN: f"a validator's name or {REGION_PREFIX}NAME ({_NAME_RULE})",
     VERSION_PATTERN: "a name (letters, digits, '.', '_', '+' and '-', at most 64, the first a letter or a digit)",
 }
-"""What a text has to be like, by the pattern that says so to pydantic."""
+"""Description of each pattern."""
 
 _LIST: Final = "a list"
 _MAPPING: Final = "a mapping of fields"
@@ -110,10 +107,10 @@ _WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
     (("load", "users", None, "options", "deploys", None), _PROGRAM),
     (("load", "users", None, "workload"), f"one of {', '.join(sorted(WORKLOADS))}"),
 )
-"""Places that have short forms, or where an example helps; ``None`` is any item of a list."""
+"""Expected values at places with short forms or an example; ``None`` is any item of a list."""
 
 UNKNOWN_NAME: Final = "unknown_name"
-"""Kind of the errors of models that know which names there are."""
+"""Kind of the errors of models with a fixed set of names."""
 _TYPES: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
@@ -132,8 +129,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "model_attributes_type": _MAPPING,
     "invalid_key": "the name of a field",
 }
-"""What was expected, by the type of pydantic's error."""
-_NUMBERS: Final = ("int", "float", "finite")
+"""Expected value, by the type of pydantic's error."""
 _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "greater_than": ("more than {}", "gt"),
     "greater_than_equal": ("at least {}", "ge"),
@@ -146,7 +142,7 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "too_long": ("at most {} in the list", "max_length"),
     "literal_error": ("{}", "expected"),
 }
-"""What was expected, and what of the error's context it is."""
+"""Expected value, and the part of the error's context that completes it."""
 
 
 def _reason(
@@ -157,28 +153,27 @@ def _reason(
     if kind == "extra_forbidden":
         return _unknown(location, given, root, also if len(location) == 1 else ())
     if kind == "missing":
-        wanted = _wanted(place) or expected_at(root, location, given)
+        wanted = _wanted(place)
         return f"is missing; expected {wanted}" if wanted else "is missing"
     if kind == "string_pattern_mismatch":
-        return f"expected {_pattern_words(context['pattern'], place, error['input'])}, got {got}"
+        return f"expected {_pattern_text(context['pattern'], place, error['input'])}, got {got}"
     if kind == UNKNOWN_NAME:
         return unknown(context["what"], context["name"], context["known"].split(", "))
     if kind in _TYPES:
-        unit = unit_at(root, location, given) if kind.partition("_")[0] in _NUMBERS else ""
         wanted = _wanted(place) if _TYPES[kind] in (_LIST, _MAPPING) else None
-        return f"expected {wanted or _TYPES[kind] + unit}, got {got}"
+        return f"expected {wanted or _TYPES[kind]}, got {got}"
     if kind in _BOUNDS:
-        words, name = _BOUNDS[kind]
+        expected, name = _BOUNDS[kind]
         bound = context[name]
         if kind.startswith("string"):
             bound = counted(bound, "character")
-        told = words.format(f"{bound:g}" if isinstance(bound, float) else bound)
-        return f"expected {told}, got {context.get('actual_length', got)}"
+        expected = expected.format(f"{bound:g}" if isinstance(bound, float) else bound)
+        return f"expected {expected}, got {context.get('actual_length', got)}"
     return error["msg"].removeprefix("Value error, ")
 
 
-def _most_telling(problems: Sequence[Mapping[str, Any]], given: Any, root: type[BaseModel]) -> Mapping[str, Any]:
-    """The first problem; where that is a missing field, the one that was misspelt for it."""
+def _most_useful(problems: Sequence[Mapping[str, Any]], given: Any, root: type[BaseModel]) -> Mapping[str, Any]:
+    """The first error; if that is a missing field, the unknown field that is its misspelling, if any."""
     first = problems[0]
     if first["type"] == "missing":
         name, section = str(first["loc"][-1]), first["loc"][:-1]
@@ -193,26 +188,24 @@ def _unknown(location: tuple[Step, ...], given: Any, root: type[BaseModel], also
     return f"unknown field; {meant_or_known(str(location[-1]), names)}" if names else "unknown field"
 
 
-def _pattern_words(pattern: str, place: tuple[Step, ...], text: str) -> str:
+def _pattern_text(pattern: str, place: tuple[Step, ...], text: str) -> str:
     if pattern == MEMBER_PATTERN and place[2:3] == ("target",):
         meant = closest(text.lower(), KEYWORDS)
         return _TARGET if meant is None else f"{_TARGET} (did you mean {meant}?)"
-    return PATTERN_WORDS.get(pattern, f"a text like {pattern}")
+    return PATTERN_TEXTS.get(pattern, f"a text like {pattern}")
 
 
 def _got(value: Any) -> str:
-    """What was given, in few words."""
+    """A description of the given value."""
     match value:
         case None:
             return "nothing"
         case bool():
             return "true" if value else "false"
-        case int() if value.bit_length() > MAX_BITS_SAID:
+        case int() if value.bit_length() > MAX_BITS_SHOWN:
             return "a number of very many digits"
-        case int() | float():
+        case int() | float() | str():
             return reprlib.repr(value)
-        case str():
-            return f"the text {reprlib.repr(value)}" if _is_number(value) else reprlib.repr(value)
         case list() | tuple():
             return "a list"
         case Mapping():
@@ -222,18 +215,9 @@ def _got(value: Any) -> str:
     return "something else"
 
 
-def _is_number(text: str) -> bool:
-    """Whether a text reads as a number, so that it was probably meant as one."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _wanted(place: tuple[Step, ...]) -> str | None:
-    """What would be right at a place that takes more than one thing."""
-    return next((words for known, words in _WANTED if len(known) == len(place) and _fits(place, known)), None)
+    """The expected values at a place of :data:`_WANTED`."""
+    return next((expected for known, expected in _WANTED if len(known) == len(place) and _fits(place, known)), None)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -243,17 +227,17 @@ _KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
     (("links", "topology"), TOPOLOGY_NAMES),
     (("load", "phases", None), PHASE_NAMES),
 )
-"""Places of which there are several kinds, ``None`` for any item of a list; pydantic puts the kind behind them."""
+"""Places with several kinds, after which pydantic puts the kind; ``None`` is any item of a list."""
 
 
 def _without_kinds(location: tuple[Step, ...]) -> Iterator[Step]:
-    """A problem's place as it is in the file; what is behind a key that is none stands there for the key itself."""
+    """An error's place as in the file, without pydantic's kinds and its mark of a wrong key."""
     tags = [len(place) for place, names in _KINDS if _is_at(location, place) and location[len(place)] in names]
     return (part for position, part in enumerate(location) if position not in tags and part != "[key]")
 
 
 def _as_written(place: tuple[Step, ...], given: Any) -> tuple[Step, ...]:
-    """The place without the position in a list of one that is written without brackets."""
+    """The place without the position in a list of one value that is written without brackets."""
     above = given
     try:
         for step in place[:-1]:

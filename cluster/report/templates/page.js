@@ -64,7 +64,7 @@
 
   function timeline(data) {
     const canvas = document.getElementById("timeline"), overview = document.getElementById("overview");
-    const told = document.getElementById("told"), select = document.getElementById("windows");
+    const details = document.getElementById("details"), select = document.getElementById("windows");
     const NOT_ARRIVING = -1, NOT_LEAVING = -2, MAX_DRAWN = 6000, MIN_SPAN_MS = 2, LOST_SHARE = 0.35, ALWAYS_DRAWN_MS = 3000, MIN_PIXELS_PER_MS = 0.12;
     const TOP = 44, BOTTOM = 12, OVERVIEW = 30, HIT_PIXELS = 7, CROWD = 12, SHIFT = 24;
     const finalViews = new Set(data.finalViews);
@@ -245,7 +245,7 @@
         pen.fillRect(start, middle - bar / 2, Math.max(0.7, end - start - (end - start > 3 ? 1 : 0)), bar);
         pen.globalAlpha = 1;
         if (end - start > 26) labels.push([end - start > 56 ? `view ${view}` : `${view}`, start + 3, middle + bar / 2 + 8, "ink-2"]);
-        hits.push({ box: [start, middle - bar, end, middle + bar + 5], rank: 1, text: [`${each.name} · view ${view}${failed ? ", which brought no final block" : ""}`, `from ${seconds(at)} for ${(until - at).toFixed(1)} ms`] });
+        hits.push({ box: [start, middle - bar, end, middle + bar + 5], rank: 1, text: [`${each.name} · view ${view}${failed ? ", without a final block" : ""}`, `from ${seconds(at)} for ${(until - at).toFixed(1)} ms`] });
       }
       let lastLabel = -1e9, lastTick = -1e9;
       for (let i = visible(each.blocks); i < each.blocks.length && each.blocks[i][0] <= to; i++) {
@@ -338,7 +338,7 @@
 
     function words(message) {
       const [kind, view, sender, receiver, , took, size] = message, about = view ? `, view ${view}` : "";
-      const way = took === NOT_ARRIVING ? "was not seen to arrive" : took === NOT_LEAVING ? "was seen only as it arrived" : `took ${(took / 1000).toFixed(2)} ms`;
+      const way = took === NOT_ARRIVING ? "was not received" : took === NOT_LEAVING ? "was seen only by the receiver" : `took ${(took / 1000).toFixed(2)} ms`;
       return [`${data.kinds[kind].name}${about}: ${data.lanes[sender].name} → ${data.lanes[receiver].name}`, `${seconds(message.at)}, ${way}, ${size.toLocaleString("en")} bytes`];
     }
 
@@ -376,7 +376,7 @@
     }
 
     function tell(drawn) {
-      told.replaceChildren();
+      details.replaceChildren();
       const strong = document.createElement("strong"), rest = document.createElement("span");
       if (pointed) {
         strong.textContent = pointed.text[0];
@@ -386,7 +386,7 @@
         const messages = drawn ? ` · ${drawn.toLocaleString("en")} messages` : data.windows.length ? " · zoom into a recorded window for its messages" : "";
         rest.textContent = `${messages} · drag to move, Ctrl and wheel or pinch to zoom, point or tap for details`;
       }
-      told.append(strong, rest);
+      details.append(strong, rest);
     }
 
     function distance(px, py, [x1, y1, x2, y2]) {

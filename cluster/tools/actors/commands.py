@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from errno import EISDIR
-from os import strerror
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.tools.console.options import whole_number
 
 DEFAULT_BLOCKS: Final = 10
 MAX_BLOCKS: Final = 100_000
@@ -20,8 +19,8 @@ VALUES: Final = """\
 calls:
   HANDLER is a handler of FILE's actor; NAME.HANDLER one of the actor of class
   NAME, from --other. Each call is a block of its own, in the order given.
-  Without any, the first handler called start, init or setup is called with
-  None, where there is one.
+  Without --call, the first handler named start, init or setup, if there is
+  one, is called with None.
 
 payloads:
   JSON texts, integers (of up to 256 bits; there are no fractions), true, false,
@@ -34,8 +33,8 @@ examples:
   stampede actor %(tool)s counter.py --call start=3 --call 'pay={"amount": 5}'
   stampede actor %(tool)s a.py --other b.py --call 'tell={"address_of": "B"}'
 
-Nothing is left to chance: the same command prints the same. Exit codes: 0
-everything ran; 1 a call, a fire, a message or a bid failed; 2 bad input.
+The output is deterministic. Exit codes: 0 everything ran; 1 a call, a fire, a
+message or a bid failed; 2 bad input.
 """
 
 
@@ -44,13 +43,13 @@ def add_commands(commands: Any) -> None:
     actor = commands.add_parser("actor", help="check, run and profile Python actors on this machine")
     tools = actor.add_subparsers(required=True, metavar="TOOL", parser_class=type(actor))
 
-    check = tools.add_parser("check", help="say what is wrong with a program, line by line, and what would be right")
+    check = tools.add_parser("check", help="report every error in a program, with its line and a correction")
     check.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a program")
     check.set_defaults(command=_check)
 
     for name, purpose, perform in (
-        ("run", "deploy a program on a local chain, call it, and watch blocks go by", _run),
-        ("profile", "the same, and show where the cycles go, line by line", _profile),
+        ("run", "deploy a program on a local chain, call it, and print each block", _run),
+        ("profile", "the same, and print the cycles of each line", _profile),
     ):
         tool = tools.add_parser(
             name,
@@ -61,9 +60,9 @@ def add_commands(commands: Any) -> None:
         _add_session_options(tool)
         tool.set_defaults(command=perform)
 
-    stub = tools.add_parser("stub", help="write the stub by which editors know what programs may use")
+    stub = tools.add_parser("stub", help="write the type stub (.pyi) from which editors complete what programs may use")
     stub.add_argument(
-        "--out", type=Path, metavar="FILE", help="as __builtins__.pyi in an editor's root; printed where it is left out"
+        "--out", type=Path, metavar="FILE", help="such as __builtins__.pyi in the editor's root folder (default: print it)"
     )
     stub.set_defaults(command=_stub)
 
@@ -72,62 +71,48 @@ def _add_session_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE", help="the program")
     command.add_argument(
         "--blocks",
-        type=_blocks,
+        type=whole_number("number of blocks", 0, MAX_BLOCKS),
         default=DEFAULT_BLOCKS,
         metavar="N",
-        help="blocks behind the calls (default %(default)s)",
+        help="blocks after the calls (default %(default)s)",
     )
     command.add_argument(
-        "--call", action="append", default=[], metavar="HANDLER[=JSON]", help="call a handler; may be repeated"
+        "--call", action="append", default=[], metavar="HANDLER[=JSON]", help="call a handler; repeatable"
     )
     command.add_argument(
-        "--other", type=Path, action="append", default=[], metavar="FILE", help="deploy another program too"
+        "--other", type=Path, action="append", default=[], metavar="FILE", help="also deploy this program; repeatable"
     )
     command.add_argument(
         "--balance",
-        type=_amount,
+        type=whole_number("amount", 0, MAX_BALANCE),
         default=DEFAULT_BALANCE,
         metavar="N",
-        help="what each actor gets with its deployment, in the smallest unit (default 10**18)",
+        help="balance of each actor at its deployment, in the smallest unit (default 10**18)",
     )
     command.add_argument(
         "--gas-limit",
         type=_gas_limit,
         default=DEFAULT_GAS_LIMIT,
         metavar="N",
-        help="cycles of a call (default 10**6)",
+        help="cycles that a call may use (default 10**6)",
     )
     command.add_argument(
-        "--value", type=_amount, default=0, metavar="N", help="what each call pays to its actor (default 0)"
+        "--value", type=whole_number("amount", 0, MAX_BALANCE), default=0, metavar="N", help="amount that each call pays to its actor (default 0)"
     )
     command.add_argument(
         "--timer-allowance",
-        type=_amount,
+        type=whole_number("amount", 0, MAX_BALANCE),
         default=0,
         metavar="N",
-        help="what each call lets its timers take from the caller (default 0)",
+        help="amount that the timers of a call may take from the caller (default 0)",
     )
-    command.add_argument("--json", type=Path, metavar="FILE", help="write everything there too")
-
-
-def _blocks(text: str) -> int:
-    return _integer(text, 0, MAX_BLOCKS, "number of blocks")
-
-
-def _amount(text: str) -> int:
-    return _integer(text, 0, MAX_BALANCE, "amount")
+    command.add_argument("--json", type=Path, metavar="FILE", help="also write the output to FILE as JSON")
 
 
 def _gas_limit(text: str) -> int:
     from validator.primitives.params import DEFAULTS
 
-    return _integer(text, DEFAULTS.tx_base_cycles, DEFAULTS.lane_user_cycles, "gas limit")
-
-
-def _integer(text: str, least: int, most: int, what: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and least <= int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {what}: expected {least:,} to {most:,}")
-    return int(text)
+    return whole_number("gas limit", DEFAULTS.tx_base_cycles, DEFAULTS.lane_user_cycles)(text)
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -175,11 +160,11 @@ def _profile(options: Any) -> int:
 
 
 def _play(options: Any, vm: Any) -> Any:
+    from cluster.common.files import check_target
     from cluster.tools.actors.programs import read_program
     from cluster.tools.actors.session import Limits, play
 
-    if options.json is not None:
-        _check_writable(options.json)
+    check_target(options.json)
     files = [read_program(path) for path in (options.file, *options.other)]
     limits = Limits(options.balance, options.gas_limit, options.value, options.timer_allowance)
     return play(files, options.call, options.blocks, limits, vm)
@@ -195,40 +180,20 @@ def _console(stream: TextIO | None = None) -> Any:
 def _write(path: Path | None, page: Any) -> None:
     import json
 
-    from cluster.common.files import write_atomically
+    from cluster.common.files import write_for_user
 
-    if path is None:
-        return
-    try:
-        write_atomically(path, json.dumps(page(), indent=1) + "\n")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _check_writable(path: Path) -> None:
-    """Before all the work whose result goes there. Raises :class:`BadInput`."""
-    import tempfile
-
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(EISDIR, strerror(EISDIR))
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+    if path is not None:
+        write_for_user(path, json.dumps(page(), indent=1) + "\n")
 
 
 def _stub(options: Any) -> int:
     from cluster.tools.actors.show import print_lines
     from cluster.tools.actors.stub import stub_text
-    from cluster.common.files import write_atomically
+    from cluster.common.files import write_for_user
 
     if options.out is None:
         print_lines(_console(), stub_text().splitlines())
         return ExitCode.PASS
-    try:
-        write_atomically(options.out, stub_text())
-    except OSError as error:
-        raise BadInput(f"{options.out}: cannot be written: {error.strerror or error}") from None
+    write_for_user(options.out, stub_text())
     print(f"{options.out}: written; editors that read __builtins__.pyi in their root complete what programs may use")
     return ExitCode.PASS

@@ -1,9 +1,9 @@
-"""The comparison of two runs or two groups of runs: every figure, what changed, and what of that counts.
+"""The comparison of two runs or two groups of runs: every metric, its change, and whether that is significant.
 
-*Groups* are compared by the figures of their runs, paired by seed where both have the same ones. *Two single runs* have
-one value of each figure, of which nothing can be told but that they differ; what they can be compared by are their
-series by height, in :data:`STRETCHES` stretches of the same heights, pair by pair. That says whether these two runs
-differ beyond their own ups and downs, not whether other seeds would.
+*Groups* are compared by the metrics of their runs, paired by seed if both have the same seeds. *Two single runs* have
+one value per metric, which allows no test. Instead their series by height are compared, in :data:`STRETCHES` ranges of
+the same heights, pair by pair. This shows whether these two runs differ beyond their own fluctuations, not whether
+other seeds would.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cluster.tools.compare.statistics import (
 
 STRETCHES: Final = 20
 MIN_STRETCHES: Final = 6
-"""With fewer there is nothing that could be significant."""
+"""With fewer nothing can be significant."""
 SERIES_PREFIX: Final = "by height: "
 
 LOWER_IS_BETTER: Final = (
@@ -52,17 +52,17 @@ LOWER_IS_BETTER: Final = (
     "insufficient",
 )
 HIGHER_IS_BETTER: Final = ("per_second", "jain")
-"""Parts of figures' names. Of the others it depends."""
+"""Parts of metrics' names. The other metrics have no clear direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure in both groups."""
+    """One metric in both groups."""
 
     name: str
     difference: Difference
     adjusted_p_value: float | None
-    """``None`` where nothing can be tested."""
+    """``None`` if it is not tested."""
 
     @property
     def is_significant(self) -> bool:
@@ -70,7 +70,7 @@ class Change:
 
     @property
     def share(self) -> float | None:
-        """The change as a share of the first mean; ``None`` where that is zero."""
+        """The change as a share of the first mean; ``None`` if that is zero."""
         first = self.difference.means[0]
         return self.difference.change / abs(first) if first else None
 
@@ -82,7 +82,7 @@ class Change:
 
     @property
     def word(self) -> str:
-        """What a significant change is, in a word; empty where it is none."""
+        """The direction of a significant change; empty if it is not significant."""
         if not self.is_significant:
             return ""
         grew = self.difference.change > 0
@@ -95,31 +95,31 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything that a comparison found."""
+    """The result of a comparison."""
 
     first: Group
     second: Group
     changes: tuple[Change, ...]
-    """Significant ones first, by how sure they are; then the others by name."""
+    """Significant ones first, by p-value; then the others by name."""
     warnings: tuple[str, ...]
     method: str
     scenario_differences: tuple[FieldDifference, ...] = ()
     """Fields in which scenarios of one name differ."""
     too_few: str = ""
-    """Why no single figure could be significant, and what it would take; empty where one could."""
+    """Why no single metric can be significant, and how many runs are needed; empty if one can."""
 
     @property
     def significant(self) -> list[Change]:
         return [change for change in self.changes if change.is_significant]
 
     @property
-    def words(self) -> str:
-        """What changed significantly, in a line."""
+    def summary(self) -> str:
+        """The significant changes in a line."""
         names = ", ".join(f"{change.name} {change.word}" for change in self.significant)
         return names or (f"nothing can be said: {self.too_few}" if self.too_few else "nothing")
 
     def page(self) -> dict[str, Any]:
-        """For other programs."""
+        """The JSON that ``--json`` writes."""
         return {
             "groups": [
                 {"name": group.name, "runs": len(group.runs), "seeds": group.seeds, "commits": group.of("commit")}
@@ -130,18 +130,18 @@ class Comparison:
             "too_few": self.too_few or None,
             "scenario_differences": [difference.page() for difference in self.scenario_differences],
             "significant": [change.name for change in self.significant],
-            "figures": {change.name: _figure_page(change) for change in self.changes},
+            "metrics": {change.name: _metric_page(change) for change in self.changes},
         }
 
 
 def compare(first: Group, second: Group, seed: int) -> Comparison:
-    """Compare two groups; ``seed`` is that of everything that is drawn. Raises :class:`BadInput`."""
+    """Compare two groups; ``seed`` is that of the resampling. Raises :class:`BadInput`."""
     refuse_incomparable(first, second)
     is_single = len(first.runs) == len(second.runs) == 1
     is_paired = not is_single and first.seeds == second.seeds and len(set(first.seeds)) == len(first.seeds)
     names = sorted(set(first.runs[0].metrics).union(*(run.metrics for run in first.runs)) & _all_metrics(second))
     if not names:
-        raise BadInput("the groups have no figure in common")
+        raise BadInput("the groups have no metric in common")
     generator = np.random.default_rng(seed)
     tested: dict[str, Difference] = {}
     plain: dict[str, Difference] = {}
@@ -163,9 +163,9 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
     changes.sort(key=lambda change: (not change.is_significant, _order(change), change.name))
     apart = scenario_differences(first, second)
     too_few = _too_few(list(tested.values()), is_single, is_paired)
-    told = [*warnings(first, second, apart), *([too_few] if too_few else [])]
+    notes = (*warnings(first, second, apart), *filter(None, [too_few]))
     method = _method(is_single, is_paired, len(tested), seed)
-    return Comparison(first, second, tuple(changes), tuple(told), method, tuple(apart or ()), too_few)
+    return Comparison(first, second, tuple(changes), notes, method, tuple(apart or ()), too_few)
 
 
 def _all_metrics(group: Group) -> set[str]:
@@ -179,7 +179,7 @@ def _order(change: Change) -> float:
 def _series_differences(
     first: ComparedRun, second: ComparedRun, generator: np.random.Generator
 ) -> dict[str, Difference]:
-    """Of two runs' series, over the heights that both have."""
+    """The differences of two runs' series, over common heights."""
     common = sorted(set(first.series.get("height", ())) & set(second.series.get("height", ())), key=float)  # type: ignore[arg-type]
     found: dict[str, Difference] = {}
     for name in first.series:
@@ -195,37 +195,37 @@ def _series_differences(
 
 
 def _too_few(tested: Sequence[Difference], is_single: bool, is_paired: bool) -> str:
-    """Why a figure could not be significant, however much it alone changed: the adjustment for the number of figures
-    needs a p-value that so few numbers cannot give."""
+    """Why no single metric can be significant: the adjustment for the number of metrics needs a p-value that so few
+    runs cannot give. Empty if one can."""
     if is_single and not tested:
-        return "the runs have too few heights in common for a test: only their figures stand side by side"
+        return "the runs have too few heights in common for a test: their metrics are only listed"
     if not tested:
         return ""
     most = min(tested, key=lambda difference: difference.least_p_value)
-    figures = counted(len(tested), "figure")
+    metrics = counted(len(tested), "metric")
     if most.least_p_value * len(tested) <= FALSE_DISCOVERY_RATE:
         return ""
     wanted = needed(is_single or is_paired, len(tested))
     have = " and ".join(f"{count:,}" for count in most.counts)
     given, more = f"{have} runs", "runs in each group"
     if is_single or is_paired:
-        given = more = "stretches of heights" if is_single else "pairs of runs"
+        given = more = "ranges of heights" if is_single else "pairs of runs"
         given = f"{most.counts[0]:,} {given}"
-    least = f"one figure alone is significant from {wanted:,} {more} on" if wanted else "no number of runs is enough"
-    return f"{given} are too few for {figures} tested at once; {least}"
+    least = f"one metric alone is significant from {wanted:,} {more} on" if wanted else "no number of runs is enough"
+    return f"{given} are too few for {metrics} tested at once; {least}"
 
 
 def _method(is_single: bool, is_paired: bool, tests: int, seed: int) -> str:
     if is_single:
         what = (
-            f"Two single runs: the series by height are compared in up to {STRETCHES} stretches of the same heights,"
-            " pair by pair; the other figures stand side by side, untested. For a claim about anything but these two"
+            f"Two single runs: the series by height are compared in up to {STRETCHES} ranges of the same heights,"
+            " pair by pair; the other metrics are listed without a test. For a claim about anything but these two"
             " runs, compare several seeds."
         )
     elif is_paired:
         what = "Runs of the same seed are compared with each other."
     else:
-        what = "The groups' runs are taken as independent samples."
+        what = "The groups' runs are independent samples."
     kind = "signs" if is_single or is_paired else "group labels"
     return (
         f"{what} Intervals are {CONFIDENCE:.0%} percentile bootstrap intervals of means; p-values are those of"
@@ -234,7 +234,7 @@ def _method(is_single: bool, is_paired: bool, tests: int, seed: int) -> str:
     )
 
 
-def _figure_page(change: Change) -> dict[str, Any]:
+def _metric_page(change: Change) -> dict[str, Any]:
     difference = change.difference
     return {
         "counts": list(difference.counts),

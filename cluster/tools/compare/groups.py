@@ -1,7 +1,7 @@
-"""What is compared: single runs and groups of them, read from the folders that they left.
+"""The groups of runs that are compared, read from their folders.
 
-A folder is a run's (``result.json``), a sweep's (``seeds.jsonl``: one run a seed), or holds such folders. What cannot
-be compared is refused in one line.
+A folder is a run's (``result.json``), a sweep's (``seeds.jsonl``: one run per seed), or holds such folders. Groups that
+cannot be compared are refused in one line.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ComparedRun:
     seed: int
     backend: str
     scenario: str
-    """Its name, or what a sweep says of itself."""
+    """The scenario's name, or the title of a sweep without one."""
     text: str
-    """What tells its scenario from others of the same name; empty where that is not known."""
+    """Distinguishes scenarios of the same name; empty if unknown."""
     commit: str
     machine: str
     verdict: str
@@ -84,11 +84,11 @@ def read_group(folders: Sequence[Path]) -> Group:
 
 
 def refuse_incomparable(first: Group, second: Group) -> None:
-    """Raises :class:`BadInput` where a comparison of two groups would say nothing."""
+    """Raises :class:`BadInput` if a comparison of the groups is meaningless."""
     backends = {backend for group in (first, second) for backend in group.of("backend")}
     if len(backends) > 1:
-        words = " and ".join(WORDS_OF_BACKENDS.get(backend, backend) for backend in sorted(backends))
-        raise BadInput(f"runs that are {words} cannot be compared: their times mean different things")
+        kinds = " and ".join(WORDS_OF_BACKENDS.get(backend, backend) for backend in sorted(backends))
+        raise BadInput(f"runs that are {kinds} cannot be compared: their times mean different things")
     keys = [[(run.source.resolve(), run.seed) for run in group.runs] for group in (first, second)]
     if both := set(keys[0]) & set(keys[1]):
         source, seed = min(both)
@@ -98,7 +98,7 @@ def refuse_incomparable(first: Group, second: Group) -> None:
 
 
 def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | None) -> Iterator[str]:
-    """What the reader should know before believing a difference; ``apart`` are their :func:`scenario_differences`."""
+    """Reasons for caution about differences; ``apart`` is their :func:`scenario_differences`."""
     for group, letter in ((first, "A"), (second, "B")):
         if len(group.of("scenario")) > 1:
             yield f"{letter} has runs of {len(group.of('scenario'))} scenarios"
@@ -121,8 +121,8 @@ def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | Non
 def scenario_differences(first: Group, second: Group) -> list[FieldDifference] | None:
     """Of two groups' scenarios of a name that both have, the fields that differ.
 
-    None where both have the same files, or theirs mean the same; ``None`` where that cannot be told. Of several names
-    the first one whose files differ is looked at; of several files of it in a group, the one that most runs have.
+    Empty if the files have the same meaning; ``None`` if that is unknown. Of several names, the first one whose files
+    differ counts; of several files of a name in a group, the most frequent one.
     """
     if set(first.of("scenario")) != set(second.of("scenario")):
         return []
@@ -193,7 +193,7 @@ def _read_run(folder: Path) -> ComparedRun:
 
 
 def _series(path: Path) -> dict[str, Any]:
-    """Figures block by block; none where there is no such file."""
+    """Metrics by height; empty if there is no such file."""
     if not path.exists():
         return {}
     try:
@@ -201,7 +201,7 @@ def _series(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:
-        raise BadInput(f"{path}: no figures of blocks: {error}") from None
+        raise BadInput(f"{path}: no metrics of blocks: {error}") from None
 
 
 def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
@@ -213,7 +213,7 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
         for line in lines[1:]:
             outcome = msgspec.json.decode(line, type=SeedOutcome)
             if not outcome.metrics:
-                raise BadInput(f"{path}: seed {outcome.seed} has no figures: the sweep is of an older version")
+                raise BadInput(f"{path}: seed {outcome.seed} has no metrics: the sweep is of an older version")
             yield ComparedRun(
                 source=folder,
                 seed=outcome.seed,
@@ -232,8 +232,7 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
 
 
 def _scenario_of_sweep(folder: Path, title: str) -> tuple[str, str]:
-    """The name of the scenario that all seeds ran and what tells it from others; of a sweep that left no scenario, such
-    as one of random ones, its title."""
+    """The name and the distinction of a sweep's scenario; the title of a sweep without one, such as of random ones."""
     text = _digest(folder / SCENARIO_FILE)
     return (scenario_name(title) if text else title), text
 
@@ -251,12 +250,12 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _flattened(classes: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Lateness by class of actor, among the other figures."""
+    """Lateness by class of actor, among the other metrics."""
     return {
-        f"{figure} ({name})": value
-        for name, figures in classes.items()
-        for figure, value in figures.items()
-        if figure.startswith("lateness")
+        f"{metric} ({name})": value
+        for name, metrics in classes.items()
+        for metric, value in metrics.items()
+        if metric.startswith("lateness")
     }
 
 

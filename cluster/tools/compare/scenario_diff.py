@@ -1,7 +1,7 @@
-"""In which fields the scenarios of two runs differ, as the runs' folders have them.
+"""The fields in which the scenarios of two runs differ.
 
-Compared is what the files mean, defaults included, so that comments and fields that merely say the default make no
-difference. A file that this version cannot load, such as an older one's, is taken as it stands.
+The files are compared by their meaning, defaults included: comments and fields with their default value make no
+difference. A file that this version cannot load is compared as plain data.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ DESCRIPTION: Final = "description"
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """A field, by its dotted path, and what both scenarios say there; ``None`` where one says nothing."""
+    """A field, by its dotted path, with both values; ``None`` if a scenario does not have it."""
 
     path: str
     first: str | None
     second: str | None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return printable(f"{self.path} {_shortened(self.first)} in A, {_shortened(self.second)} in B")
 
     def page(self) -> dict[str, str | None]:
@@ -44,7 +44,7 @@ class FieldDifference:
 
 
 def differences(first: Path, second: Path) -> list[FieldDifference] | None:
-    """The fields in which two scenario files differ, in the first one's order; ``None`` where one is no scenario."""
+    """The fields in which two scenario files differ, in the first one's order; ``None`` if one is no scenario."""
     fields = _meant(first, second) or _written(first, second)
     if fields is None:
         return None
@@ -57,8 +57,8 @@ def differences(first: Path, second: Path) -> list[FieldDifference] | None:
 
 
 def words_of(found: Sequence[FieldDifference]) -> str:
-    """The first of them in words."""
-    shown = "; ".join(each.words for each in found[:SHOWN])
+    """The first of them as text."""
+    shown = "; ".join(each.text for each in found[:SHOWN])
     return shown if len(found) <= SHOWN else f"{shown}; and {len(found) - SHOWN:,} more"
 
 

@@ -1,14 +1,14 @@
-"""Differences between two groups of numbers, how sure they are, and which of many count.
+"""Differences between two groups of numbers, with intervals, p-values and an adjustment for many tests.
 
 - *Intervals* are percentile bootstrap intervals of means (Efron), at :data:`CONFIDENCE`.
-- *p-values* are those of two-sided permutation tests of the difference in means: of group labels where the groups are
-  independent, of signs where values are paired. All permutations are gone through where they are few, else so many are
-  drawn; they suppose nothing of how the numbers are distributed.
-- *Many figures* are tested at once: p-values are adjusted by Benjamini and Hochberg's procedure, so that of all that
-  are called significant at most a share of :data:`FALSE_DISCOVERY_RATE` is expected to be false. A permutation test of
-  few numbers has a least p-value; :func:`needed` says how many it takes for one figure of so many to be significant.
+- *p-values* are those of two-sided permutation tests of the difference in means: of group labels if the groups are
+  independent, of signs if values are paired. All permutations are used if they are few, otherwise random ones. The
+  tests assume no distribution.
+- *Many metrics* are tested at once: p-values are adjusted by Benjamini and Hochberg's procedure, so that at most a
+  share of :data:`FALSE_DISCOVERY_RATE` of the significant ones is expected to be false. A permutation test of few
+  numbers has a minimum p-value; :func:`needed` gives how many numbers one significant metric takes.
 
-Everything is drawn from the generator that the caller gives: the same seed gives the same result.
+Random numbers come from the caller's generator: the same seed gives the same result.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FALSE_DISCOVERY_RATE: Final = 0.05
 MAX_RESAMPLES: Final = 10_000
 MIN_RESAMPLES: Final = 1_000
 MAX_CELLS: Final = 20_000_000
-"""Numbers that are drawn for one figure at most, as long as :data:`MIN_RESAMPLES` are."""
+"""Limit of the numbers drawn for one metric, but never fewer than :data:`MIN_RESAMPLES` resamples."""
 CHUNK_CELLS: Final = 2_000_000
 MAX_NEEDED: Final = 32
-"""Beyond so many numbers all permutations are more than are gone through, and the least p-value stays what it is."""
+"""With more numbers the permutations are random, and the minimum p-value stays the same."""
 TOLERANCE: Final = 1e-12
 """Relative: differences that are equal but for rounding count as equal."""
 
@@ -40,7 +40,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two groups' means, and what can be said of their difference (second minus first)."""
+    """Two groups' means, and their difference (second minus first) with its interval and p-value."""
 
     counts: tuple[int, int]
     means: tuple[float, float]
@@ -104,8 +104,8 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def needed(is_paired: bool, tests: int) -> int | None:
-    """How many pairs, or members of each of two equal groups, it takes for one figure of ``tests`` to be significant
-    whatever the others show; ``None`` where so many figures are more than resampling can tell apart."""
+    """Number of pairs, or members of each of two equal groups, with which one of ``tests`` metrics can be significant
+    by itself; ``None`` if resampling cannot resolve so many metrics."""
     for count in range(1, MAX_NEEDED):
         ways = 2**count if is_paired else math.comb(2 * count, count)
         least = 2 / ways if ways <= MAX_RESAMPLES else 1 / (MAX_RESAMPLES + 1)
@@ -115,9 +115,9 @@ def needed(is_paired: bool, tests: int) -> int | None:
 
 
 def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -> tuple[list[float], list[float]]:
-    """The means of so many consecutive stretches of two equally long series, place by place.
+    """The means of consecutive ranges of two equally long series.
 
-    Neighbours in a series depend on each other, so they are no sample; means of long enough stretches nearly are.
+    Neighbouring values depend on each other, so they are no sample; means of long ranges nearly are independent.
     """
     edges = [round(i * len(first) / batches) for i in range(batches + 1)]
     spans = [(start, end) for start, end in pairwise(edges) if end > start]

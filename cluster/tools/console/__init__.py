@@ -1,1 +1,1 @@
-"""What commands share at a terminal: options, progress, tables, output."""
+"""Shared by all commands at a terminal: options, progress, tables, output."""

@@ -12,25 +12,28 @@ from cluster.live.web.addresses import LOOPBACK, listening_address
 if TYPE_CHECKING:
     from cluster.scenario.overrides import Change
 
-MAX_PORT: Final = 65_535
+SHOWN_CHARACTERS: Final = 40
+"""Of a wrong value, in an error."""
 
 
-def parse_seed(text: str) -> int:
-    """A run's seed."""
-    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_SEED:
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed: expected an integer from 0 to 2**64 - 1")
-    return int(text)
+def whole_number(name: str, least: int, most: int) -> Callable[[str], int]:
+    """The reader of an option that takes an integer from ``least`` to ``most``; ``name`` stands in its error."""
+
+    def read(text: str) -> int:
+        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+        if not is_number or not least <= int(text) <= most:
+            expected = f"expected an integer from {least:,} to {most:,}"
+            raise argparse.ArgumentTypeError(f"{text[:SHOWN_CHARACTERS]!r} is not a valid {name}: {expected}")
+        return int(text)
+
+    return read
 
 
-def parse_port(text: str) -> int:
-    """A TCP port."""
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= MAX_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: expected an integer from 1 to {MAX_PORT}")
-    return int(text)
+parse_seed: Final = whole_number("seed", 0, MAX_SEED)
 
 
 def parse_address(text: str) -> str:
-    """An address to listen at, which others are told."""
+    """An address of this machine to listen on."""
     try:
         return listening_address(text)
     except ValueError as error:
@@ -38,18 +41,18 @@ def parse_address(text: str) -> str:
 
 
 def add_bind_option(command: argparse.ArgumentParser) -> None:
-    """``--bind``: where a live testnet listens."""
+    """Add ``--bind``: the address that a live testnet listens on."""
     command.add_argument(
         "--bind",
         type=parse_address,
         default=LOOPBACK,
         metavar="ADDRESS",
-        help=f"listen at this address of the machine, for whoever can reach it (default {LOOPBACK})",
+        help=f"address of this machine to listen on (default {LOOPBACK}, which other machines cannot reach)",
     )
 
 
 def add_change_options(command: argparse.ArgumentParser) -> None:
-    """``--set`` and ``--unset``; what they say is in ``changes``, in the order in which it was given."""
+    """Add ``--set`` and ``--unset``; ``changes`` holds both, in the order given."""
     command.add_argument(
         "--set",
         dest="changes",
@@ -57,7 +60,7 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
         default=[],
         type=_change("parse_setting"),
         metavar="PATH=VALUE",
-        help="set a field of the scenario, as links.loss=0.1 or 'faults[+]={kind: kill, …}'; may be repeated",
+        help="set a field of the scenario, such as links.loss=0.1 or 'faults[+]={kind: kill, …}'; repeatable",
     )
     command.add_argument(
         "--unset",
@@ -65,20 +68,19 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
         action="append",
         type=_change("parse_removal"),
         metavar="PATH",
-        help="set a field back to its default, or take an item out of its list",
+        help="reset a field to its default, or remove an item from its list; repeatable",
     )
 
 
 def _change(parser: str) -> Callable[[str], Any]:
-    """Reads a change by the function of that name in :mod:`cluster.scenario.overrides`, which is loaded when there is
-    one."""
+    """The reader of a change: a function of :mod:`cluster.scenario.overrides`, which is slow to load."""
 
     def read(text: str) -> Change:
-        from cluster.scenario import overrides as settings
+        from cluster.scenario import overrides
 
         try:
-            change: Change = getattr(settings, parser)(text)
-        except settings.SettingError as error:
+            change: Change = getattr(overrides, parser)(text)
+        except overrides.SettingError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         return change
 

@@ -1,26 +1,39 @@
-"""Standard output that may go away, and that has no trailing blanks where a program reads it."""
+"""Standard output: consoles for tables, and an output that survives its reader."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any, Final, TextIO
+import sys
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLAIN_WIDTH: Final = 180
+"""Columns of a table that goes to a file or another program."""
 _TRAILING: Final = re.compile(r"[ \t]+(?=\n)")
 
 
-class LastingOutput:
-    """A text file that may go away, like a closed terminal or the pipe to ``head``: nothing is shown then.
+def console(plain_width: int = PLAIN_WIDTH) -> Console:
+    """Standard output for tables: as wide as the terminal, or ``plain_width`` columns if it is none."""
+    from rich.console import Console
 
-    A command goes on without anybody who looks at it, and ends with its own exit code. Tables are padded to their
-    width; on anything but a terminal the blanks at the ends of lines are left out.
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else plain_width)
+
+
+class LastingOutput:
+    """A text file whose reader may disappear: a closed terminal, or a pipe to ``head``.
+
+    Then output is discarded; the command continues and ends with its own exit code. If the file is no terminal, the
+    blanks that pad tables at the ends of lines are left out.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._is_plain = not file.isatty()
         self.is_gone = False
-        """Whether nobody reads any more."""
+        """Whether the reader has disappeared."""
 
     def write(self, text: str) -> int:
         try:
@@ -39,7 +52,7 @@ class LastingOutput:
         return getattr(self._file, name)
 
     def _give_up(self) -> None:
-        """What is written from now on, or still waits in buffers, goes nowhere."""
+        """Discard later output, and what buffers still hold."""
         self.is_gone = True
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._file.fileno())

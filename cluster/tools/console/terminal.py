@@ -1,8 +1,8 @@
-"""What a run shows on the terminal: one live line while it goes on, the verdict table at its end.
+"""A run on the terminal: its progress while it lasts, the table of checks at its end.
 
-On a terminal the line is redrawn in place; elsewhere plain lines come at a limited rate, so that a log stays readable.
-Rates are those of the last few seconds of the run's own time, wall clock or virtual. A look at which no validator
-answers says nothing of the chain: the line keeps the height that was seen last, and no rate is made from it.
+On a terminal the progress is redrawn in place; otherwise plain lines are printed at a limited rate. Rates cover the
+last few seconds of the run's own time, wall clock or virtual. A sample without an answer has no rate, and the line
+keeps the last known height.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ from cluster.audit.reexecution.describe import lines
 from cluster.checks.run import Verdict
 from cluster.common.outcome import Outcome
 from cluster.record.run import Backend, Sample
-from cluster.tools.console.validator_board import board
+from cluster.tools.console.validator_table import validator_table
 
 RATE_WINDOW_MS: Final = 5_000.0
-"""Stretch of the run's time that rates are taken over."""
+"""The run's time that a rate covers."""
 
 LIVE_INTERVAL_S: Final = 0.1
 PLAIN_INTERVAL_S: Final = 2.0
 MAX_SAMPLES_KEPT: Final = 1_000
 UNKNOWN: Final = "–"
-"""In place of a rate."""
+"""Shown instead of a rate that is not known."""
 
 STYLES: Final = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
 SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether what is drawn on it can be drawn over: a terminal, and none that says it can do nothing."""
+    """Whether the console is a terminal that can be redrawn."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
 class Progress:
-    """The live line of one run, and on a terminal the board of its validators: feed it samples, tell it of faults,
-    close it at the end.
+    """The progress of one run: a line, and on a terminal the validator table.
 
-    ``names`` are the validators', by index. ``clock`` gives wall-clock seconds and limits how often something is drawn.
+    ``names`` are the validators', by index. ``clock`` gives seconds; it limits how often the progress is drawn.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Progress:
         self._clock = clock
         self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES_KEPT)
         self._height = 0
-        """The highest that any look has shown."""
+        """The highest of any sample."""
         self._drawn_at: float | None = None
         self._live: Live | None = None
         if can_redraw(console):
@@ -72,7 +71,7 @@ class Progress:
             self._live.start()
 
     def update(self, sample: Sample) -> None:
-        """Take in one look at the network, and draw the line where it is time to."""
+        """Take a sample, and draw if the last drawing is old enough."""
         self._samples.append(sample)
         self._height = max(self._height, _highest(sample) or 0)
         while len(self._samples) > 2 and sample.at_ms - self._samples[1].at_ms >= RATE_WINDOW_MS:
@@ -84,12 +83,12 @@ class Progress:
             self._draw()
 
     def notice(self, text: str) -> None:
-        """Say something that stays: a fault began, a validator came back."""
+        """Print a line that stays, such as the begin of a fault."""
         at = f"{self._samples[-1].at_ms / 1_000:6.1f} s  " if self._samples else ""
         self._console.print(Text(f"{at}{text}", style="yellow"), soft_wrap=True)
 
     def close(self) -> None:
-        """Draw the last state for good and give the terminal back."""
+        """Draw the last state and release the terminal."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -97,7 +96,7 @@ class Progress:
             self._draw()
 
     def line(self) -> str:
-        """The line as it stands."""
+        """The current line."""
         if not self._samples:
             return "waiting for the first block"
         sample = self._samples[-1]
@@ -105,7 +104,7 @@ class Progress:
         answering = sum(height is not None for height in sample.heights)
         parts = [
             f"{sample.at_ms / 1_000:6.1f} s{' virtual' if self._backend == 'sim' else ''}",
-            self._height_words(self._height),
+            self._height_text(self._height),
             f"{UNKNOWN if blocks is None else f'{blocks:.1f}'} blocks/s",
             f"{UNKNOWN if fires is None else f'{fires:,.0f}'} fires/s",
             f"{sample.pending_timers:,} pending timers",
@@ -114,17 +113,20 @@ class Progress:
         ]
         return " · ".join(parts)
 
-    def _height_words(self, height: int) -> str:
+    def _height_text(self, height: int) -> str:
         if self._target is None:
             return f"height {height}"
         return f"height {height}/{self._target}" if height <= self._target else f"height {height}, draining"
 
-    def _board(self, line: Text) -> RenderableType:
-        return board(line, self._samples[-1], self._names, self._console.height) if self._samples else line
+    def _table(self, line: Text) -> RenderableType:
+        if not self._samples:
+            return line
+        return validator_table(line, self._samples[-1], self._names, self._console.height)
 
     def _rate(self, count: Callable[[Sample], int | None]) -> float | None:
-        """How much a count grew a second, over the looks of the window that show it; ``None`` where the last look shows
-        none. The highest validator may be one that stopped answering: the count does not grow then."""
+        """Growth of a count per second over the window's samples that have it; ``None`` if the last one does not.
+
+        The count may fall when the highest validator stops answering; the rate is 0 then."""
         if count(self._samples[-1]) is None:
             return None
         seen = [(sample.at_ms, number) for sample in self._samples if (number := count(sample)) is not None]
@@ -134,13 +136,14 @@ class Progress:
     def _draw(self) -> None:
         text = Text(self.line(), no_wrap=True, overflow="ellipsis")
         if self._live is not None:
-            self._live.update(self._board(text), refresh=True)
+            self._live.update(self._table(text), refresh=True)
         else:
             self._console.print(text, soft_wrap=True)
 
 
 def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str) -> None:
-    """The table of checks, the verdict and why, where the report is, and on anything but a pass how to run it again."""
+    """Print the table of checks, the verdict and its reason, the report's path, and without a pass the command that
+    runs it again."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -156,32 +159,30 @@ def print_verdict(console: Console, verdict: Verdict, report: Path | None, repro
         console.print()
         console.print(Text("\n".join(lines(page))), soft_wrap=True)
     console.print()
-    said = Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome]), _why(verdict))
-    console.print(said, soft_wrap=True)
-    console.print(Text(f"report   {report or 'none could be written'}"), soft_wrap=True)
+    line = Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome]), _why(verdict))
+    console.print(line, soft_wrap=True)
+    console.print(Text(f"report   {report or 'could not be written'}"), soft_wrap=True)
     if verdict.outcome is not Outcome.PASS:
         console.print(Text(f"again    {reproduce}"), soft_wrap=True)
 
 
 def _why(verdict: Verdict) -> str:
-    """Behind the verdict, in the same line: which check made it so and why, and which others did."""
+    """The check that decided the verdict, its reason, and the other checks with the same outcome."""
     alike = [check.name for check in verdict.checks if check.verdict is verdict.outcome]
     others = f" (so did {', '.join(alike[1:])})" if verdict.reason and alike[1:] else ""
     return f": {verdict.reason}{others}" if verdict.reason else ""
 
 
 def print_kept(console: Console, endpoints: Path) -> None:
-    """Say that the testnet is still there."""
-    console.print(
-        Text(f"kept     the validators are at rest and serve their pages (see {endpoints}); Ctrl-C ends them")
-    )
+    """Print that the testnet is still running."""
+    console.print(Text(f"kept     the testnet is idle and still serves its pages (see {endpoints}); Ctrl-C ends it"))
 
 
 def _highest(sample: Sample) -> int | None:
-    """The highest height that a validator answered with; ``None`` where none answered."""
+    """The highest height in a sample; ``None`` if no validator answered."""
     return max((height for height in sample.heights if height is not None), default=None)
 
 
 def _fires(sample: Sample) -> int | None:
-    """Fires so far; ``None`` where no validator answered."""
+    """Fires so far; ``None`` if no validator answered."""
     return None if _highest(sample) is None else sample.fires

@@ -1,22 +1,20 @@
-"""What ``stampede drill`` takes: the drills, their options, and ``--list``."""
+"""The arguments of ``stampede drill``: the drills, their options, and ``--list``."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.options import add_change_options, parse_seed
+from cluster.tools.console.options import add_change_options, parse_seed, whole_number
 from cluster.tools.drills.base import Drill, default_of, option_name
 from cluster.tools.drills.registry import DRILLS
 
 
 def add_drills(parser: Any) -> None:
-    """Add a subcommand for each drill, and the list of them."""
-    parser.add_argument("--list", action="store_true", help="show the drills that there are, and their options")
+    """Add a subcommand for each drill, and ``--list``."""
+    parser.add_argument("--list", action="store_true", help="list the drills and their options")
     drills = parser.add_subparsers(metavar="NAME", parser_class=type(parser))
     for name, drill in DRILLS.items():
         _add_drill(drills.add_parser(name, help=drill.summary, description=drill.summary), drill)
@@ -25,9 +23,12 @@ def add_drills(parser: Any) -> None:
 
 def _add_drill(parser: Any, drill: type[Drill]) -> None:
     parser.add_argument(
-        "--backend", choices=("live", "sim"), default="live", help="real hosts on Ray, or the simulator"
+        "--backend",
+        choices=("live", "sim"),
+        default="live",
+        help="real processes on Ray, or the simulator (default %(default)s)",
     )
-    parser.add_argument("--seed", type=parse_seed, metavar="N", help="another seed than 1")
+    parser.add_argument("--seed", type=parse_seed, metavar="N", help="seed (default 1)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-drill-<name>)")
     add_change_options(parser)
     for each in fields(drill):
@@ -40,17 +41,8 @@ def _add_option(parser: Any, each: Field[Any]) -> None:
     if each.metadata["choices"]:
         parser.add_argument(f"--{option_name(each)}", choices=each.metadata["choices"], default=default, help=help_text)
         return
-    number = _number(each.metadata["least"], each.metadata["most"])
+    number = whole_number(f"value of --{option_name(each)}", each.metadata["least"], each.metadata["most"])
     parser.add_argument(f"--{option_name(each)}", type=number, metavar="N", default=default, help=help_text)
-
-
-def _number(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} is none: expected an integer from {least:,} to {most:,}")
-        return int(text)
-
-    return read
 
 
 def _run(options: Any) -> int:

@@ -7,11 +7,11 @@ from typing import Any
 
 def add_commands(commands: Any) -> None:
     """Add the command to the console command's parser."""
-    commands.add_parser("drill", help="run a drill: a scenario with a written expectation").fill = _fill
+    commands.add_parser("drill", help="run a drill: a prepared scenario with a written expectation").fill = _fill
 
 
 def _fill(parser: Any) -> None:
-    """No other command needs the drills, which take long to load."""
+    """Load the drills, which is slow and which only this command needs."""
     from cluster.tools.drills.command_line import add_drills
 
     add_drills(parser)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import printable
 from cluster.tools.console.options import add_change_options
+from cluster.tools.console.output import console
 
 PLAIN_WIDTH: Final = 120
 """Characters in a line where the output is no terminal."""
@@ -19,14 +21,16 @@ PAGE: Final = ".html"
 
 def add_commands(commands: Any) -> None:
     """Add the commands to the console command's parser."""
-    validate = commands.add_parser("validate", help="check scenario files, and say where they run")
+    validate = commands.add_parser("validate", help="check scenario files, and show which backends can run them")
     validate.add_argument("scenarios", type=Path, nargs="+", metavar="FILE", help="scenario file (YAML)")
     validate.set_defaults(command=_validate)
 
-    explain = commands.add_parser("explain", help="what a scenario will do when, and over which network")
+    explain = commands.add_parser("explain", help="show what a scenario will do and when, its network and warnings")
     explain.add_argument("scenario", type=Path, metavar="FILE", help="scenario file (YAML)")
-    explain.add_argument("--out", type=_output, metavar="FILE", help="a page (.html) or the picture (.svg) instead")
-    explain.add_argument("--backend", choices=("live", "sim"), help="refuse what this one cannot run")
+    explain.add_argument(
+        "--out", type=_output, metavar="FILE", help="write a page (.html) or the network's picture (.svg) instead"
+    )
+    explain.add_argument("--backend", choices=("live", "sim"), help="the backend to run it on; an error if it cannot")
     add_change_options(explain)
     explain.set_defaults(command=_explain)
 
@@ -68,7 +72,7 @@ def _validated(path: Path) -> tuple[str, list[str]]:
 
 
 def _explain(options: Any) -> int:
-    from cluster.common.files import write_atomically
+    from cluster.common.files import write_for_user
     from cluster.record.folder import RUNS_FOLDER
     from cluster.scenario import change_scenario, load_scenario
     from cluster.scenario.overrides import options_of
@@ -88,23 +92,18 @@ def _explain(options: Any) -> int:
         return ExitCode.PASS
     is_picture = options.out.suffix == PICTURE
     content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
-    try:
-        if options.out.parent == RUNS_FOLDER:
+    if options.out.parent == RUNS_FOLDER:
+        with suppress(OSError):  # the next line says it
             RUNS_FOLDER.mkdir(exist_ok=True)
-        write_atomically(options.out, content)
-    except OSError as error:
-        raise BadInput(f"{options.out}: cannot be written: {error.strerror}") from None
+    write_for_user(options.out, content)
     print(f"written to {options.out}")
     return ExitCode.PASS
 
 
 def _print(found: Any, apart: Any) -> None:
-    from rich.console import Console
-
     from cluster.tools.explain.terminal import print_outline
 
-    width = None if sys.stdout.isatty() else PLAIN_WIDTH
-    print_outline(Console(file=sys.stdout, width=width, highlight=False), found, apart)
+    print_outline(console(PLAIN_WIDTH), found, apart)
 
 
 def _schema(_: Any) -> int:

@@ -1,7 +1,7 @@
-"""About how a run goes: when its faults begin and end, when they leave no quorum, and when it is over. Pure.
+"""An estimate of a run: when its faults begin and end, when they leave no quorum, and when the run ends. Pure.
 
-Blocks take as long as where nothing goes wrong, but for the times in which faults leave no quorum. What ``leader``,
-``random`` and ``f`` come to never does so by itself, and nothing else slows a network down here: these are estimates.
+Blocks are assumed to take as long as without faults, except while faults leave no quorum. The targets ``leader``,
+``random`` and ``f`` are assumed to leave one.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from consensus.types import quorum
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When one fault is in force."""
+    """The time of one fault."""
 
     fault: AnyFault
     begins_ms: float
     ends_ms: float
-    """Infinite where it waits for a height that cannot become final meanwhile."""
+    """Infinite if it waits for a height that cannot become final meanwhile."""
     begins: bool
-    """Whether the run still goes on by then."""
+    """Whether the run is not over before it begins."""
     halts: bool
-    """Whether no quorum is left while it lasts, with those before it."""
+    """Whether it and the faults before it leave no quorum."""
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """About how a run goes."""
+class RunEstimate:
+    """The estimate of a run."""
 
     each_ms: float
-    """How long a block takes where nothing goes wrong."""
+    """Time of a block without faults."""
     spans: tuple[Span, ...]
-    """Of the faults, in the scenario's order."""
+    """One per fault, in the scenario's order."""
     length_ms: float
-    """Where ``stop.timeout_s`` does not cut it off."""
+    """Length without the limit ``stop.timeout_s``."""
     height: float
-    """About the most that is final at the end, the time of ``stop.timeout_s`` included."""
+    """Highest final height at the end, within ``stop.timeout_s``."""
 
 
-def course(scenario: Scenario, each_ms: float) -> Course:
-    """The course of a run whose blocks take so long."""
+def estimate_run(scenario: Scenario, each_ms: float) -> RunEstimate:
+    """The estimate of a run whose blocks take ``each_ms`` without faults."""
     faults = scenario.planned_faults
     goal = scenario.stop.height + scenario.stop.drain_blocks
     spans: dict[int, Span] = {}
@@ -71,11 +71,11 @@ def course(scenario: Scenario, each_ms: float) -> Course:
     found = [_with_all_halts(scenario, spans[number], halts) for number in range(len(faults))]
     length_ms = max([halts.reached_ms(goal), *(span.ends_ms for span in found if span.begins)])
     within_ms = min(length_ms - halts.in_all_ms, scenario.stop.timeout_s * MILLISECONDS_PER_SECOND)
-    return Course(each_ms, tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
+    return RunEstimate(each_ms, tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
 
 
 def seconds(milliseconds: float) -> str:
-    """A time in words."""
+    """Milliseconds as seconds, for a reader."""
     return f"{milliseconds / MILLISECONDS_PER_SECOND:,.1f} s"
 
 
@@ -83,30 +83,30 @@ def seconds(milliseconds: float) -> str:
 
 
 def _nominal_ms(fault: AnyFault, each_ms: float) -> float:
-    """When it would begin if nothing halted the network."""
+    """When it begins if nothing halts the network."""
     return float(fault.at_ms) if fault.at_ms is not None else (fault.at_height or 0) * each_ms
 
 
 class _Halts:
-    """The times without a quorum, and when heights are reached under them."""
+    """The times without a quorum, and when heights become final around them."""
 
     def __init__(self, each_ms: float) -> None:
         self.each_ms = each_ms
         self._times: list[tuple[float, float]] = []
-        """From when to when, apart from each other and in their order."""
+        """Begin and end of each, disjoint and ascending."""
 
     @property
     def in_all_ms(self) -> float:
         return sum(ends_ms - begins_ms for begins_ms, ends_ms in self._times)
 
     def add(self, begins_ms: float, ends_ms: float) -> None:
-        """One more, which begins no earlier than those before."""
+        """Add one that begins no earlier than those before."""
         begins_ms = max([begins_ms, *(ends for _, ends in self._times)])
         if begins_ms < ends_ms:
             self._times.append((begins_ms, ends_ms))
 
     def reached_ms(self, height: int) -> float:
-        """When a height is final."""
+        """When a height becomes final."""
         at_ms = height * self.each_ms
         for begins_ms, ends_ms in self._times:
             if begins_ms < at_ms:
@@ -127,12 +127,12 @@ def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts
 
 
 def _with_all_halts(scenario: Scenario, span: Span, halts: _Halts) -> Span:
-    """Later faults may have put off the height at which it ends."""
+    """Later halts may delay the height at which it ends."""
     return replace(span, ends_ms=_end_ms(scenario, span.fault, span.begins_ms, halts, span.halts))
 
 
 def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float) -> bool:
-    """Whether the committee of about that view can do nothing under these faults."""
+    """Whether the committee at about that view has no quorum under these faults."""
     committees = scenario.validators.committees
     members = committees[max(first for first in committees if first <= max(view, 1))]
     names = scenario.validators.names
@@ -141,7 +141,7 @@ def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float
 
 
 def _gone(scenario: Scenario, fault: AnyFault) -> set[str]:
-    """The validators that are certain to take no part while it lasts."""
+    """The validators that certainly take no part while it lasts."""
     section = scenario.validators
     if isinstance(fault, PartitionFault):
         return set(section.names) - max(fault.sides(section.names), key=len)

@@ -1,8 +1,8 @@
-"""A scenario in words and figures: who takes part, what happens when, what must be reached, what is to be expected.
+"""The outline of a scenario: validators, timeline, estimates, success criteria and warnings, as tables.
 
-Everything is read from the scenario, nothing is run. Times of heights are estimates: how long a block takes where
-nothing goes wrong, by the links' latencies and the protocol's two delays a block (``docs/consensus.md``). What
-``leader``, ``random`` and ``f`` come to is only known when a fault begins.
+Nothing is run. Times of heights are estimates for a run without faults: the links' latencies, and the protocol's two
+delays per block (``docs/consensus.md``). The targets ``leader``, ``random`` and ``f`` are known when a
+fault begins.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from cluster.scenario.sections.faults import (
     PartitionFault,
 )
 from cluster.scenario.sections.validators import NodeSection
-from cluster.tools.explain.estimate import Course, course, seconds
-from cluster.tools.explain.warnings import doubts
+from cluster.tools.explain.estimate import RunEstimate, estimate_run, seconds
+from cluster.tools.explain.warnings import find_warnings
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
 from loadgen.workloads.phases import AnyPhase
@@ -44,11 +44,11 @@ from validator.primitives.types import address_text
 Rows = tuple[tuple[str, ...], ...]
 
 EXECUTION_MS: Final = 5
-"""What a block takes besides messages: two jobs of an executor, two syncs, and a little."""
+"""Time of a block besides messages: two jobs of an executor, two syncs, and a little."""
 MAX_MEASURED: Final = 64
-"""Of a committee so many are looked at for the time of a block."""
+"""Members of a committee that the time of a block is estimated from."""
 MAX_NAMED: Final = 12
-"""So many validators are named one by one; of more, only those with something particular."""
+"""Validators that are listed; with more, only those with settings of their own are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Everything that is told of a scenario."""
+    """A scenario as tables."""
 
     name: str
     description: str
@@ -71,9 +71,9 @@ class Outline:
 
 
 def outline(scenario: Scenario, backend: Backend | None = None) -> Outline:
-    """What a scenario says; ``backend`` is where it is to run, where that is known. Pure."""
+    """The outline of a scenario; ``backend`` is the one to run it on, ``None`` if that is open. Pure."""
     each_ms = block_ms(scenario)
-    ahead = course(scenario, each_ms)
+    estimate = estimate_run(scenario, each_ms)
     tables = (
         _backends(scenario),
         _validators(scenario),
@@ -81,21 +81,25 @@ def outline(scenario: Scenario, backend: Backend | None = None) -> Outline:
         _accounts(scenario),
         _load(scenario),
         _timeline(scenario, each_ms),
-        _figures(scenario, each_ms, ahead),
+        _estimates(scenario, each_ms, estimate),
         _reached(scenario),
-        _looked_at(tuple(doubts(scenario, ahead, backend))),
+        _warnings(tuple(find_warnings(scenario, estimate, backend))),
         _checks(),
     )
     return Outline(scenario.name, scenario.description, tuple(table for table in tables if table.rows))
 
 
-# --- who takes part -------------------------------------------------------------------------------------------------
+def _names(names: Sequence[str]) -> str:
+    return first_few(names, MAX_NAMED)
+
+
+# --- validators and accounts ----------------------------------------------------------------------------------------
 
 
 def _backends(scenario: Scenario) -> Table:
     problems = {"simulator": scenario.simulator_problem, "live testnet": scenario.live_problem}
     rows = tuple((backend, "yes" if problem is None else f"no: {problem}") for backend, problem in problems.items())
-    return Table("Where it runs", ("backend", "runs it"), rows)
+    return Table("Backends", ("backend", "supported"), rows)
 
 
 def _validators(scenario: Scenario) -> Table:
@@ -103,21 +107,17 @@ def _validators(scenario: Scenario) -> Table:
     region_of = {name: region for region, names in scenario.regions.items() for name in names}
     rows = []
     for index, name in enumerate(section.names):
-        special = "; ".join(particular(section.node(index)))
+        special = "; ".join(own_settings(section.node(index)))
         if section.count <= MAX_NAMED or special:
             rows.append((str(index), name, str(section.host_of(index)), region_of.get(name, ""), special))
     note = f"{section.count} validators on {section.host_count} hosts"
     if section.count > MAX_NAMED:
-        note += "; only those with something particular are listed"
-    return Table("Validators", ("#", "name", "host", "region", "particular"), tuple(rows), note)
+        note += "; only those with settings of their own are listed"
+    return Table("Validators", ("#", "name", "host", "region", "settings"), tuple(rows), note)
 
 
-def particular(node: NodeSection) -> list[str]:
-    """What is particular to a validator, in words."""
-    return list(_particular(node))
-
-
-def _particular(node: NodeSection) -> Iterator[str]:
+def own_settings(node: NodeSection) -> Iterator[str]:
+    """The settings of one validator that differ from the others', as text."""
     if node.mutant is not None:
         yield f"planted bug {node.mutant}"
     if node.byzantine:
@@ -137,13 +137,13 @@ def _committees(scenario: Scenario) -> Table:
     rows = []
     for view, members in scenario.validators.committees.items():
         count = len(members)
-        who = "all" if count == len(names) else _listed([names[index] for index in members])
+        who = "all" if count == len(names) else _names([names[index] for index in members])
         rows.append((f"from view {view:,}", who, str(count), str(fault_bound(count)), str(quorum(count))))
-    return Table("Committees", ("when", "members", "how many", "f", "quorum"), tuple(rows))
+    return Table("Committees", ("when", "members", "size", "f", "quorum"), tuple(rows))
 
 
 def _accounts(scenario: Scenario) -> Table:
-    """What the genesis holds besides the load's users, with the addresses of the scenario's own seed."""
+    """Accounts and actors besides the load's users, with the addresses for the scenario's own seed."""
     chain, seed = scenario.chain, scenario.seed
     deployers = chain.genesis_deployers(seed)
     balances = chain.genesis_accounts(seed)
@@ -157,8 +157,8 @@ def _accounts(scenario: Scenario) -> Table:
         actor = chain.actors[name]
         agent = "" if actor.gba is None else f", bidding agent {actor.gba.code}"
         rows.append((name, address_text(address), f"{actor.balance:,}", f"actor, {actor.program.name}{agent}"))
-    note = f"besides those of the load's users; keys of {SEED_PREFIX}NAME are those of seed {seed}" if rows else ""
-    return Table("Accounts and actors of the genesis", ("who", "address", "balance", "what"), tuple(rows), note)
+    note = f"without the load's users; addresses of {SEED_PREFIX}NAME are for seed {seed}" if rows else ""
+    return Table("Accounts and actors of the genesis", ("name", "address", "balance", "kind"), tuple(rows), note)
 
 
 # --- the load -------------------------------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def _load(scenario: Scenario) -> Table:
         numbers = str(first) if first == last else f"{first}–{last}"
         rows.append((numbers, group.workload, f"{group.interval_ms:,} ms", _when_of(group), _options(group)))
         first = last + 1
-    note = f"{_turns_a_second(scenario):,.3g} turns a second while the rate is 1" if rows else ""
-    return Table("Load", ("users", "workload", "a turn every", "heights", "options"), tuple(rows), note)
+    note = f"{_turns_per_second(scenario):,.3g} turns per second at rate 1" if rows else ""
+    return Table("Load", ("users", "workload", "turn every", "heights", "options"), tuple(rows), note)
 
 
 def _when_of(part: UserGroup | AnyPhase) -> str:
@@ -193,17 +193,17 @@ def _short(value: Any) -> str:
     return f"({len(value)})" if isinstance(value, list) else str(value)
 
 
-def _turns_a_second(scenario: Scenario) -> float:
+def _turns_per_second(scenario: Scenario) -> float:
     return sum(group.count * MILLISECONDS_PER_SECOND / group.interval_ms for group in scenario.load.users)
 
 
-# --- what happens when ----------------------------------------------------------------------------------------------
+# --- the timeline ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
     at_ms: float
-    """About when, to put moments in their order."""
+    """Estimated, for the order."""
     when: str
     what: str
     how_long: str = ""
@@ -219,8 +219,8 @@ def _timeline(scenario: Scenario, each_ms: float) -> Table:
         *_stop_moments(scenario, each_ms),
     ]
     rows = tuple((each.when, each.what, each.how_long) for each in sorted(moments, key=lambda each: each.at_ms))
-    note = "times of heights are estimates for a run in which nothing goes wrong"
-    return Table("What happens when", ("when", "what", "how long"), rows, note)
+    note = "times of heights are estimates for a run without faults"
+    return Table("Timeline", ("when", "event", "duration"), rows, note)
 
 
 def _at_height(height: int, each_ms: float, what: str, how_long: str = "") -> _Moment:
@@ -238,10 +238,10 @@ def _load_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
             yield _at_height(group.from_height, each_ms, f"{who} begin", lasts)
     for phase in scenario.load.phases:
         lasts = "to the end" if phase.until_height is None else f"until height {phase.until_height:,}"
-        yield _at_height(phase.from_height, each_ms, f"load: {_phase_words(phase)}", lasts)
+        yield _at_height(phase.from_height, each_ms, f"load: {_phase(phase)}", lasts)
 
 
-def _phase_words(phase: AnyPhase) -> str:
+def _phase(phase: AnyPhase) -> str:
     match phase.kind:
         case "steady":
             return f"steady, {phase.rate:g} times as many turns"
@@ -253,14 +253,14 @@ def _phase_words(phase: AnyPhase) -> str:
                 f" (between them {phase.base_rate:g})"
             )
         case "pause":
-            return "pause, nobody takes a turn"
+            return "pause, no turns"
 
 
 def _epoch_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for epoch in scenario.validators.epochs:
         at_ms = epoch.from_view * each_ms
         when = f"view {epoch.from_view:,} (about {seconds(at_ms)})"
-        yield _Moment(at_ms, when, f"the committee becomes {_listed(epoch.members)}", "")
+        yield _Moment(at_ms, when, f"the committee becomes {_names(epoch.members)}", "")
 
 
 def _join_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
@@ -270,7 +270,7 @@ def _join_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
 
 def _fault_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for given, fault in zip(scenario.faults, scenario.planned_faults, strict=True):
-        what = f"fault: {fault.kind.replace('_', ' ')}, {whom(scenario, given, fault)}{_details(fault)}"
+        what = f"fault: {fault.kind.replace('_', ' ')}, {targets_of(scenario, given, fault)}{_details(fault)}"
         if fault.at_ms is not None:
             yield _Moment(fault.at_ms, seconds(fault.at_ms), what, _how_long(fault))
         elif fault.at_height is not None:
@@ -282,7 +282,7 @@ def _how_long(fault: AnyFault) -> str:
     down_ms, for_ms = getattr(fault, "down_ms", None), getattr(fault, "for_ms", None)
     until = getattr(fault, "until_height", None)
     if down_ms is not None:
-        return f"down for {down_ms:,} ms at least"
+        return f"down for at least {down_ms:,} ms"
     bounds = [f"{for_ms:,} ms"] if for_ms is not None else []
     bounds += [f"until height {until:,}"] if until is not None else []
     return " or ".join(bounds)
@@ -292,50 +292,50 @@ _DETAILS: Final = ("sync_ms", "job_ms", "clock_speed", "delay_ms", "of", "versio
 
 
 def _details(fault: AnyFault) -> str:
-    words = {name: getattr(fault, name, None) for name in _DETAILS}
+    values = {name: getattr(fault, name, None) for name in _DETAILS}
     if isinstance(fault, DegradeFault):
-        words.update(fault.changes)
+        values.update(fault.changes)
     if isinstance(fault, KillFault) and fault.reorders:
-        words["reorders"] = "true"
-    shown = [f"{name} {value}" for name, value in words.items() if value is not None]
+        values["reorders"] = "true"
+    shown = [f"{name} {value}" for name, value in values.items() if value is not None]
     return f" ({', '.join(shown)})" if shown else ""
 
 
-def whom(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
-    """Whom a fault hits, as far as it can be known: ``given`` as the scenario has it, ``fault`` with regions named."""
+def targets_of(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
+    """The targets of a fault as far as known: ``given`` as in the scenario, ``fault`` with regions resolved."""
     names = scenario.validators.names
     if isinstance(fault, PartitionFault):
-        return " | ".join(_listed(sorted(side, key=names.index)) for side in fault.sides(names))
+        return " | ".join(_names(sorted(side, key=names.index)) for side in fault.sides(names))
     if isinstance(fault, CutFault):
-        one, other = (_listed(found) if found else "the others" for found in (fault.senders, fault.receivers))
+        one, other = (_names(found) if found else "the others" for found in (fault.senders, fault.receivers))
         return f"{one} and {other}"
     if isinstance(fault, OneWayPartitionFault | DegradeFault):
-        senders, receivers = (_listed(found) if found else "the others" for found in (fault.senders, fault.receivers))
+        senders, receivers = (_names(found) if found else "the others" for found in (fault.senders, fault.receivers))
         return "all links" if fault.senders is None and fault.receivers is None else f"{senders} to {receivers}"
     if isinstance(fault, LeaderDelayFault):
-        return "whoever leads"
+        return "the current leader"
     target = fault.target
     if target is None:
-        return "everybody, one host after the other"
+        return "all hosts, one after the other"
     if target[0] in KEYWORDS:
-        return _keyword_words(target[0], scenario)
+        return _keyword(target[0], scenario)
     region = [name.removeprefix(REGION_PREFIX) for name in getattr(given, "target", ()) if ":" in name]
-    words = _listed(target) + (f" (region {', '.join(region)})" if region else "")
+    listed = _names(target) + (f" (region {', '.join(region)})" if region else "")
     beside = _beside(scenario, target) if isinstance(fault, KillFault) else []
-    return f"{words}, and on the same host {_listed(beside)}" if beside else words
+    return f"{listed}, and on the same host {_names(beside)}" if beside else listed
 
 
-def _keyword_words(word: str, scenario: Scenario) -> str:
+def _keyword(word: str, scenario: Scenario) -> str:
     validators = scenario.validators
     return {
-        LEADER: "whoever leads the newest view then",
-        RANDOM: "one that runs then, drawn",
-        AS_MANY_AS_WITHSTOOD: f"{validators.withstood} of {validators.count} that run then, drawn",
+        LEADER: "the leader of the newest view",
+        RANDOM: "a random running validator",
+        AS_MANY_AS_WITHSTOOD: f"{validators.withstood} of {validators.count}, random among those running",
     }[word]
 
 
 def _beside(scenario: Scenario, target: Sequence[str]) -> list[str]:
-    """Whom the hosts of some validators carry besides."""
+    """The other validators on the hosts of some validators."""
     section = scenario.validators
     hosts = {section.host_of(section.names.index(name)) for name in target}
     return [name for index, name in enumerate(section.names) if section.host_of(index) in hosts and name not in target]
@@ -344,22 +344,22 @@ def _beside(scenario: Scenario, target: Sequence[str]) -> list[str]:
 def _fork_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for fork in scenario.forks:
         changes = ", ".join(f"{path} becomes {value}" for path, value in fork.changes.items())
-        seed = f"everything is drawn anew from seed {fork.seed}" if fork.seed is not None else ""
+        seed = f"random choices follow seed {fork.seed}" if fork.seed is not None else ""
         yield _at_height(fork.at_height, each_ms, f"fork: {'; '.join(filter(None, (changes, seed))) or 'no change'}")
 
 
 def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     stop = scenario.stop
-    yield _at_height(stop.height, each_ms, "the load stops", f"{stop.drain_blocks:,} more blocks to settle")
+    yield _at_height(stop.height, each_ms, "the load stops", f"then {stop.drain_blocks:,} blocks to drain")
     limit_ms = stop.timeout_s * MILLISECONDS_PER_SECOND
-    yield _Moment(limit_ms, seconds(limit_ms), "the run ends, whatever it has reached")
+    yield _Moment(limit_ms, seconds(limit_ms), "the run is ended (stop.timeout_s)")
 
 
-# --- what is expected -----------------------------------------------------------------------------------------------
+# --- estimates and criteria -----------------------------------------------------------------------------------------
 
 
 def block_ms(scenario: Scenario) -> float:
-    """About how long a block takes where nothing goes wrong: the interval, and two delays by the links' latencies."""
+    """Estimated time of a block without faults: the interval, and two delays by the links' latencies."""
     committee = next(iter(scenario.validators.committees.values()))
     network = scenario.network
     measured = committee[:MAX_MEASURED]
@@ -371,7 +371,7 @@ def block_ms(scenario: Scenario) -> float:
         return float("inf") if quality is None else quality.latency_ms
 
     def notarized_ms(leader: int, following: int) -> float:
-        """From a proposal to the moment at which the next leader has a quorum of votes for it."""
+        """From a proposal until the next leader has a quorum of votes for it."""
         arrivals = sorted(delay_ms(leader, voter) + delay_ms(voter, following) for voter in measured)
         return arrivals[quorum(len(measured)) - 1]
 
@@ -380,31 +380,35 @@ def block_ms(scenario: Scenario) -> float:
     return scenario.consensus.block_interval_ms + EXECUTION_MS + (mean(reached) if reached else 0.0)
 
 
-def _figures(scenario: Scenario, each_ms: float, ahead: Course) -> Table:
+def _estimates(scenario: Scenario, each_ms: float, estimate: RunEstimate) -> Table:
     count, success, consensus = scenario.validators.count, scenario.success, scenario.consensus
     leaders = "drawn" if consensus.leader_election == "random" else "in turn"
     rows = (
         ("protocol", f"{consensus.protocol}, leaders {leaders}"),
-        ("faulty validators that are withstood", f"f = {fault_bound(count)} of {count}"),
+        ("faulty validators tolerated", f"f = {fault_bound(count)} of {count}"),
         ("quorum", f"{quorum(count)} of {count}"),
-        ("a block, where nothing goes wrong", f"about {each_ms:,.0f} ms, and live what the machines add"),
-        ("a view that fails", f"{consensus.view_change_ms:,} ms at most"),
-        ("recovery from the last fault", f"within {scenario.recovery_ms:,} ms"),
-        ("time without a final block", f"{success.stall_ms:,} ms at most"),
-        ("length of the run", _length_words(scenario, ahead)),
+        ("time of a block without faults", f"about {each_ms:,.0f} ms, plus the machines' time on the live testnet"),
+        ("time of a failed view", f"at most {consensus.view_change_ms:,} ms"),
+        ("recovery after the last fault", f"within {scenario.recovery_ms:,} ms"),
+        ("time without a final block", f"at most {success.stall_ms:,} ms"),
+        ("length of the run", _length(scenario, estimate)),
     )
-    return Table("What to expect", ("figure", "value"), rows)
+    return Table("Estimates", ("estimate", "value"), rows)
 
 
-def _length_words(scenario: Scenario, ahead: Course) -> str:
+def _length(scenario: Scenario, estimate: RunEstimate) -> str:
     limit_ms = scenario.stop.timeout_s * MILLISECONDS_PER_SECOND
-    return f"about {seconds(ahead.length_ms)}" if ahead.length_ms <= limit_ms else f"{seconds(limit_ms)}, cut off then"
+    return (
+        f"about {seconds(estimate.length_ms)}"
+        if estimate.length_ms <= limit_ms
+        else f"{seconds(limit_ms)}, then ended (stop.timeout_s)"
+    )
 
 
 def _reached(scenario: Scenario) -> Table:
     success = scenario.success
     rows = [
-        ("final height, of everybody", f"at least {scenario.stop.height:,}", "fail"),
+        ("final height of every validator", f"at least {scenario.stop.height:,}", "fail"),
         ("heights compared", f"at least {success.heights_compared:,}", "inconclusive"),
         ("committed transactions", f"at least {success.transactions:,}", "inconclusive"),
         ("fires", f"at least {success.fires:,}", "inconclusive"),
@@ -413,24 +417,16 @@ def _reached(scenario: Scenario) -> Table:
     ]
     rows += [(name, criterion.words, "fail") for name, criterion in success.metrics.items()]
     for name, sampled in success.samples.items():
-        share = f"; {100 * sampled.breach_share:g} % of the samples may be out of it" if sampled.breach_share else ""
+        share = f"; up to {100 * sampled.breach_share:g} % may be outside" if sampled.breach_share else ""
         rows.append((name, f"{sampled.words}{share}", "fail"))
-    return Table("What must be reached", ("what", "how much", "otherwise"), tuple(rows))
+    return Table("Success criteria", ("criterion", "required", "otherwise"), tuple(rows))
 
 
-def _looked_at(rows: Rows) -> Table:
-    note = "by the estimates above, for a run that ends by itself; it runs all the same"
-    return Table("What to look at", ("where", "what"), rows, note)
+def _warnings(rows: Rows) -> Table:
+    note = "by the estimates above, for a run that ends by itself; the scenario can be run nevertheless"
+    return Table("Warnings", ("field", "warning"), rows, note)
 
 
 def _checks() -> Table:
-    told = (plain_text(check.__doc__ or "").split("\n\n")[0] for check in CHECKS)
-    rows = tuple(zip(CHECK_NAMES, told, strict=True))
-    return Table("What is checked", ("check", "what must hold"), rows)
-
-
-# --- words ----------------------------------------------------------------------------------------------------------
-
-
-def _listed(names: Sequence[str]) -> str:
-    return first_few(names, MAX_NAMED)
+    rules = (plain_text(check.__doc__ or "").split("\n\n")[0] for check in CHECKS)
+    return Table("Checks", ("check", "rule"), tuple(zip(CHECK_NAMES, rules, strict=True)))

@@ -18,7 +18,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.network import Network
 from cluster.scenario.sections.links import AnyTopology, StarTopology
 from cluster.tools.explain.distances import Distances, distances
-from cluster.tools.explain.outline import particular
+from cluster.tools.explain.outline import own_settings
 
 MAX_LINES: Final = 700
 """With more links none of them could be told apart, and none is drawn."""
@@ -143,8 +143,8 @@ def caption(scenario: Scenario) -> str:
         words += ", too many to draw"
     elif len(network.links) <= MAX_LABELLED_LINES:
         words += ", with the milliseconds that a message takes"
-    if any(particular(scenario.validators.node(index)) for index in range(count)):
-        words += "; a dashed rim marks who has something particular"
+    if any(any(own_settings(scenario.validators.node(index))) for index in range(count)):
+        words += "; a dashed rim marks a validator with settings of its own"
     return f"{words}."
 
 
@@ -260,7 +260,7 @@ def _draw_nodes(scenario: Scenario, places: Sequence[Point], frame: Frame) -> It
     is_named = frame.names_in_regions or not any(scenario.network.regions)
     radius = frame.node if len(names) <= MAX_NAMED_NODES else frame.small_node
     for index, (name, (x, y)) in enumerate(zip(names, places, strict=True)):
-        special = particular(scenario.validators.node(index))
+        special = list(own_settings(scenario.validators.node(index)))
         words = escape("; ".join([name, *special]))
         kind = "node special" if special else "node"
         yield f'<g><title>{words}</title><circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>'

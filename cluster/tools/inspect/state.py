@@ -1,6 +1,6 @@
-"""``stampede prove``, ``verify`` and ``state``: looking into a validator's data folder, which is never written to.
+"""``stampede prove``, ``verify`` and ``state``: read a validator's data folder, without writing to it.
 
-A folder that a running validator holds is refused by its lock. Keys and values are given and shown in hex.
+The folder of a running validator is locked, and refused. Keys and values are in hex.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VALUE_BYTES_SHOWN: Final = 64
 
 
 class ReadOnlyDisk:
-    """A data folder whose files stay as they are: what would be written is forgotten. Implements ``Disk``."""
+    """A data folder whose files stay unchanged: writes are discarded. Implements ``Disk``."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -38,7 +38,7 @@ class ReadOnlyDisk:
         return self._disk.names()
 
     def size(self, name: str) -> int:
-        """Bytes in the file, as far as it was not cut."""
+        """Bytes in the file, without those that were cut."""
         return min(self._disk.size(name), self._sizes.get(name, self._disk.size(name)))
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -47,25 +47,25 @@ class ReadOnlyDisk:
         return self._disk.read(name, offset, max(end - offset, 0))
 
     def append(self, name: str, data: bytes) -> int:
-        """Refused: a reader has nothing to add. Raises :class:`DiskError`."""
+        """Refused. Raises :class:`DiskError`."""
         raise DiskError(f"{name}: offset {self.size(name)}: opened for reading alone")
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Nothing: recovery writes again what is there already."""
+        """Ignored: recovery writes the same bytes again."""
 
     def truncate(self, name: str, size: int) -> None:
-        """Show the file as if it were cut."""
+        """Make the file appear shorter."""
         self._sizes[name] = size
 
     def sync(self, name: str) -> None:
-        """Nothing is to be made durable."""
+        """Ignored."""
 
     def replace(self, name: str, data: bytes) -> None:
         """Refused. Raises :class:`DiskError`."""
         raise DiskError(f"{name}: offset 0: opened for reading alone")
 
     def remove(self, name: str) -> None:
-        """Nothing: what recovery would remove is not looked at."""
+        """Ignored: recovery does not read what it removes."""
 
 
 @dataclass(slots=True)
@@ -76,16 +76,15 @@ class OpenState:
     store: LogStateStore
 
     def close(self) -> None:
-        """Give up the folder."""
+        """Release the folder."""
         self.store.close()
         self.disk.close()
 
 
 def open_state(folder: Path) -> OpenState:
-    """The state in a validator's data folder. Raises :class:`BadInput`, which names file and offset where it is
-    damaged."""
+    """Open the state in a validator's data folder. Raises :class:`BadInput`, with file and offset of damage."""
     if not (folder / STATE_FOLDER).is_dir():
-        raise BadInput(f"{folder} is no validator's data folder: it has no folder {STATE_FOLDER}")
+        raise BadInput(f"{folder} is not a validator's data folder: it has no folder {STATE_FOLDER}")
     had_lock = (folder / LOCK_NAME).exists()
     try:
         disk = DirectoryDisk(folder)
@@ -103,11 +102,11 @@ def open_state(folder: Path) -> OpenState:
 
 def add_commands(commands: Any) -> None:
     """Add ``prove``, ``verify`` and ``state`` to the command's parsers."""
-    prove = commands.add_parser("prove", help="write a proof of what the state holds under a key")
+    prove = commands.add_parser("prove", help="write a proof of the value of a state key")
     prove.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
     prove.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
-    prove.add_argument("--height", type=int, metavar="H", help="a retained height (default: the final one)")
-    prove.add_argument("--out", type=Path, metavar="FILE", help="write the proof here instead of printing it in hex")
+    prove.add_argument("--height", type=int, metavar="H", help="a height that is still held (default: the final one)")
+    prove.add_argument("--out", type=Path, metavar="FILE", help="write the proof to FILE instead of printing it in hex")
     prove.set_defaults(command=_prove)
 
     check = commands.add_parser("verify", help="check a proof against the state root of a header")
@@ -116,14 +115,14 @@ def add_commands(commands: Any) -> None:
     check.add_argument("proof", metavar="PROOF", help="the proof: a file, or hex")
     check.set_defaults(command=_verify)
 
-    state = commands.add_parser("state", help="look into a validator's state")
+    state = commands.add_parser("state", help="read a validator's state: stats, get, scan, diff, check")
     tools = state.add_subparsers(required=True, metavar="TOOL", parser_class=type(state))
     for name, help_text, command in (
-        ("stats", "sizes and heights", _stats),
-        ("get", "the value of a key", _get),
-        ("scan", "keys with a prefix, and their values", _scan),
-        ("diff", "the first keys in which two states differ", _diff),
-        ("check", "derive the root from the log anew", _check),
+        ("stats", "print sizes and heights", _stats),
+        ("get", "print the value of a key", _get),
+        ("scan", "print keys with a prefix, and their values", _scan),
+        ("diff", "print the first keys at which two states differ", _diff),
+        ("check", "compute the state root from the log and compare it with the recorded one", _check),
     ):
         tool = tools.add_parser(name, help=help_text)
         tool.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
@@ -131,8 +130,10 @@ def add_commands(commands: Any) -> None:
         if name == "get":
             tool.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
         elif name == "scan":
-            tool.add_argument("prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex")
-            tool.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="show at most N keys")
+            tool.add_argument(
+                "prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex (default: all)"
+            )
+            tool.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="keys (default %(default)s)")
         elif name == "diff":
             tool.add_argument("other", type=Path, metavar="OTHER", help="another validator's data folder")
 
@@ -168,7 +169,7 @@ def _verify(options: Any) -> int:
 
 
 def _read_proof(text: str) -> bytes:
-    """The proof in hex or in a file; never an empty one, which is what a variable that is not set gives."""
+    """The proof, in hex or in a file. An empty one is refused: it is probably a shell variable that is not set."""
     try:
         proof = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
@@ -264,9 +265,9 @@ def _diff(options: Any) -> int:
 
 
 def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-    """Keys that have different values in two final states, each with both values, found from the roots down.
+    """Keys with different values in two final states, with both values.
 
-    Only twigs whose roots differ are read. A key that differs has its active entry in such a twig of one of the stores.
+    Only twigs with different roots are read: such a key has its active entry in one of them, in either store.
     """
     seen: set[bytes] = set()
     for twig in _differing_twigs(first, second):
@@ -281,7 +282,7 @@ def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tupl
 
 
 def _differing_twigs(first: LogStateStore, second: LogStateStore) -> Iterator[int]:
-    """The twigs whose roots differ, ascending, without looking below equal nodes."""
+    """The twigs with different roots, ascending; equal nodes are not descended."""
     mine, other = first.stand_at_final(), second.stand_at_final()
     pruned = min(first.log.base.first_twig, second.log.base.first_twig)
     waiting = [(upper_depth(max(twigs_for(mine.next_position), twigs_for(other.next_position))), 0)]
@@ -319,7 +320,7 @@ def _hex(text: str) -> bytes:
 
 
 def _key(text: str) -> bytes:
-    """A key of the state. An empty one is refused: no state holds it, so that it would always be proved absent."""
+    """A key of the state. An empty one is refused: it is always absent."""
     key = _hex(text)
     if not 1 <= len(key) <= KEY_BYTES_LIMIT:
         raise argparse.ArgumentTypeError(f"{text[:64]!r} is no key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex")

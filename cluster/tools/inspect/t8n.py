@@ -1,7 +1,7 @@
 """The conformance tool ``stampede t8n`` (SPEC §17): the pure state transition, no consensus, no signatures.
 
-It reads a genesis and blocks, processes them on an empty store, and writes everything that can be seen of the outcome,
-so that two implementations can be compared field by field.
+It reads a genesis and blocks, applies them to an empty store, and writes every field of the outcome, so that two
+implementations can be compared.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.common.errors import BadInput
-from cluster.common.files import write_atomically
+from cluster.common.files import write_for_user
 from cluster.disks.memory import MemoryDisk
 from cluster.tools.inspect.t8n_input import InputBlock, read_blocks, read_genesis
 from validator.chain.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
@@ -49,17 +48,13 @@ Page = dict[str, Any]
 
 
 def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
-    """Process the blocks and write the outcome. Raises :class:`~cluster.common.errors.BadInput`; nothing is written
-    then."""
+    """Process the blocks and write the outcome. Raises :class:`~cluster.common.errors.BadInput`, and writes nothing."""
     genesis = read_genesis(genesis_path)
     blocks = read_blocks(blocks_path, genesis)
     conformance = Conformance(genesis)
     shown = [conformance.process(entry.block) for entry in blocks for _ in range(entry.times)]
     text = json.dumps({"blocks": shown, "final": conformance.final()}) + "\n"
-    try:
-        write_atomically(out_path, text)
-    except OSError as error:
-        raise BadInput(f"{out_path}: cannot be written: {error.strerror or error}") from None
+    write_for_user(out_path, text)
 
 
 class Conformance:
@@ -73,7 +68,7 @@ class Conformance:
         self._vm = PythonVm()
 
     def process(self, block: InputBlock) -> Page:
-        """Process the next block; what is not admitted is reported as ``rejected``, and the block goes on."""
+        """Process the next block; a transaction that is not admitted is reported as ``rejected``."""
         height = Height(self._store.final.height + 1)
         context = BlockContext(height, block.proposer, self._genesis, explains=True)
         transition = Transition(self._store.final, self._index, context, self._vm)
@@ -88,7 +83,7 @@ class Conformance:
         return {**_block_page(outcome), "txs": shown, "tiers": tiers}
 
     def final(self) -> Page:
-        """Everything that is there after the last block."""
+        """The state after the last block."""
         view = self._store.final
         data = view.get(GLOBALS)
         assert data is not None
@@ -193,7 +188,7 @@ def _event_page(event: Event) -> Page:
 
 
 def _entries(view: View, plain: bytes, hashed: bytes) -> Page:
-    """What actors stored or published: texts, as scripts store them; what programs store is no text."""
+    """Stored or published values by actor: text of scripts, hex of programs."""
     shown: Page = {}
     for prefix in (plain, hashed):
         for key, value in view.scan(prefix):

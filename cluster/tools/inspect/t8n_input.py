@@ -1,7 +1,7 @@
-"""What ``stampede t8n`` reads (SPEC §17): a genesis ``G`` and a list of blocks ``B``, checked whole.
+"""The input of ``stampede t8n`` (SPEC §17): a genesis ``G`` and a list of blocks ``B``.
 
-Whatever is malformed is one line with its JSON path. A transaction that is well formed but not admissible is no matter
-of this module: the transition says so.
+Malformed input is reported as one line with its JSON path. A well-formed transaction that is not admissible is
+rejected by the transition, not here.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _action(kind: str, fields: dict[str, Any], path: str) -> Action:
 
 
 def _payload(given: Any, path: str) -> bytes:
-    """Text, ``{"hex": …}``, or a list, which stands for its JSON (SPEC §2)."""
+    """Text, ``{"hex": …}``, or a list, which means its JSON (SPEC §2)."""
     if isinstance(given, str):
         return given.encode()
     if isinstance(given, list):

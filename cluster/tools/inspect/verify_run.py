@@ -1,9 +1,8 @@
-"""``stampede verify-run``: a run's final blocks executed again, by this Python and by others, under other hash seeds.
+"""``stampede verify-run``: a run's final blocks, executed again by this Python and others, under other hash seeds.
 
-Each goes through all blocks from the genesis on, in a process of its own (:mod:`cluster.shadow`), and what comes out is
-compared block by block: header, receipts, state root. So an order that depends on hashing, or a Python that computes
-something else, shows as a difference; where it does, the step and the state keys in which the two part are named. It
-knows nothing of mutants: a run that a planted bug got into does not verify.
+Each execution starts at the genesis, in a process of its own (:mod:`cluster.audit.reexecution.worker`), and is compared
+block by block: header, receipts, state root. A difference is reported with the step and the state keys. Planted bugs
+are not executed again, so a run whose final blocks have one does not verify.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from validator.chain.block import Block
 from validator.primitives.codec import CodecError, decode
 
 HASH_SEED: Final = 4242
-"""The process's ``PYTHONHASHSEED``, unless others are asked for; one up where the caller has the same."""
+"""Default ``PYTHONHASHSEED`` of the process; one more if the caller has the same."""
 WORST_FIRST: Final = (ExitCode.FAIL, ExitCode.BAD_INPUT, ExitCode.INCONCLUSIVE)
 
 
 def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[int] = ()) -> ExitCode:
-    """Re-execute a run under each Python and hash seed, a line each on standard output; returns the worst.
+    """Execute a run again under each Python and hash seed, a line each on standard output; returns the worst code.
 
-    A Python that cannot execute blocks is a line on standard error. Raises :class:`BadInput` where the folder holds no
+    A Python that cannot execute blocks gives a line on standard error. Raises :class:`BadInput` if the folder holds no
     run.
     """
     run = read_run(folder)
@@ -53,7 +52,7 @@ def other_hash_seed() -> int:
 
 
 def _compare_with_result(run: ArchivedRun) -> ExitCode:
-    """Whether the archive holds the blocks that the result speaks of; a line only where it does not."""
+    """Whether the archive holds the result's blocks; prints a line if it does not."""
     difference = difference_from_result(run)
     if difference is not None:
         print(f"fail: {difference}", flush=True)
@@ -70,14 +69,14 @@ def _shadow(run: ArchivedRun, folder: Path, python: str, hash_seed: int) -> Exit
     name = f"Python {answer.python}, hash seed {answer.hash_seed}"
     if python != sys.executable:
         name += f" ({python})"
-    for line in _words(run, name, answer):
+    for line in _result_lines(run, name, answer):
         print(line, flush=True)
     if answer.mismatch is not None:
         return ExitCode.FAIL
     return ExitCode.PASS if answer.heights else ExitCode.INCONCLUSIVE
 
 
-def _words(run: ArchivedRun, name: str, answer: Answer) -> Iterator[str]:
+def _result_lines(run: ArchivedRun, name: str, answer: Answer) -> Iterator[str]:
     if answer.mismatch is not None:
         yield f"fail: {name}: height {answer.mismatch.height}: {answer.mismatch.reason}"
         yield from _where(run, answer.python, answer.mismatch)
@@ -88,7 +87,7 @@ def _words(run: ArchivedRun, name: str, answer: Answer) -> Iterator[str]:
 
 
 def _where(run: ArchivedRun, python: str, mismatch: Mismatched) -> list[str]:
-    """The step and the keys in which another Python's execution parts from this one's."""
+    """The step and the keys at which another Python's execution differs from this one's."""
     if not mismatch.trace:
         return []
     expected = _header_root(run.blocks[mismatch.height - 1].block)
@@ -108,7 +107,7 @@ def _header_root(block: bytes) -> str:
 
 
 def difference_from_result(run: ArchivedRun) -> str | None:
-    """How the archive differs from the longest validators of the result, or ``None``. Raises :class:`BadInput`."""
+    """The difference between the archive and the result's longest validators, or ``None``. Raises :class:`BadInput`."""
     tips, held = _recorded_tips(run), len(run.blocks)
     recorded = max((height for height, _ in tips), default=0)
     if recorded != held:

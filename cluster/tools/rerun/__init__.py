@@ -1,5 +1,5 @@
-"""Runs of the simulator that run again: shown message by message, shrunk to what makes them fail, or sent another way.
+"""Simulated runs, run again: replayed event by event, shrunk, or forked.
 
-A run's folder names its scenario and its seed, and equal scenarios and seeds are equal runs, event by event. So nothing
-of a run has to be recorded but its digests, by which a run that repeats is told from one of other code.
+Equal scenarios and seeds give equal runs, event by event. So a run's folder needs only scenario, seed and digests; the
+digests show whether the code still gives the same run.
 """

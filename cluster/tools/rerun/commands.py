@@ -1,4 +1,4 @@
-"""``stampede shrink``, ``replay`` and ``fork``: runs of the simulator that run again."""
+"""``stampede shrink``, ``replay`` and ``fork``: simulated runs, run again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.limits import MAX_HEIGHTS
-from cluster.tools.console.options import add_change_options, parse_seed
+from cluster.tools.console.options import add_change_options, parse_seed, whole_number
 
 DEFAULT_RUNS: Final = 300
 MAX_RUNS: Final = 1_000_000
@@ -16,40 +16,54 @@ MAX_RUNS: Final = 1_000_000
 
 def add_commands(commands: Any) -> None:
     """Add the commands to the console command's parser."""
-    shrink = commands.add_parser("shrink", help="find the smallest scenario that still fails as a run did")
+    shrink = commands.add_parser("shrink", help="find the smallest scenario that fails in the same way as a run")
     shrink.add_argument("given", type=Path, metavar="RUN|SCENARIO", help="a simulated run's folder, or a scenario file")
-    shrink.add_argument("--seed", type=parse_seed, metavar="N", help="another seed than the run's or the scenario's")
-    shrink.add_argument("--out", type=Path, metavar="FILE", help="for the result (default: beside what is given)")
+    shrink.add_argument("--seed", type=parse_seed, metavar="N", help="seed (default: that of the run or the scenario)")
+    shrink.add_argument("--out", type=Path, metavar="FILE", help="write the result here (default: beside the input)")
     shrink.add_argument(
-        "--runs", type=_runs, metavar="N", default=DEFAULT_RUNS, help="try at most so many (default %(default)s)"
+        "--runs",
+        type=whole_number("number of runs", 1, MAX_RUNS),
+        metavar="N",
+        default=DEFAULT_RUNS,
+        help="give up after so many runs (default %(default)s)",
     )
-    shrink.add_argument("--check", metavar="NAME", help="the check that must go on failing (default: the first)")
-    shrink.add_argument("--saying", metavar="TEXT", default="", help="what the check's detail must go on saying")
+    shrink.add_argument("--check", metavar="NAME", help="the check that must still fail (default: the first to fail)")
+    shrink.add_argument("--saying", metavar="TEXT", default="", help="text that the check's detail must still contain")
     shrink.set_defaults(command=_shrink)
 
-    replay = commands.add_parser("replay", help="show everything that happened in a simulated run")
+    replay = commands.add_parser("replay", help="run a simulated run again and print every event")
     replay.add_argument("run", type=Path, metavar="RUN", help="a simulated run's folder")
-    replay.add_argument("--from", dest="from_us", type=_time, default=0, metavar="TIME", help="show nothing before")
-    replay.add_argument("--until", dest="until_us", type=_time, metavar="TIME", help="stop there (ms; or s, as 1.5s)")
-    replay.add_argument("--validator", action="append", default=[], metavar="NAME", help="only what concerns it")
-    replay.add_argument("--kind", type=_kinds, action="extend", default=[], metavar="KIND,…", help="only such lines")
-    replay.add_argument("--step", action="store_true", help="go step by step, where the input is a terminal")
-    replay.add_argument("--force", action="store_true", help="show it even where it is not the run that was recorded")
+    replay.add_argument(
+        "--from", dest="from_us", type=_time, default=0, metavar="TIME", help="print events from this time on"
+    )
+    replay.add_argument("--until", dest="until_us", type=_time, metavar="TIME", help="stop there (1500ms or 1.5s)")
+    replay.add_argument(
+        "--validator",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="print events of this validator only; repeatable",
+    )
+    replay.add_argument(
+        "--kind", type=_kinds, action="extend", default=[], metavar="KIND,…", help="print events of these kinds only"
+    )
+    replay.add_argument("--step", action="store_true", help="wait for a key after each event (on a terminal)")
+    replay.add_argument("--force", action="store_true", help="print events even if they differ from the record")
     replay.set_defaults(command=_replay)
 
-    fork = commands.add_parser("fork", help="go on from a height of a simulated run with other settings")
+    fork = commands.add_parser("fork", help="run a simulated run again with other settings from a height on")
     fork.add_argument("run", type=Path, metavar="RUN", help="a simulated run's folder")
-    fork.add_argument("--at", type=_height, required=True, metavar="HEIGHT", help="when it is first final, they apply")
-    fork.add_argument("--seed", type=parse_seed, metavar="N", help="another seed for what follows")
+    fork.add_argument(
+        "--at",
+        type=whole_number("height", 1, MAX_HEIGHTS),
+        required=True,
+        metavar="HEIGHT",
+        help="the settings apply when this height is first final",
+    )
+    fork.add_argument("--seed", type=parse_seed, metavar="N", help="seed from that height on")
     fork.add_argument("--out", type=Path, metavar="DIR", help="the new run's folder (default runs/<time>-<scenario>)")
     add_change_options(fork)
     fork.set_defaults(command=_fork)
-
-
-def _height(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_HEIGHTS):
-        raise argparse.ArgumentTypeError(f"{text!r} is no height: expected 1 to {MAX_HEIGHTS}")
-    return int(text)
 
 
 def _time(text: str) -> int:
@@ -68,12 +82,6 @@ def _kinds(text: str) -> list[str]:
         return parse_kinds(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _runs(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_RUNS):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs: expected 1 to {MAX_RUNS}")
-    return int(text)
 
 
 def _shrink(options: Any) -> int:

@@ -1,8 +1,7 @@
-"""``stampede fork``: a recorded run up to a height, and from there on another future.
+"""``stampede fork``: a recorded run, run again with other settings from a height on.
 
-The run is run again up to the moment at which the height was first final, held against the recorded digests of every
-height until then, and goes on with other settings (:mod:`cluster.scenario.sections.forks`). The fork stands in the new
-run's scenario, so that its folder is one like any other: it runs again, is replayed, shrunk, swept and forked.
+Until that height is first final, every height's digest is compared with the recorded one. Then the settings change
+(:mod:`cluster.scenario.sections.forks`). The new run's scenario has the fork, so its folder is like any other.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SHOWN_DIGITS: Final = 12
 
 
 class _Forked(Simulation):
-    """A simulation that is held against the run that it is a fork of, before it takes another way."""
+    """A simulation that is compared with its origin before it takes its last fork."""
 
     origin: RecordedRun
 
@@ -38,13 +37,12 @@ class _Forked(Simulation):
         if number == len(self._given.forks) - 1:
             for height, digest in self.record.checkpoints.items():
                 if self.origin.checkpoints.get(height) != digest:
-                    told = f"the runs part before height {height} is final"
-                    raise DoesNotRepeat(self.origin.difference(told))
+                    raise DoesNotRepeat(self.origin.difference(f"the runs differ before height {height} is final"))
         super().take_fork(number)
 
 
 def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None, out: Path | None) -> ExitCode:
-    """Run another future of a run, judge it and write its folder. Raises :class:`HarnessError`."""
+    """Run a fork of a run, judge it and write its folder. Raises :class:`HarnessError`."""
     origin = read_recorded(folder)
     scenario = forked_scenario(origin, height, changes, seed)
 
@@ -65,12 +63,12 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
 
 
 def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:
-    """The recorded scenario with one more fork, in the place of those from that height on. Raises :class:`BadInput`."""
+    """The recorded scenario with one more fork, which replaces those from that height on. Raises :class:`BadInput`."""
     source = f"{origin.folder} at height {height}"
     if height not in origin.checkpoints:
         reached = max(origin.checkpoints, default=0)
-        told = f"it reached height {reached}" if reached else "its result.json has no checkpoints"
-        raise BadInput(f"{source}: the run cannot be forked there: {told}")
+        why = f"it reached height {reached}" if reached else "its result.json has no checkpoints"
+        raise BadInput(f"{source}: the run cannot be forked there: {why}")
     whole = origin.scenario
     kept = [each for each in whole.forks if each.at_height < height]
     before = _without_forks(whole) if not kept else whole.after_fork(len(kept) - 1)
@@ -91,7 +89,7 @@ def _changed(before: Scenario, changes: Sequence[Change], source: str) -> Scenar
     try:
         return change_scenario(before, changes, source)
     except BadInput:
-        for change in changes:  # that it cannot be changed at all comes before what is wrong with its value
+        for change in changes:  # a field that cannot change is reported before a wrong value
             _check(partial(check_may_change, change.path), source)
         raise
 

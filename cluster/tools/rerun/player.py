@@ -1,4 +1,4 @@
-"""A recorded run, played event by event, and what of it is shown."""
+"""A recorded run, played event by event, and the filter of its entries."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cluster.tools.rerun.watched_simulation import Entry, WatchedSimulation
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is shown."""
+    """Selects the entries to show."""
 
     from_us: int = 0
     until_us: int | None = None
     validators: frozenset[int] = frozenset()
-    """None is all."""
+    """Empty selects all."""
     kinds: frozenset[str] = frozenset()
 
     def takes(self, entry: Entry) -> bool:
@@ -29,7 +29,7 @@ class Filter:
 
 
 class Player:
-    """A recorded run on its way, event by event."""
+    """Plays a recorded run event by event."""
 
     def __init__(self, run: RecordedRun, checkpoint: Callable[[], None]) -> None:
         self.run = run
@@ -43,7 +43,7 @@ class Player:
         return self.simulation.clock.now_us
 
     def advance(self) -> list[Entry] | None:
-        """Perform the next event; what happened in it, or ``None`` where the run is over."""
+        """Perform the next event; returns its entries, or ``None`` if the run is over."""
         self._checkpoint()
         self._entries.clear()
         if not self._is_begun:
@@ -54,11 +54,11 @@ class Player:
         return list(self._entries)
 
     def next_event_us(self) -> int:
-        """When the next event is."""
+        """Time of the next event."""
         return self.simulation.clock.next_us
 
     def entries(self, shown: Filter) -> Iterator[Entry]:
-        """All that is to be shown, up to the time at which it ends."""
+        """The selected entries, up to the filter's end."""
         while shown.until_us is None or self.next_event_us() <= shown.until_us:
             found = self.advance()
             if found is None:
@@ -67,11 +67,11 @@ class Player:
 
 
 def parse_time_us(text: str) -> int:
-    """Milliseconds, or seconds with an ``s`` behind, as microseconds. Raises :class:`ValueError`."""
+    """Milliseconds, or seconds with the suffix ``s``, as microseconds. Raises :class:`ValueError`."""
     number, scale = (text[:-1], 1_000) if text.endswith("s") and not text.endswith("ms") else (text, 1)
     number = number.removesuffix("ms")
     whole, _, part = number.partition(".")
     digits = whole + part
     if not (digits.isascii() and digits.isdecimal() and whole) or len(digits) > 15:
-        raise ValueError(f"{text!r} is no time: expected milliseconds such as 1500 or 1500.25, or seconds such as 1.5s")
+        raise ValueError(f"{text!r} is not a time: expected milliseconds such as 1500.25, or seconds such as 1.5s")
     return round(float(number) * scale * MICROSECONDS_PER_MILLISECOND)

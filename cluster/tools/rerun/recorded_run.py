@@ -1,4 +1,4 @@
-"""A simulated run as its folder remembers it, for whoever runs it again."""
+"""A simulated run as read from its folder, to be run again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.scenario import Scenario, load_scenario
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """What ran, and how it went."""
+    """Scenario, seed, digests and failed checks of a run."""
 
     folder: Path
     scenario: Scenario
@@ -25,26 +25,26 @@ class RecordedRun:
     digest: str
     """Over all events."""
     events: int
-    """So many; an interrupted run has fewer than one that went to its end."""
+    """Number of events; an interrupted run has fewer than a whole one."""
     checkpoints: dict[int, str]
-    """Digests of the moments at which heights were first final, by height; none in runs of old code."""
+    """Digests at the moments when heights were first final, by height; empty in runs of old versions."""
     failed: tuple[str, ...]
-    """Names of the checks that failed, in their order."""
+    """Names of the failed checks, in order."""
 
-    def difference(self, told: str) -> str:
-        """One line about a run that does not repeat itself; ``told`` says where."""
+    def difference(self, place: str) -> str:
+        """One line about a run that does not repeat; ``place`` is the first difference."""
         here = checkout_commit()
         where = f"this code ({here}) is not that of the run ({self.commit})"
-        return f"{self.folder}: does not repeat: {told}; {'the code is the same' if here == self.commit else where}"
+        return f"{self.folder}: does not repeat: {place}; {'the code is the same' if here == self.commit else where}"
 
 
 def read_recorded(folder: Path) -> RecordedRun:
-    """Read a run's folder. Raises :class:`BadInput` where it holds no finished run of the simulator."""
+    """Read a run's folder. Raises :class:`BadInput` if it holds no finished run of the simulator."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
     result = _read_result(folder / RESULT_FILE)
     if result.get("backend") == "live":
-        raise BadInput(f"{folder}: was a live run: only runs of the simulator repeat themselves")
+        raise BadInput(f"{folder}: was a live run: only simulated runs repeat")
     try:
         return RecordedRun(
             folder=folder,

@@ -1,23 +1,23 @@
-"""Delta debugging of a scenario's fields: what can go while something still holds. Pure, and the same every time.
+"""Delta debugging of a scenario's fields: smaller fields for which a predicate still holds. Pure and deterministic.
 
-Fields are plain data that make a :class:`~cluster.scenario.Scenario`. Whoever asks gives ``holds``, which says whether
-smaller fields still show what the larger ones did; what is no scenario shows nothing. Every ``True`` of it is adopted,
-so that the last fields for which it was ``True`` are the smallest that are known, at whatever moment it ends.
+Fields are plain data that make a :class:`~cluster.scenario.Scenario`. The caller's predicate ``holds`` is false of
+fields that are no scenario. Fields for which it is true are adopted at once, so the last such fields are the smallest
+known at any moment.
 
-Passes follow one another until a whole round of them brings nothing:
+The passes are repeated until a round of them changes nothing:
 
 ==============  ======================================================================================================
-pass            what it tries
+pass            attempt
 ==============  ======================================================================================================
 height          to stop earlier, by bisection
-lists           to leave out faults, groups of users, epochs and forks, by ddmin (Zeller and Hildebrandt, 2002)
-sections        to leave out whole sections: links, the chain's parameters, what counts as a success …
-validators      to leave out validators, by ddmin; those behind one that goes move up, and faults follow them
-settings        to leave out every single setting that remains, so that its default stands in its place
-numbers         to let faults begin earlier and last shorter, and users be fewer, by halving
+lists           to omit faults, groups of users, epochs and forks, by ddmin (Zeller and Hildebrandt, 2002)
+sections        to omit whole sections: links, the chain's parameters, success criteria …
+validators      to omit validators, by ddmin; the following ones move up, and faults follow them
+settings        to omit each remaining setting, so that its default applies
+numbers         to halve the begin and length of faults, and the number of users
 ==============  ======================================================================================================
 
-What a run costs but does not do is left alone: ``consensus.signatures``.
+``consensus.signatures`` is kept: it changes the cost of a run, not its behaviour.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ LISTS: Final[tuple[Path, ...]] = (("faults",), ("forks",), ("load", "users"), ("
 KEPT: Final[frozenset[Path]] = frozenset(
     {("name",), ("seed",), ("consensus", "signatures"), ("validators", "count"), ("stop", "height")}
 )
-"""Settings that are not left out: whose default would be another run altogether, or a larger one."""
+"""Settings that are kept, since their default would be another or a larger run."""
 LEAST: Final = {"for_ms": 1, "down_ms": 0, "at_ms": 0, "at_height": 1, "until_height": 2, "count": 1}
-"""Numbers that are made smaller, of faults and of groups of users, and how far."""
+"""Numbers of faults and groups of users that are reduced, and their minimum."""
 MAX_ROUNDS: Final = 20
 
 
@@ -87,7 +87,7 @@ def _split(items: list[T], parts: int) -> list[list[T]]:
 
 
 def _at(fields: Any, path: Path) -> Any:
-    """What is at a path, ``None`` where nothing is."""
+    """The value at a path, ``None`` if there is none."""
     for step in path:
         try:
             fields = fields[step]

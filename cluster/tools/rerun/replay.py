@@ -1,7 +1,7 @@
-"""``stampede replay``: a recorded run once more, with everything that happens in it.
+"""``stampede replay``: a recorded run, run again with every event printed.
 
-A run is run once in silence and held against its digests before anything of it is shown, so that what is shown is what
-happened. Nothing is kept: memory is that of a run.
+The run is first run silently and compared with its digests, so that the printed events are those of the recorded run.
+Entries are not stored: memory is that of a run.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
 
 
 class DoesNotRepeat(HarnessError):
-    """The run is another than the recorded one."""
+    """The run differs from the recorded one."""
 
     exit_code = ExitCode.FAIL
 
 
 def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | None:
-    """Run it in silence; where it is another run than the recorded one, says where they part."""
+    """Run it silently; returns the first difference from the recorded run, or ``None``."""
     simulation = Simulation(run.scenario, run.seed, "")
     simulation.begin()
     known, below = simulation.record.checkpoints, 0
@@ -39,24 +39,24 @@ def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | Non
         checkpoint()
         for height in range(below + 1, max(known, default=0) + 1):
             if run.checkpoints and known.get(height) != run.checkpoints.get(height):
-                return f"the runs part before height {height} is final, at {simulation.clock.now_ms:,.3f} ms"
+                return f"the runs differ before height {height} is final, at {simulation.clock.now_ms:,.3f} ms"
             below = height
     digest = simulation.clock.digest()
     if digest != run.digest:
-        return f"its digest is {digest[:SHOWN_DIGITS]}…, recorded is {run.digest[:SHOWN_DIGITS]}…"
+        return f"its digest is {digest[:SHOWN_DIGITS]}…, the recorded one {run.digest[:SHOWN_DIGITS]}…"
     return None
 
 
 def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, is_stepped: bool) -> ExitCode:
-    """Show a recorded run. Raises :class:`HarnessError` where there is none, or where it is another one now."""
+    """Print a recorded run. Raises :class:`HarnessError` if there is none, or if it differs now."""
     if shown.until_us is not None and shown.until_us < shown.from_us:
-        raise BadInput("--until is before --from: nothing lies between them")
+        raise BadInput("--until is before --from")
     run = read_recorded(folder)
     shown = Filter(shown.from_us, shown.until_us, _indexes(run, validators), shown.kinds)
     with Interrupts() as interrupts:
         problem = check_repeats(run, interrupts.checkpoint)
         if problem is not None and not is_forced:
-            raise DoesNotRepeat(f"{run.difference(problem)} (--force shows it all the same)")
+            raise DoesNotRepeat(f"{run.difference(problem)} (--force prints it nevertheless)")
         if problem is not None:
             print(f"stampede: {run.difference(problem)}", file=sys.stderr)
         player = Player(run, interrupts.checkpoint)
@@ -76,7 +76,7 @@ def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
 
 
 def _print(entries: Iterator[Entry], output: TextIO) -> None:
-    """Write the lines; a reader that has seen enough ends it."""
+    """Write the lines until the reader disappears."""
     lasting = LastingOutput(output)
     for entry in entries:
         lasting.write(entry.line() + "\n")
@@ -86,7 +86,7 @@ def _print(entries: Iterator[Entry], output: TextIO) -> None:
 
 
 def parse_kinds(text: str) -> list[str]:
-    """Kinds with commas between them. Raises :class:`ValueError`."""
+    """Kinds, separated by commas. Raises :class:`ValueError`."""
     kinds = [kind.strip() for kind in text.split(",")]
     for kind in kinds:
         if kind not in KINDS:

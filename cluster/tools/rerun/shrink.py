@@ -1,7 +1,7 @@
-"""``stampede shrink``: the smallest scenario found that still fails as a run did, with the same seed.
+"""``stampede shrink``: the smallest scenario found that fails in the same way as a run, with the same seed.
 
-What must stay is the check that failed, by its name, or the exception that ended the run, by its type and the beginning
-of its message. The result is written down, read again and run once more before anybody is told of it.
+The same way is the same failed check, or the same exception (its type and the beginning of its message). The result is
+read again and run once more before it is written.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from cluster.common.files import check_target, write_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.common.suggestions import unknown
+from cluster.common.wording import counted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import differences
 from cluster.simulation.driver import simulate
@@ -33,14 +34,14 @@ from cluster.tools.rerun.recorded_run import read_recorded
 from cluster.tools.rerun.reduce import Fields, reduce_fields
 
 HEAD_CHARACTERS: Final = 60
-"""Of an exception's message; numbers in it do not count."""
+"""Of an exception's message, in which numbers do not count."""
 SHRUNK: Final = "shrunk.yaml"
 DETAIL_CHARACTERS: Final = 300
 NOTES_WIDTH: Final = 110
 
 
 class NotShrunk(HarnessError):
-    """The result does not fail as it should: the search or the run is at fault."""
+    """The result does not fail in the same way: an error of the search or of the run."""
 
     exit_code = ExitCode.FAIL
 
@@ -54,38 +55,39 @@ class Failure:
     """How a run failed."""
 
     name: str
-    """Of the check; of a run that broke off, the exception's type and the beginning of its message."""
+    """Name of the check; of a crash the exception's type and the beginning of its message."""
     detail: str = field(compare=False)
     is_crash: bool = False
 
     def is_kept_by(self, found: Sequence[Failure], saying: str) -> Failure | None:
-        """The one among those found that is the same, and says ``saying``."""
+        """The same failure among those found, if its detail contains ``saying``."""
         return next((each for each in found if each == self and saying in each.detail), None)
 
     @property
-    def words(self) -> str:
-        return f"breaks off with {self.name}" if self.is_crash else f"fails {self.name}"
+    def text(self) -> str:
+        return f"crashes with {self.name}" if self.is_crash else f"fails {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be shrunk, and where it came from."""
+    """The scenario to shrink, and its source."""
 
     scenario: Scenario
     seed: int
     source: str
     target: Path
-    """Where the result goes."""
+    """File of the result."""
     recorded: tuple[str, ...] = ()
-    """The checks that are known to have failed."""
+    """The checks that failed in the recorded run."""
     commit: str = ""
     saying: str = ""
-    """What its detail must go on saying, since a check may fail for more than one reason."""
+    """Text that the detail must still contain, since a check may fail for several reasons."""
 
 
 def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -> tuple[Failure, ...]:
-    """Run it and say how it failed, in the order of the checks. Raises :class:`KeyboardInterrupt` at a signal, and
-    :class:`BadInput` where the run shows that the scenario is none, as one with a fork that comes too late."""
+    """Run it and return its failures, in the order of the checks.
+
+    Raises :class:`KeyboardInterrupt` at a signal, and :class:`BadInput` if a fork of the scenario comes too late."""
     try:
         record = simulate(scenario, seed, "", checkpoint=checkpoint)
         if record.interrupted:
@@ -93,7 +95,7 @@ def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -
         verdict = check_run(record)
     except BadInput:
         raise
-    except Exception as error:  # noqa: BLE001 (whatever ends the run is what is looked for)
+    except Exception as error:  # noqa: BLE001 (a crash is a failure)
         message = " ".join(str(error).split())
         head = re.sub(r"\b(0x)?[0-9a-f]*\d[0-9a-f]*\b", "#", message)[:HEAD_CHARACTERS]
         return (Failure(f"{type(error).__name__}: {head}".rstrip(": "), message, is_crash=True),)
@@ -101,7 +103,7 @@ def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -
 
 
 class Shrinker:
-    """One search. ``runs`` bounds how often the scenario is run, the first and the last time not counted."""
+    """One search of at most ``runs`` runs, without the first and the last one."""
 
     def __init__(
         self, subject: Subject, failure: Failure, runs: int, checkpoint: Callable[[], None], tell: Callable[[str], None]
@@ -110,13 +112,13 @@ class Shrinker:
         self.detail = failure.detail
         self.runs = 0
         self.ending = ""
-        """Why it ended before nothing more could be found."""
+        """Why the search ended early; empty if it did not."""
         self._subject, self._failure, self._most = subject, failure, runs
         self._checkpoint, self._tell = checkpoint, tell
         self._known: dict[str, bool] = {}
 
     def shrink(self) -> Fields:
-        """The smallest fields found; a signal ends the search with what it has."""
+        """The smallest fields found; a signal ends the search with the best so far."""
         try:
             reduce_fields(self.best, self.holds)
         except _UsedUp:
@@ -126,7 +128,7 @@ class Shrinker:
         return self.best
 
     def holds(self, fields: Fields) -> bool:
-        """Whether these fields fail in the same way; they are the best then."""
+        """Whether these fields fail in the same way; if so, they are the best."""
         key = json.dumps(fields, sort_keys=True)
         if key not in self._known:
             self._known[key] = self._runs_into_it(fields)
@@ -153,15 +155,14 @@ class Shrinker:
 
 
 def size_of(scenario: Scenario) -> str:
-    """How large a scenario is, in words."""
+    """The size of a scenario as text."""
     counts = {
         "fault": len(scenario.faults),
         "validator": scenario.validators.count,
         "user": scenario.load.user_count,
         "setting": sum(1 for _ in _settings(minimal_fields(scenario))),
     }
-    words = [f"{count} {what}{'s' if count != 1 else ''}" for what, count in counts.items()]
-    return f"{', '.join(words)}, height {scenario.stop.height}"
+    return f"{', '.join(counted(count, word) for word, count in counts.items())}, height {scenario.stop.height}"
 
 
 def shrink(
@@ -170,11 +171,11 @@ def shrink(
     """Shrink a run's folder or a scenario file, and write the result. Raises :class:`HarnessError`."""
     subject = replace(_subject(given, seed, out), saying=saying)
     if subject.target.exists():
-        raise BadInput(f"{subject.target}: exists already; --out names another file")
+        raise BadInput(f"{subject.target}: exists already: choose another --out")
     check_target(subject.target)
     with Interrupts() as interrupts:
         failure = _failure(subject, check, interrupts.checkpoint)
-        console.print(f"{subject.source}, seed {subject.seed}: {failure.words}", soft_wrap=True, markup=False)
+        console.print(f"{subject.source}, seed {subject.seed}: {failure.text}", soft_wrap=True, markup=False)
 
         def tell(line: str) -> None:
             console.print(line, soft_wrap=True, markup=False)
@@ -186,22 +187,22 @@ def shrink(
         if not is_cut_short:
             verify(text, subject, failure)
         write_for_user(subject.target, text)
-    for line in what_went(subject.scenario, Scenario.model_validate(fields)):
+    for line in changes_made(subject.scenario, Scenario.model_validate(fields)):
         tell(f"  {line}")
-    told = f"{shrinker.ending}, so it may not be minimal" if shrinker.ending else "nothing more can go"
-    tell(f"{shrinker.runs} runs; {told}; {failure.words}: {shrinker.detail[:DETAIL_CHARACTERS]}")
+    end = f"{shrinker.ending}, so it may not be minimal" if shrinker.ending else "nothing more can be removed"
+    tell(f"{shrinker.runs} runs; {end}; {failure.text}: {shrinker.detail[:DETAIL_CHARACTERS]}")
     tell(f"written  {subject.target}")
     tell(f"again    {_command(subject)}")
     return ExitCode.INCONCLUSIVE if is_cut_short else ExitCode.PASS
 
 
 def verify(text: str, subject: Subject, failure: Failure) -> None:
-    """Read what is to be written, and run it once more. Raises :class:`NotShrunk` where it fails no more."""
+    """Read the text and run it once more. Raises :class:`NotShrunk` if it does not fail in the same way."""
     scenario = Scenario.model_validate(yaml.safe_load(text))
     found = failures_of(scenario, subject.seed, lambda: None)
     if failure.is_kept_by(found, subject.saying) is None:
-        told = found[0].words if found else "does not fail at all"
-        raise NotShrunk(f"the shrunk scenario {told}, where it should be one that {failure.words}: nothing is written")
+        result = found[0].text if found else "does not fail at all"
+        raise NotShrunk(f"the shrunk scenario {result}, expected that it {failure.text}: nothing is written")
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ def _subject(given: Path, seed: int | None, out: Path | None) -> Subject:
 
 
 def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]) -> Failure:
-    """What is to stay: the check that was asked for, else the first that is known to have failed, else the first."""
+    """The failure to keep: that of the given check, else the first recorded one, else the first."""
     found = failures_of(subject.scenario, subject.seed, checkpoint)
     if check is not None and check not in (*CHECK_NAMES, *(each.name for each in found)):
         raise BadInput(f"--check: {unknown('check', check, CHECK_NAMES)}")
@@ -230,10 +231,10 @@ def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]
     if failure is None and check is None and found and found[0].is_crash:
         failure = found[0]
     if failure is not None and subject.saying not in failure.detail:
-        told = f"{failure.words}, but does not say {subject.saying!r}: {failure.detail[:DETAIL_CHARACTERS]}"
-        raise BadInput(f"{subject.source}, seed {subject.seed}: {told}")
+        detail = f"without {subject.saying!r} in its detail: {failure.detail[:DETAIL_CHARACTERS]}"
+        raise BadInput(f"{subject.source}, seed {subject.seed}: {failure.text}, {detail}")
     if failure is None:
-        instead = f"it {found[0].words} instead" if found else "it does not fail at all"
+        instead = f"it {found[0].text} instead" if found else "it does not fail at all"
         what = f"does not fail {wanted}: {instead}" if wanted else "does not fail"
         when = (
             f" (it did at commit {subject.commit}, this is {checkout_commit()})" if wanted in subject.recorded else ""
@@ -247,18 +248,18 @@ def _command(subject: Subject) -> str:
 
 
 def scenario_text(subject: Subject, failure: Failure, shrinker: Shrinker, fields: Fields) -> str:
-    """The file, with what it is for."""
+    """The scenario file, with a comment on its origin."""
     notes = [
         f"Shrunk from {subject.source} in {shrinker.runs} runs, at commit {checkout_commit()}.",
         *([f"It may not be minimal: {shrinker.ending}."] if shrinker.ending else []),
-        f"With seed {subject.seed} it {failure.words}: {shrinker.detail[:DETAIL_CHARACTERS]}",
+        f"With seed {subject.seed} it {failure.text}: {shrinker.detail[:DETAIL_CHARACTERS]}",
         f"Again: {_command(subject)}",
-        "It does so without:",
-        *(f"  {line}" for line in what_went(subject.scenario, Scenario.model_validate(fields))),
+        "Removed or changed:",
+        *(f"  {line}" for line in changes_made(subject.scenario, Scenario.model_validate(fields))),
     ]
     header = "".join(f"# {line}\n" for note in notes for line in _wrapped(note))
-    told = minimal_fields(Scenario.model_validate(fields)) | {"seed": subject.seed}
-    ordered = {name: told[name] for name in Scenario.model_fields if name in told}
+    smallest = minimal_fields(Scenario.model_validate(fields)) | {"seed": subject.seed}
+    ordered = {name: smallest[name] for name in Scenario.model_fields if name in smallest}
     return header + "\n" + yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True)
 
 
@@ -267,8 +268,8 @@ def _wrapped(text: str) -> Iterator[str]:
     yield from textwrap.wrap(line, NOTES_WIDTH, subsequent_indent="    ", break_on_hyphens=False) or [""]
 
 
-def what_went(before: Scenario, after: Scenario) -> Iterator[str]:
-    """What the smaller scenario is without, a line each."""
+def changes_made(before: Scenario, after: Scenario) -> Iterator[str]:
+    """The differences of the smaller scenario, a line each."""
     for what, many, few in (
         ("faults", len(before.faults), len(after.faults)),
         ("validators", before.validators.count, after.validators.count),
@@ -301,7 +302,7 @@ def _short(value: Any) -> str:
 
 
 def _settings(value: Any) -> Iterator[Any]:
-    """All single values of plain data."""
+    """The single values of plain data."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _settings(inner)

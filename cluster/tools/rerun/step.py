@@ -1,4 +1,4 @@
-"""Stepping through a recorded run at a terminal."""
+"""Steps through a recorded run at a terminal."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cluster.tools.rerun.watched_simulation import head
 from validator.storage.journal import JOURNAL_FILE
 
 HELP: Final = """\
-n [COUNT]   the next event that shows something (also an empty line)
-h [HEIGHT]  go on until that height, or else the next one, is final somewhere
-t TIME      go on until that time
-s [NAME]    the state of a validator, or of all
+n [COUNT]   run to the next printed event (also: an empty line)
+h [HEIGHT]  run until that height, or the next one, is final somewhere
+t TIME      run until that time
+s [NAME]    print the state of a validator, or of all
 q           quit"""
 
 
 def step(player: Player, shown: Filter, commands: TextIO, output: TextIO) -> None:
-    """Read commands until there are no more, or the run is over."""
+    """Obey commands until their end, or until the run is over."""
     Stepper(player, shown, output).run(commands)
 
 
@@ -33,7 +33,7 @@ class Stepper:
         self._is_over = False
 
     def run(self, commands: TextIO) -> None:
-        self._say(f"{self._player.run.folder}: {self._player.run.events:,} events; ? tells the commands")
+        self._say(f"{self._player.run.folder}: {self._player.run.events:,} events; ? lists the commands")
         while not self._is_over:
             self._output.write("> ")
             self._output.flush()
@@ -48,7 +48,7 @@ class Stepper:
         known |= {"s": self._show_state, "?": lambda _: self._say(HELP)}
         obey = known.get(command)
         if obey is None:
-            self._say(f"unknown command {command!r}; ? tells the commands")
+            self._say(f"unknown command {command!r}; ? lists the commands")
             return
         try:
             obey(argument)
@@ -76,7 +76,7 @@ class Stepper:
             pass
 
     def _events(self) -> Iterator[bool]:
-        """Performs events and shows what is to be shown of each; yields whether there was something."""
+        """Perform events and print their entries; yields for each event whether it had any."""
         while True:
             entries = self._player.advance()
             if entries is None:
@@ -106,7 +106,7 @@ def state_of(machine: Machine) -> str:
     if machine.validator is None:
         return f"{machine.name}: is down, started {machine.tally.starts} times"
     node, final = machine.validator.node, machine.validator.executor.final_header
-    still = "stands still, " if machine.is_paused else ""
+    still = "paused, " if machine.is_paused else ""
     diverged = f", diverged at height {node.diverged.height}" if node.diverged is not None else ""
     return (
         f"{machine.name}: {still}view {node.view} led by validator {node.leader}, final view {node.final_view},"
@@ -119,5 +119,5 @@ def _number(text: str, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
-        raise ValueError(f"{text!r} is no number")
+        raise ValueError(f"{text!r} is not a positive number")
     return int(text)

@@ -1,27 +1,25 @@
-"""A simulated run as it is watched: what every validator hears, does and makes final, a line each.
+"""A simulation with observers: an entry for everything that each validator receives, does and makes final.
 
-:class:`WatchedSimulation` is the very simulation that ran, with observers in the places where something reaches a
-validator or leaves it. They change nothing, so its digest is the same.
-
-A line says when (milliseconds of virtual time), of what kind it is, whom it concerns and what happened. Kinds:
+The observers of :class:`WatchedSimulation` change nothing, so its digest is that of the run. An entry has a time
+(milliseconds of virtual time), a kind, the validators concerned, and a text. Kinds:
 
 ==============  ======================================================================================================
-kind            what
+kind            entry
 ==============  ======================================================================================================
 vote            a vote arrives (``a → b``), or is lost (``a ✗ b``); likewise the other messages
 proposal        a leader's block
 certificate     a certificate of votes
-request         somebody asks for certificates, blocks, a snapshot or a view
+request         a request for certificates, blocks, a snapshot or a view
 block           blocks on request
-snapshot        a snapshot's offer, chunks, and views told to who joins
+snapshot        a snapshot's offer and chunks, and view reports to a joining validator
 transactions    transactions from validator to validator
 garbage         bytes that are no message
 load            transactions of the load's users
-job             the executor is given a job, or is done with it
+job             the executor begins or ends a job
 timer           a timer expires
 sync            the journal is durable
 final           a block is final
-machine         a validator starts, stops, pauses, goes on, joins or diverges
+machine         a validator starts, stops, pauses, resumes, joins or diverges
 evidence        proof of misbehaviour
 drop            something was dropped, and why
 fault           a fault begins or ends
@@ -36,6 +34,7 @@ from random import Random
 from typing import Any, Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+from cluster.common.wording import counted
 from cluster.faults.link_model import Links
 from cluster.record.run import Sample
 from cluster.scenario import Scenario
@@ -109,31 +108,31 @@ CERTIFICATE_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened."""
+    """One entry."""
 
     at_us: int
     kind: str
     whom: tuple[int, ...]
-    """The validators that it concerns, by index; empty where it concerns all."""
+    """The validators concerned, by index; empty if all are."""
     text: str
 
     def line(self) -> str:
         return f"{self.at_us / MICROSECONDS_PER_MILLISECOND:12.3f}  {self.kind:<12}  {self.text}"
 
 
-Tell = Callable[[str, tuple[int, ...], str], None]
-"""``tell(kind, whom, text)``."""
+Note = Callable[[str, tuple[int, ...], str], None]
+"""``note(kind, whom, text)``."""
 
 
 class WatchedMachine(Machine):
-    """A machine that tells what reaches it and what it does."""
+    """A machine whose events and effects are noted."""
 
-    __slots__ = ("tell",)
+    __slots__ = ("note",)
 
-    tell: Tell
+    note: Note
 
     def say(self, kind: str, text: str) -> None:
-        self.tell(kind, (self.index,), f"{self.name} {text}")
+        self.note(kind, (self.index,), f"{self.name} {text}")
 
     def start(self) -> None:
         self.say("machine", "starts")
@@ -144,15 +143,15 @@ class WatchedMachine(Machine):
         Machine.crash(self, random, scattered)
 
     def shut_down(self) -> None:
-        self.say("machine", "stops in good order")
+        self.say("machine", "stops")
         Machine.shut_down(self)
 
     def pause(self) -> None:
-        self.say("machine", "stands still")
+        self.say("machine", "pauses")
         Machine.pause(self)
 
     def go_on(self) -> None:
-        self.say("machine", f"goes on, {len(self._held):,} events waited")
+        self.say("machine", f"resumes, {len(self._held):,} events waited")
         Machine.go_on(self)
 
     def deliver(self, event: Event) -> None:
@@ -170,7 +169,7 @@ class WatchedMachine(Machine):
             case Completed(result):
                 self.say("job", f"is done: {describe_result(result)}")
             case Submit(transactions=transactions):
-                self.say("load", f"gets {_count(len(transactions), 'transaction')} from a user")
+                self.say("load", f"gets {counted(len(transactions), 'transaction')} from a user")
             case _:
                 pass
 
@@ -180,7 +179,7 @@ class WatchedMachine(Machine):
                 self.say(
                     "final",
                     f"height {effect.height}, view {effect.view}, block {head(effect.digest)}:"
-                    f" {_count(effect.transactions, 'transaction')}, {_count(effect.fires, 'fire')},"
+                    f" {counted(effect.transactions, 'transaction')}, {counted(effect.fires, 'fire')},"
                     f" state {head(effect.state_root)}",
                 )
             case Run(job):
@@ -204,7 +203,7 @@ class WatchedMachine(Machine):
 
 
 class _WatchedLinks(Links):
-    """Links that remember to whom the last message was lost."""
+    """Links that remember the receivers that the last message did not reach."""
 
     lost: Sequence[int] = ()
 
@@ -219,20 +218,22 @@ class _WatchedLinks(Links):
 
 
 class WatchedSimulation(Simulation):
-    """A simulation whose every happening is told."""
+    """A simulation that hands every entry to ``on_entry``."""
 
     machine_class = WatchedMachine
 
-    def __init__(self, scenario: Scenario, seed: int, tell: Callable[[Entry], None], checkpoint: Any = None) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, on_entry: Callable[[Entry], None], checkpoint: Any = None
+    ) -> None:
         self._names = scenario.validators.names
-        self._tell_entry = tell
+        self._on_entry = on_entry
         super().__init__(scenario, seed, "", _ignore_sample, self._on_fault, checkpoint=checkpoint)
 
-    def _tell(self, kind: str, whom: tuple[int, ...], text: str) -> None:
-        self._tell_entry(Entry(self.clock.now_us, kind, whom, text))
+    def _note(self, kind: str, whom: tuple[int, ...], text: str) -> None:
+        self._on_entry(Entry(self.clock.now_us, kind, whom, text))
 
     def _on_fault(self, text: str) -> None:
-        self._tell("fault", (), text)
+        self._note("fault", (), text)
 
     def _make_links(self) -> Links:
         return _WatchedLinks(self.scenario.network, self.random)
@@ -245,7 +246,7 @@ class WatchedSimulation(Simulation):
 
     def _watched(self, machine: Machine) -> Machine:
         assert isinstance(machine, WatchedMachine)
-        machine.tell = self._tell
+        machine.note = self._note
         return machine
 
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
@@ -255,22 +256,22 @@ class WatchedSimulation(Simulation):
         if links.lost:
             kind, text = describe(payload, self._names)
             for target in links.lost:
-                self._tell(kind, (sender, target), f"{self._names[sender]} ✗ {self._names[target]}  {text}")
+                self._note(kind, (sender, target), f"{self._names[sender]} ✗ {self._names[target]}  {text}")
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
         kind, text = describe(payload, self._names)
         machine = self.machines[recipient]
         state = "" if machine.is_running else " (is down)"
-        state = " (waits: stands still)" if machine.is_paused else state
-        self._tell(kind, (sender, recipient), f"{self._names[sender]} → {self._names[recipient]}{state}  {text}")
+        state = " (waits: paused)" if machine.is_paused else state
+        self._note(kind, (sender, recipient), f"{self._names[sender]} → {self._names[recipient]}{state}  {text}")
         super()._deliver(sender, recipient, payload)
 
 
 def _ignore_sample(_: Sample) -> None:
-    """Nobody draws a progress line."""
+    """There is no progress line."""
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------------------------------------
 
 
 def head(digest: bytes) -> str:
@@ -279,7 +280,7 @@ def head(digest: bytes) -> str:
 
 
 def describe(payload: bytes, names: Sequence[str]) -> tuple[str, str]:
-    """A message's kind, and what it says."""
+    """A message's kind and its text."""
     try:
         message = decode_message(payload)
         if isinstance(message, ConsensusMessage):
@@ -319,7 +320,7 @@ def _certificate(certificate: consensus.AnyCertificate) -> str:
 def _other(message: PeerMessage) -> tuple[str, str]:
     match message:
         case TransactionsMessage(transactions):
-            return "transactions", _count(len(transactions), "transaction")
+            return "transactions", counted(len(transactions), "transaction")
         case BlockRequest(digest):
             return "request", f"for block {head(digest)}"
         case FinalBlocksRequest(first, most):
@@ -334,7 +335,10 @@ def _other(message: PeerMessage) -> tuple[str, str]:
         case BlockResponse(body):
             return "block", f"of {len(body):,} bytes"
         case FinalBlocksResponse(bodies, links):
-            return "block", f"{_count(len(bodies), 'final block')}, {_count(len(links), 'header')} up to a finalization"
+            return (
+                "block",
+                f"{counted(len(bodies), 'final block')}, {counted(len(links), 'header')} up to a finalization",
+            )
         case SnapshotOffer(manifest=manifest):
             return "snapshot", f"offer with a manifest of {len(manifest):,} bytes"
         case ChunkResponse(height, chunk, data, total=total):
@@ -347,10 +351,10 @@ def _other(message: PeerMessage) -> tuple[str, str]:
 
 
 def describe_job(job: executor.Job) -> str:
-    """What the executor is to do."""
+    """The text of an executor's job."""
     match job:
         case executor.Build(view, parent, candidates=candidates):
-            return f"build for view {view} on {head(parent)}, {_count(len(candidates), 'candidate')}"
+            return f"build for view {view} on {head(parent)}, {counted(len(candidates), 'candidate')}"
         case executor.Execute(digest, block):
             return f"execute block {head(digest)} of height {block.header.height}, view {block.header.view}"
         case executor.Finalize(digest):
@@ -360,11 +364,11 @@ def describe_job(job: executor.Job) -> str:
         case executor.ReadSnapshot(peer):
             return f"read of a snapshot for validator {peer}"
         case executor.ReadAccounts(addresses):
-            return f"read {_count(len(addresses), 'account')} for the mempool"
+            return f"read {counted(len(addresses), 'account')} for the mempool"
 
 
 def describe_result(result: executor.JobResult) -> str:
-    """What the executor has done."""
+    """The text of a job's result."""
     match result:
         case executor.Built(view, digest=digest, block=block):
             return f"built block {head(digest)} of height {block.header.height} for view {view}"
@@ -375,16 +379,12 @@ def describe_result(result: executor.JobResult) -> str:
         case executor.FinalizedInvalid(digest, header, reason):
             return f"block {head(digest)} of height {header.height} is final and invalid: {reason}"
         case executor.BlocksRead(peer, bodies):
-            return f"read {_count(len(bodies), 'block')} for validator {peer}"
+            return f"read {counted(len(bodies), 'block')} for validator {peer}"
         case executor.SnapshotRead(peer):
             return f"read of a snapshot for validator {peer}"
         case executor.AccountsRead(accounts=accounts):
-            return f"read {_count(len(accounts), 'account')} for the mempool"
+            return f"read {counted(len(accounts), 'account')} for the mempool"
 
 
 def _name(index: int, names: Sequence[str]) -> str:
-    return names[index] if index < len(names) else f"validator {index}, who is not there"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return names[index] if index < len(names) else f"validator {index}, which does not exist"

@@ -1,7 +1,7 @@
 """One run from scenario to verdict, on either backend.
 
-Signals are held back from the moment at which there is a folder to the one at which everything is in it: they end what
-runs or is collected (:class:`~cluster.common.interrupts.Interrupts`), never what judges, writes or cleans up.
+Signals are deferred while the run's folder exists and is incomplete: they end the run or its collection
+(:class:`~cluster.common.interrupts.Interrupts`), never the checks, the writing or the clean-up.
 """
 
 from __future__ import annotations
@@ -39,21 +39,20 @@ from validator.transition.genesis_block import GenesisError
 OnSample = Callable[[Sample], None]
 OnNotice = Callable[[str], None]
 Perform = Callable[[Path, Progress, Interrupts], AbstractContextManager[RunRecord]]
-"""``perform(folder, progress, interrupts)``: what a run is, between its folder's making and its verdict. What was
-started for it ends with the context."""
+"""``perform(folder, progress, interrupts)`` runs it and gives the record; the context's end stops the testnet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """What is particular to runs of the live testnet."""
+    """Options of live runs alone."""
 
     keep: bool = False
-    """A testnet that does not pass is kept up, at rest, until a signal comes."""
-    until_told: bool = False
-    """It runs until it is told to end, whatever the scenario says of its end."""
+    """If the run does not pass, the testnet stays up, idle, until a signal."""
+    run_until_stopped: bool = False
+    """The run ends at a signal or a stop request, not at the scenario's stop height or time."""
     served: Served = ON_THE_LOOPBACK
     faucet: bool = False
-    """It has a faucet, even where the scenario asks for none."""
+    """There is a faucet even if the scenario has none."""
 
 
 def run_scenario(
@@ -67,16 +66,16 @@ def run_scenario(
 ) -> tuple[Verdict, Path]:
     """Run a scenario file, show its progress and its verdict, write its folder.
 
-    Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it a second
-    time, and the runs must agree on every event. ``changes`` are made to the scenario, which the folder has as it ran.
-    Raises :class:`~cluster.common.errors.HarnessError` where nothing could be run, or two runs differ.
+    Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice
+    and compares every event. ``changes`` apply to the scenario, and the folder has the result. Raises
+    :class:`~cluster.common.errors.HarnessError` if it cannot be run, or if the two runs differ.
     """
     if live.keep and backend != "live":
-        raise BadInput("only a live testnet can be kept up: --keep needs --backend live")
+        raise BadInput("--keep needs --backend live")
     if live.served != ON_THE_LOOPBACK and backend != "live":
-        raise BadInput("only a live testnet listens: --bind needs --backend live")
+        raise BadInput("--bind needs --backend live: the simulator does not listen")
     if twice and backend != "sim":
-        raise BadInput("only the simulator repeats itself: --check-determinism needs --backend sim")
+        raise BadInput("--check-determinism needs --backend sim: live runs do not repeat")
     scenario_path = find_scenario(scenario_path)
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
     if live.faucet and scenario.chain.faucet is None:
@@ -103,9 +102,9 @@ def perform_run(
     live: LiveOptions = LiveOptions(),
     judge: Judge | None = None,
 ) -> tuple[Verdict, Path]:
-    """Let ``perform`` run what it knows, show its progress and its verdict, write its folder; ``source`` is the
-    scenario's file, where it ran as it stands there; ``judge`` adds the checks of a drill.
+    """Run ``perform``, show its progress and its verdict, write its folder.
 
+    ``source`` is the scenario's file, ``None`` if the file does not say what ran; ``judge`` adds the checks of a drill.
     Returns the verdict and the folder.
     """
     with Interrupts() as interrupts, ExitStack() as testnet:
@@ -113,7 +112,7 @@ def perform_run(
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
         console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
         progress = Progress(
-            console, None if live.until_told else scenario.stop.height, backend, scenario.validators.names
+            console, None if live.run_until_stopped else scenario.stop.height, backend, scenario.validators.names
         )
         with _one_line_failures(folder, is_users):
             try:
@@ -123,7 +122,7 @@ def perform_run(
             finally:
                 progress.close()
             if record.scenario.faults != scenario.faults:
-                source = None  # others were added meanwhile
+                source = None  # faults were added during the run
             verdict = finish(record, folder, interrupts, source, judge=judge)
         try:
             point_latest(folder)
@@ -156,7 +155,7 @@ def drive(
 ) -> AbstractContextManager[RunRecord]:
     """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data.
 
-    A live testnet runs on, at rest, until the context ends.
+    A live testnet stays up, idle, until the context ends.
     """
     commit = checkout_commit()
     if twice:
@@ -177,7 +176,7 @@ def drive(
         on_sample,
         on_notice,
         interrupts,
-        threading.Event() if live.until_told else None,
+        threading.Event() if live.run_until_stopped else None,
         live.served,
     )
 
@@ -190,10 +189,10 @@ def finish(
     books: Books | None = None,
     judge: Judge | None = None,
 ) -> Verdict:
-    """Judge and write a run. Where a signal came, and be it meanwhile, the run counts as interrupted.
+    """Judge and write a run. A run with a signal, even one during the writing, counts as interrupted.
 
-    In the latter case everything is written once more, so that the files say what the exit code does. Where they cannot
-    be written the verdict says so, and is no pass. ``books`` are the record's, where they exist already.
+    After a signal during the writing, everything is written again, so that files and exit code agree. If the files
+    cannot be written, the verdict is at best inconclusive. ``books`` are the record's, if they exist already.
     """
     books = books if books is not None else keep_books(record)
     while True:
@@ -220,13 +219,13 @@ def _unwritten(verdict: Verdict, why: str) -> Verdict:
 
 @contextmanager
 def _one_line_failures(folder: Path, is_users: bool) -> Iterator[None]:
-    """Expected failures become the harness's own; a folder that holds nothing goes, but one that the user made."""
+    """Turns expected failures into harness errors; removes an empty folder unless the user made it."""
     try:
         yield
     except GenesisError as error:
         raise BadInput(f"the genesis cannot be built: {error}") from error
     except ValidatorError as error:
-        raise HarnessError(f"the run broke off: {type(error).__name__}: {error}") from error
+        raise HarnessError(f"the run crashed: {type(error).__name__}: {error}") from error
     except OSError as error:
         raise HarnessError(f"{error.filename or folder}: {error.strerror or error}") from error
     finally:

@@ -1,5 +1,5 @@
-"""Many seeds of the simulator: sweeps over one scenario, and fuzzing with a random scenario a seed.
+"""Many seeds in the simulator: sweeps over one scenario, and fuzzing with a random scenario per seed.
 
-Seeds are independent of each other, so they are what Ray fans out. Each is judged like a run of its own; what became
-of it is written down at once, so that a sweep that was interrupted goes on where it was.
+Seeds are independent, so Ray runs them in parallel. Each is judged like a run of its own. Its outcome is written at
+once, so that an interrupted sweep can be continued.
 """

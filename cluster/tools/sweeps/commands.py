@@ -11,43 +11,50 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
-from cluster.tools.console.options import add_change_options
+from cluster.tools.console.options import add_change_options, whole_number
 
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""
+FAILURES: Final = (
+    "A failing seed leaves a run folder. A crash counts as a failure and leaves its traceback; others continue."
+)
+worker_count: Final = whole_number("number of workers", 1, 1_024)
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands to the console command's parser."""
-    command = commands.add_parser("sweep", help="run a scenario with many seeds in the simulator")
-    command.add_argument("scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML)")
-    add_change_options(command)
-    add_options(command)
-    command.set_defaults(command=_sweep)
-
-    command = commands.add_parser("fuzz", help="run a random scenario for each of many seeds in the simulator")
-    command.add_argument("--protocol", choices=("simplex", "hotstuff"), default="simplex")
-    add_options(command)
-    command.set_defaults(command=_fuzz)
-
-
-def add_options(command: argparse.ArgumentParser) -> None:
-    """The options that every sweep takes."""
-    command.add_argument("--seeds", type=seed_range, required=True, metavar="A:B", help="from A to below B")
-    command.add_argument(
-        "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
+    sweep = commands.add_parser("sweep", help="run one scenario with many seeds in the simulator", epilog=FAILURES)
+    sweep.add_argument(
+        "scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML), or the name of one that ships"
     )
-    command.add_argument("--stop-on-fail", action="store_true", help="end at the first seed that fails")
+    add_change_options(sweep)
+    _add_options(sweep)
+    sweep.set_defaults(command=_sweep)
+
+    fuzz = commands.add_parser("fuzz", help="run a random scenario per seed in the simulator", epilog=FAILURES)
+    fuzz.add_argument(
+        "--protocol", choices=("simplex", "hotstuff"), default="simplex", help="consensus (default %(default)s)"
+    )
+    _add_options(fuzz)
+    fuzz.set_defaults(command=_fuzz)
+
+
+def _add_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--seeds", type=seed_range, required=True, metavar="A:B", help="seeds A to B - 1")
+    command.add_argument(
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: one per processor)"
+    )
+    command.add_argument("--stop-on-fail", action="store_true", help="stop at the first seed that fails")
     command.add_argument(
         "--min-passed",
-        type=pass_count,
+        type=whole_number("number of seeds", 1, MAX_SEEDS),
         metavar="N",
-        help="how many seeds must pass where none fails; the others may be undecided (default: all)",
+        help="pass if no seed fails and N seeds pass; the others may be inconclusive (default: all seeds)",
     )
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
-    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, a test case a seed")
+    command.add_argument("--json", type=Path, metavar="FILE", help="also write the summary to FILE")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML to FILE, a test case per seed")
     command.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the sweep; one that was interrupted goes on there"
+        "--out", type=Path, metavar="DIR", help="the sweep's folder; an interrupted sweep continues in its folder"
     )
 
 
@@ -65,20 +72,6 @@ def seed_range(text: str) -> range:
     return seeds
 
 
-def pass_count(text: str) -> int:
-    """A number of seeds that are to pass."""
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_SEEDS):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seeds: expected 1 to {MAX_SEEDS}")
-    return int(text)
-
-
-def worker_count(text: str) -> int:
-    """A number of worker processes."""
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_024):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of workers: expected 1 to 1024")
-    return int(text)
-
-
 def _sweep(options: Any) -> int:
     from cluster.tools.sweeps.tasks import ScenarioTask
 
@@ -94,7 +87,7 @@ def _fuzz(options: Any) -> int:
 
 
 def run_task(task: Any, name: str, options: Any) -> int:
-    """Sweep as the options say, and return the exit code."""
+    """Run the sweep with these options; returns the exit code."""
     from rich.console import Console
 
     from cluster.common.files import check_target, write_for_user

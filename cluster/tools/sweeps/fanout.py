@@ -1,4 +1,4 @@
-"""Seeds over Ray: as many at a time as there are processors, each in a worker process that takes one after another."""
+"""Seeds over Ray: worker processes, each of which runs one seed after another."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ T = TypeVar("T")
 
 
 def default_workers() -> int:
-    """As many as this process may use processors."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def fan_out(
     run: Callable[[int], T], seeds: Iterable[int], workers: int, interrupts: Interrupts, what: str = "seed"
 ) -> Generator[tuple[int, T], None, None]:
-    """Run each seed in some worker; yields seed and result as they end, in whatever order. ``what`` the numbers are.
+    """Run each seed in a worker; yields seed and result in the order in which they end.
 
-    ``run`` is a function that can be pickled. What is under way is given up at a signal, which raises
-    :class:`KeyboardInterrupt`, and when the iterator is closed. Raises :class:`HarnessError` where a worker died or
-    ``run`` raised.
+    ``run`` can be pickled; ``what`` names the numbers in errors. Running seeds are abandoned at a signal, which raises
+    :class:`KeyboardInterrupt`, and when the iterator is closed. Raises :class:`HarnessError` if a worker dies or
+    ``run`` raises.
     """
     try:
         session = RaySession.start(workers)
@@ -64,7 +64,7 @@ def _drain(
             try:
                 result = ray.get(answer)
             except ray.exceptions.RayError as error:
-                raise HarnessError(f"{what} {seed} broke off: {one_line(error)}") from error
+                raise HarnessError(f"{what} {seed} crashed: {one_line(error)}") from error
             yield seed, result
 
 

@@ -1,6 +1,6 @@
-"""The file of a sweep: what it is about, then a line a seed, as they end.
+"""The log of a sweep, ``seeds.jsonl`` in its folder: the task, then a line per seed that ended.
 
-``seeds.jsonl`` in the sweep's folder. A line that a crash left unfinished is cut off; its seed runs again.
+A line that a crash left incomplete is cut off; its seed runs again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from cluster.tools.sweeps.outcome import SeedOutcome
 
 
 class SweepLog:
-    """The outcomes of a sweep, on disk. ``task`` says what runs, so that another one does not go on in its place."""
+    """The outcomes of a sweep, on disk. ``task`` and ``commit`` identify the sweep that may continue it."""
 
     def __init__(self, folder: Path, task: str, commit: str = "") -> None:
-        """Open or begin the folder's log. Raises :class:`BadInput` where it is another task's or another commit's, or
-        cannot be read.
+        """Open or begin the folder's log. Raises :class:`BadInput` if it is of another task or commit, or cannot be
+        read.
         """
         self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
         self._path = folder / SWEEP_LOG_FILE
         try:
             if not self._path.exists() and folder.is_dir() and any(folder.iterdir()):
-                raise BadInput(f"{folder}: is not empty and holds no sweep to go on with: name another --out")
+                raise BadInput(f"{folder}: is not empty and holds no sweep to continue: choose another --out")
             folder.mkdir(parents=True, exist_ok=True)
             self._path.touch()
             self._file: BufferedRandom = self._path.open("r+b")
@@ -38,7 +38,7 @@ class SweepLog:
         self._recover(task)
 
     def add(self, outcome: SeedOutcome) -> None:
-        """Write down what a seed came to."""
+        """Append the outcome of a seed."""
         self.outcomes[outcome.seed] = outcome
         self._write(msgspec.json.encode(outcome))
 
@@ -77,7 +77,7 @@ class SweepLog:
         if other != task:
             return f"belongs to another sweep ({other}), not to this one ({task})"
         if commit != self._commit:
-            return f"was begun with commit {commit}, and this is {self._commit}: name another --out"
+            return f"was begun at commit {commit}, this is {self._commit}: choose another --out"
         return ""
 
     def _write(self, line: bytes) -> None:

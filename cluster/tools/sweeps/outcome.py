@@ -1,4 +1,4 @@
-"""What one seed came to."""
+"""The outcome of one seed."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from cluster.record.run import RunRecord
 HEIGHTS_TO_COUNT: Final = 30
 FIRES_TO_COUNT: Final = 20
 FAULTS_TO_COUNT: Final = 2
-"""A seed that saw less than this proves nothing, whatever its verdict; a scenario may have fewer faults by design."""
+"""A pass with less than this is inconclusive; if the scenario has fewer faults, all of them count."""
 COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
-"""Checks that may be inconclusive in a seed that passes: how many faults must bite is asked here."""
+"""Checks that may be inconclusive in a seed that passes; the number of faults is counted here instead."""
 
 
 class SeedOutcome(msgspec.Struct, frozen=True):
-    """One seed: its verdict, why, and how much was seen."""
+    """One seed: its verdict, the reason, and how much happened."""
 
     seed: int
     verdict: str
     """``pass``, ``fail`` or ``inconclusive``."""
     reason: str
-    """The first check that did not pass, in one line; empty where all did."""
+    """The first check that did not pass, in one line; empty if all did."""
     undecided: list[str]
-    """The checks that were inconclusive."""
+    """The inconclusive checks."""
     heights: int
     fires: int
     faults: dict[str, int]
-    """Faults that were seen to bite by kind, and byzantine behaviours that did."""
+    """Faults that took effect, by kind, and byzantine behaviours that did."""
     faults_needed: int
-    """So many must have bitten: two, or all that the scenario has."""
+    """Faults that must take effect: two, or all if the scenario has fewer."""
     digest: str
     seconds: float
     metrics: dict[str, float] = {}
-    """Every figure of the run, for ``stampede compare``; empty in logs of before there was that."""
+    """The run's metrics, for ``stampede compare``; empty in logs of old versions."""
 
     @property
     def counts(self) -> bool:
-        """Whether enough was seen for a pass to say anything."""
+        """Whether enough happened for a pass to be meaningful."""
         return (
             self.heights >= HEIGHTS_TO_COUNT
             and self.fires >= FIRES_TO_COUNT
@@ -63,18 +63,17 @@ class SeedOutcome(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Why it did not pass, in one line."""
+        """The reason why it did not pass, in one line."""
         if self.reason or self.counts:
             return self.reason
-        bit = sum(self.faults.values())
         return (
-            f"too little was seen: {self.heights} heights of {HEIGHTS_TO_COUNT}, {self.fires} fires of"
-            f" {FIRES_TO_COUNT}, {bit} faults of {self.faults_needed}"
+            f"too little happened: {self.heights} heights of {HEIGHTS_TO_COUNT}, {self.fires} fires of"
+            f" {FIRES_TO_COUNT}, {sum(self.faults.values())} faults of {self.faults_needed}"
         )
 
 
 def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
-    """The outcome of a run that has ended, and its verdict, check by check."""
+    """The outcome of a run, and its verdict."""
     books = keep_books(record)
     verdict = check_run(record, books)
     outcome = SeedOutcome(
@@ -84,7 +83,7 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
         undecided=[check.name for check in verdict.checks if check.verdict is Outcome.INCONCLUSIVE],
         heights=books.common_height,
         fires=books.ledger.fires,
-        faults=dict(Counter(fault.kind for fault in record.faults if fault.took_effect) + _bites(record)),
+        faults=dict(Counter(fault.kind for fault in record.faults if fault.took_effect) + _behaviours(record)),
         faults_needed=min(FAULTS_TO_COUNT, len(record.scenario.faults)),
         digest=record.digest or "",
         seconds=seconds,
@@ -93,13 +92,11 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
     return outcome, verdict
 
 
-def broken_off(seed: int, error: Exception, seconds: float) -> SeedOutcome:
-    """The outcome of a run that an error ended: a failure, of which nothing else is known."""
+def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:
+    """The outcome of a run that an exception ended: a failure."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    said = " ".join(str(error).split())
-    reason = (
-        f"broke off: {type(error).__name__}{f': {said}' if said else ''} ({Path(frame.filename).name}:{frame.lineno})"
-    )
+    message = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+    reason = f"crashed: {message} ({Path(frame.filename).name}:{frame.lineno})"
     return SeedOutcome(
         seed=seed,
         verdict=Outcome.FAIL.value,
@@ -114,7 +111,7 @@ def broken_off(seed: int, error: Exception, seconds: float) -> SeedOutcome:
     )
 
 
-def _bites(record: RunRecord) -> Counter[str]:
+def _behaviours(record: RunRecord) -> Counter[str]:
     pages = [(validator.status or {}).get("byzantine") for validator in record.validators if validator.byzantine]
-    bites = [page.get("took_effect") for page in pages if isinstance(page, dict)]
-    return Counter(name for found in bites if isinstance(found, dict) for name, count in found.items() if count)
+    effects = [page.get("took_effect") for page in pages if isinstance(page, dict)]
+    return Counter(name for found in effects if isinstance(found, dict) for name, count in found.items() if count)

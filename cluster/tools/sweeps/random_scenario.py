@@ -1,12 +1,13 @@
-"""A random scenario from a seed: what ``stampede fuzz`` runs.
+"""Random scenarios for ``stampede fuzz``. A scenario follows from its seed alone.
 
-The seed alone decides everything, on every machine. In the manner of swarm testing each scenario has some kinds of
-faults and some features of the network switched off altogether, so that rare combinations are not drowned by common
-ones. What is drawn keeps to a few rules, so that a run that fails has found something:
+As in swarm testing, each scenario omits some kinds of faults and some features of the network, so that rare
+combinations occur. The scenarios keep to rules, so that a failing run is a finding:
 
-- timeouts are long enough for the links, so that the network can make progress when nothing is broken;
-- faults end, and the run goes on for long enough after the last one (a kill that waits for votes may come later);
-- no more validators lose their disks, are late or byzantine than the others of any committee can make up for.
+- Timeouts are long enough for the links: without faults the network makes progress.
+- Faults end, and the run lasts long enough after the last one (a kill that waits for votes may come later).
+- The validators that lose their disks, are late or byzantine are few enough for every committee.
+
+An older seed must draw what it always drew: an addition has a random source of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from blake3 import blake3
 from cluster.common.errors import BadInput
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario
+from cluster.tools.sweeps.strains import PROGRAMS, aim, crowd, govern, hurry, keep_little, run_programs, storm
 from consensus.types import fault_bound
 from loadgen.workloads.shipped import FOLDER, NAMES
 
@@ -27,41 +29,26 @@ STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4
 TIMEOUT_S: Final = 1_200
 ED25519_EVERY: Final = 8
-"""Every so many seeds real signatures are made; the others have the fast stand-in."""
+"""One in so many seeds has real signatures; the others have a fast substitute."""
 FIRST_FAULT_HEIGHT: Final = 4
 LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
-"""From here on there are snapshots to join by."""
+"""From here on there are snapshots to join with."""
 MAX_FAULTS: Final = 5
 SMALLEST: Final = 4
-"""Validators of a committee, at least."""
+"""Minimum size of a committee."""
 EPOCHS: Final = 0.4
-"""Share of the seeds with more validators than that in which committees change."""
+"""Share of changing committees, of the seeds with more validators than :data:`SMALLEST`."""
 UPGRADES: Final = 0.2
-"""Share of the seeds that have one."""
+"""Share of the seeds with an upgrade."""
 STRAINED: Final = 0.1
-"""Share of the seeds in which chain, disks or load come to their limits, too."""
+"""Share of the seeds with additions of :data:`STRAINS`."""
 MAX_STRAINS: Final = 4
-"""At a time, of those that any network bears."""
+"""In one scenario."""
 CUTS: Final = 0.16
-"""Share of the seeds in which single links are cut."""
+"""Share of the seeds with cut links."""
 GOVERNED: Final = 0.12
-"""Share of the seeds in which system instructions are given and programs are deployed."""
-CONFIGS: Final[list[dict[str, Any]]] = [
-    {"LANE_TIMER_CYCLES": 600_000},
-    {"LANE_TIMER_CYCLES": 2_000_000},
-    {"LANE_BASEFEE_SLOPE": 4, "LANE_FEE_MULTIPLIER_MILLI": 1_500},
-    {"LANE_BASEFEE_SLOPE": 1, "LANE_FEE_MULTIPLIER_MILLI": 500},
-    {"PRIORITY_TIERS": [1, 10, 30, 90], "PRIORITY_FLOOR": 5},
-    {"FAIRNESS_WINDOW_BLOCKS": 1},
-    {"FAIRNESS_WINDOW_BLOCKS": 20},
-    {"MAX_TTL": 20},
-    {"MAX_TTL": 1_000},
-    {"MAX_CELLS_PER_FIRE": 20_000},
-    {"MAX_CYCLES_PER_FIRE": 200_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 100_000},
-]
-"""Changes of parameters that governed chains draw from; one that does not fit the others is refused by the chain."""
-DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
+"""Share of the seeds with system instructions and deployments."""
 LIES: Final = (
     "short-certificate",
     "double-signer",
@@ -73,30 +60,28 @@ LIES: Final = (
     "understated-timeouts",
     "lock-breaker",
 )
-"""Byzantine behaviours that are drawn from a source of their own, so that all else is drawn as it is without them."""
+"""Byzantine behaviours with a random source of their own."""
 FORGED_BLOCKS: Final = ("invalid-block-any-field", "false-proposer")
 FORGED_RANGES: Final = ("unproved-blocks",)
 FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
-"""Likewise, from another source: lies in blocks, to who catches up, and, wherever two can be spared, to who joins."""
+"""Likewise, from another source: false blocks, false answers to a validator that catches up, and, if two validators can
+be spared, to one that joins."""
 FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS)
 FORGERS: Final = 0.15
-"""Share of the seeds in which one forges, if one more can be spared or is byzantine anyway."""
+"""Share of the seeds with one of :data:`FORGERIES`, if a validator can be spared or is byzantine anyway."""
 LIARS: Final = 0.25
-"""Share of the seeds in which one says such a lie, if one more can be spared or is byzantine anyway."""
+"""Share of the seeds with one of :data:`LIES`, if a validator can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
-"""Share of those in which it does so outside the committee, where committees change and leave one out."""
+"""Share of those with the behaviour ``outsider``, if a committee leaves out a byzantine validator."""
+STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
 SURELY_REACHED: Final = 30
-"""A view that no run ends before."""
+"""A view that every run reaches."""
 
 Fields = dict[str, Any]
 
 
-PROGRAMS: Final = ("bidding_agent", "liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
-"""Those of the programs that ship that scenarios are drawn with."""
-
-
 def check_installed() -> None:
-    """Raise :class:`BadInput` where a program that scenarios are drawn with is not there."""
+    """Raise :class:`BadInput` if a program of :data:`PROGRAMS` is missing."""
     if missing := sorted(set(PROGRAMS) - set(NAMES)):
         raise BadInput(f"programs of actors are missing: {', '.join(missing)}; expected them in {FOLDER}")
 
@@ -107,7 +92,7 @@ def random_scenario(seed: int, protocol: str) -> Scenario:
 
 
 class _Drawing:
-    """One scenario on its way."""
+    """Draws one scenario."""
 
     def __init__(self, seed: int, protocol: str) -> None:
         drawn = blake3(f"{seed} {protocol}".encode(), derive_key_context="stampede fuzz 2").digest()
@@ -126,16 +111,16 @@ class _Drawing:
         is_byzantine = not self.late and self.random.random() < 0.25
         self.byzantine = self.random.randint(1, fault_bound(self.count)) if is_byzantine else 0
         self.targets = self.names[:-1] if self.late else self.names
-        """Validators that may be named before the late one is there."""
+        """Validators that faults may name: all but the late one."""
         self.not_counted_on = int(self.late) + self.byzantine
-        """Byzantine validators, and those that lose their disks or have none yet."""
+        """Number of validators that are byzantine, lose their disk or are late."""
         self.smallest_committee = self.count
 
     def maybe(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
 
     def scenario(self) -> Fields:
-        """All of it."""
+        """The fields of the whole scenario."""
         fields: Fields = {
             "name": f"fuzz-{self.protocol}",
             "description": f"Drawn from seed {self.seed}.",
@@ -149,7 +134,7 @@ class _Drawing:
             "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
         }
-        random = Random(f"{self.seed}/{self.protocol}/strain")  # of its own: the other seeds are drawn as without this
+        random = Random(f"{self.seed}/{self.protocol}/strain")
         if random.random() < STRAINED:
             self.strain(random, fields)
         random = Random(f"{self.seed}/{self.protocol}/lies")
@@ -158,12 +143,12 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/forgeries")
         if random.random() < FORGERS:
             self.forge(random, fields)
-        random = Random(f"{self.seed}/{self.protocol}/governance")  # of its own, as that of the lies
+        random = Random(f"{self.seed}/{self.protocol}/governance")
         if random.random() < GOVERNED:
-            self.govern(random, fields)
+            govern(random, fields)
         return fields
 
-    # --- what runs --------------------------------------------------------------------------------------------------
+    # --- chain, validators, load --------------------------------------------------------------------------------------
 
     def chain(self) -> Fields:
         params: Fields = {}
@@ -190,7 +175,7 @@ class _Drawing:
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
-            random = Random(f"{self.seed}/{self.protocol}/epochs")  # of its own: all else is drawn as without epochs
+            random = Random(f"{self.seed}/{self.protocol}/epochs")
             if self.count > SMALLEST and self.byzantine <= fault_bound(SMALLEST) and random.random() < EPOCHS:
                 fields["epochs"] = self.epochs(random)
         elif self.count > SMALLEST and self.maybe(EPOCHS):
@@ -227,7 +212,7 @@ class _Drawing:
         return fields
 
     def load(self) -> Fields:
-        """Little in most seeds, so that they are many: what goes wrong seldom takes more than a few timers."""
+        """Mostly little load, so that many seeds can be run."""
         is_heavy = self.maybe(0.25)
         most, count, pause_ms = (12, 2, 400) if is_heavy else (5, 1, 800)
         flood = {"timers": self.random.randint(3, most), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
@@ -237,80 +222,16 @@ class _Drawing:
         users += [{"workload": workload, "count": count, "interval_ms": interval_ms} for workload in others]
         return {"users": users}
 
-    def govern(self, random: Random, fields: Fields) -> None:
-        """Parameters that change, timers that their actors do not own, programs that come later."""
-        options = {
-            "timers": random.randint(1, 4),
-            "ahead_blocks": random.choice([4, 6, 10]),
-            "cancel_percent": random.choice([20, 50, 80]),
-            "configs": random.sample(CONFIGS, random.randint(1, 4)),
-            "refused_percent": random.choice([0, 30]),
-            "deploys": random.sample(DEPLOYED, random.randint(0, 2)),
-        }
-        group = {"workload": "governance", "interval_ms": random.choice([500, 900]), "options": options}
-        fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
-
-    # --- what is scarce ---------------------------------------------------------------------------------------------
+    # --- strains ------------------------------------------------------------------------------------------------------
 
     def strain(self, random: Random, fields: Fields) -> None:
-        """Make some of what is plentiful scarce, and some of what is rare frequent."""
-        strains = (self.keep_little, self.crowd, self.hurry, self.storm, self.run_programs, self.aim)
-        for strain in random.sample(strains, random.randint(1, MAX_STRAINS)):
+        """Add some of :data:`STRAINS`."""
+        for strain in random.sample(STRAINS, random.randint(1, MAX_STRAINS)):
             strain(random, fields)
         self.lie_to_joiners(random, fields)
 
-    def keep_little(self, random: Random, fields: Fields) -> None:
-        """Disks that prune."""
-        fields["storage"] = {"segment_kib": random.choice([1, 4]), "retained_heights": random.choice([8, 16])}
-
-    def crowd(self, random: Random, fields: Fields) -> None:
-        """More timers than the lane has room for."""
-        most = {"MAX_CYCLES_PER_FIRE": 50_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 50_000}
-        fields["chain"]["params"] |= {"LANE_TIMER_CYCLES": random.choice([100_000, 300_000]), **most}
-        flood = {"timers": 15, "burn": 20_000, "payload_bytes": random.choice([0, 500])}
-        fields["load"]["users"].append({"workload": "flood", "interval_ms": 400, "options": flood})
-
-    def hurry(self, random: Random, fields: Fields) -> None:
-        """Timers that expire soon, more of them than may be removed at once."""
-        most = random.choice([4, 10])
-        few = {"SCAN_LIMIT": most, "GC_CYCLES_PER_REMOVAL": 200, "TIMER_GC_CYCLES": 2 * most * 200}
-        fields["chain"]["params"] |= {"MAX_TTL": random.choice([14, 16]), **few}
-
-    def storm(self, random: Random, fields: Fields) -> None:
-        """Timers that nobody can pay for, or that wait for a price that does not come."""
-        options = {"timers": 15, "in_all": 90, "insolvent_percent": random.choice([20, 80])}
-        fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
-
-    def run_programs(self, random: Random, fields: Fields) -> None:
-        """Actors in Python: jobs and runners, messages, published values, a program that bids for itself and one that
-        bids for others, calls that fail."""
-        users = fields["load"]["users"]
-        oracle = sum(group.get("count", 1) for group in users)
-        bot, agent = oracle + 1, oracle + 3
-        told = [_call("start", {"every": 4, "pair": "CBY/USD"}), _call("subscribe", {"actor": bot})]
-        debt = _call("open_position", {"collateral": 1_000, "debt": 900_000}) | {"value": 1_000}
-        bidder = [_call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
-        calls = [_call("collect", None), _call("top_up", None) | {"value": 10}]
-        members = [_call("init", {"fee": 1_000, "period": 3}), _call("join", None) | {"value": 3_000}]
-        users += [
-            _program("price_oracle", 400, told),
-            _program("liquidation_bot", 200, bidder),
-            _program("subscription", 600, members, calls),
-            _program("bidding_agent", 1_000, [_call("init", {"actor": oracle})]),
-            _program("heartbeat", 1_000, [_call("start", {"every": 2, "times": None, "agent": {"actor": agent}})]),
-            {"workload": "runner", "count": 3, "interval_ms": 200, "options": {"serves": oracle}},
-        ]
-
-    def aim(self, random: Random, fields: Fields) -> None:
-        """Kills right after votes, and syncs that fail for one kind of file."""
-        for fault in fields["faults"]:
-            if fault["kind"] == "kill":
-                fault["after_votes"] = random.choice(["notarize", "notarize", "finalize", "finalize", "nullify"])
-            elif fault["kind"] == "failed_sync":
-                fault["of"] = random.choice(["journal", "blocks", "state"])
-
     def lie_to_joiners(self, random: Random, fields: Fields) -> None:
-        """A validator that loses its disk, and one that serves it false snapshots, where both can be spared."""
+        """A validator that loses its disk, and one that serves false snapshots, if both can be spared."""
         if self.not_counted_on or fault_bound(self.smallest_committee) < 2:
             return
         liar, victim = random.sample(range(self.count), 2)
@@ -321,10 +242,10 @@ class _Drawing:
         target = self.names[victim]
         fields["faults"].append({"kind": "wipe", "target": target, "at_height": height, "down_ms": self.view_change_ms})
 
-    # --- what is said ------------------------------------------------------------------------------------------------
+    # --- byzantine validators -----------------------------------------------------------------------------------------
 
     def lie(self, random: Random, validators: Fields, consensus: Fields) -> None:
-        """Have a validator say what is well-formed and false: one that is byzantine anyway, or one more."""
+        """Give one of :data:`LIES` to a byzantine validator, or to one more."""
         nodes: list[Fields] = validators.get("nodes") or [{} for _ in range(self.count)]
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
         if not liars:
@@ -335,23 +256,23 @@ class _Drawing:
         soon = [set(epoch["members"]) for epoch in epochs if epoch["from_view"] <= SURELY_REACHED]
         outside = [index for index in liars if any(self.names[index] not in members for members in soon)]
         if outside and random.random() < OUTSIDERS:
-            liar, said = random.choice(outside), "outsider"
+            liar, lie = random.choice(outside), "outsider"
         else:
-            liar, said = random.choice(liars), random.choice(self.lies_of_members(bool(epochs), consensus))
-        nodes[liar].setdefault("byzantine", []).append(said)
+            liar, lie = random.choice(liars), random.choice(self.lies_of_members(bool(epochs), consensus))
+        nodes[liar].setdefault("byzantine", []).append(lie)
         validators["nodes"] = nodes
 
     def lies_of_members(self, changing: bool, consensus: Fields) -> list[str]:
-        """Lies in messages of the protocol; those of one protocol take the lead, and so a place in the committee."""
+        """Lies of committee members. Those of one protocol need the lead, and so a committee that does not change."""
         spoken = [name for name in LIES if BEHAVIOURS[name].protocol in ("", self.protocol) and name != "outsider"]
         if consensus["leader_election"] != "random" or consensus["rebroadcast_ms"] <= self.advance_timeout_ms:
-            spoken = [name for name in spoken if name != "lock-breaker"]  # it would never come to it
+            spoken = [name for name in spoken if name != "lock-breaker"]  # it needs to lead twice in a row
         return [name for name in spoken if not (changing and BEHAVIOURS[name].protocol)]
 
     def forge(self, random: Random, fields: Fields) -> None:
-        """Have a validator forge blocks or snapshots: one that is byzantine anyway, or one more.
+        """Give one of :data:`FORGERIES` to a byzantine validator, or to one more.
 
-        So that it is heard, the one that asks it first is down for long, or loses its disk.
+        The validator that asks it first is down for long, or loses its disk, so that it has to ask.
         """
         nodes: list[Fields] = fields["validators"].get("nodes") or [{} for _ in range(self.count)]
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
@@ -372,7 +293,7 @@ class _Drawing:
             fault = {"kind": kind, "target": self.names[asking], "at_height": height, "down_ms": down_ms}
             fields["faults"].append(fault)
 
-    # --- what breaks ------------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------
 
     def faults(self) -> list[Fields]:
         kinds = [kind for kind in self.makers() if self.maybe()]
@@ -383,7 +304,7 @@ class _Drawing:
         return [self.fault(height, kinds) for height in heights]
 
     def upgrades(self) -> list[Fields]:
-        """Now and then an upgrade, of a source of its own: everything else is drawn as it is without one."""
+        """Sometimes an upgrade."""
         random = Random(f"{self.seed}/{self.protocol}/upgrade")
         if random.random() >= UPGRADES:
             return []
@@ -394,8 +315,7 @@ class _Drawing:
         return [{"kind": "upgrade", "at_height": height, "down_ms": down_ms, "heights_between": random.choice([1, 2])}]
 
     def cuts(self) -> list[Fields]:
-        """Now and then links that are cut while others work, of a source of its own, too: between two sides, or all but
-        those to a bridge between two halves."""
+        """Sometimes cut links: between two sides, or all but those to a bridge between two halves."""
         random = Random(f"{self.seed}/{self.protocol}/cuts")
         if random.random() >= CUTS:
             return []
@@ -420,7 +340,7 @@ class _Drawing:
         return {"kind": kind, "at_height": height, **self.makers()[kind]()}
 
     def makers(self) -> dict[str, Callable[[], Fields]]:
-        """What each kind of fault says beside its kind and its beginning."""
+        """For each kind of fault, its fields besides kind and begin."""
         return {
             "kill": lambda: {
                 "target": self.target(),
@@ -457,7 +377,7 @@ class _Drawing:
         }
 
     def lasting_ms(self) -> int:
-        """Longer than a view change, so that the network's answer can be seen."""
+        """Longer than a view change, so that the fault takes effect."""
         return round(self.view_change_ms * self.random.uniform(1.5, 5.0))
 
     def target(self) -> str | list[str]:
@@ -485,12 +405,3 @@ class _Drawing:
             "bandwidth_kbps": self.random.randint(500, 5_000),
         }
         return {name: drawn[name] for name in self.random.sample(list(drawn), self.random.randint(1, 3))}
-
-
-def _call(handler: str, payload: Any) -> Fields:
-    return {"handler": handler, "payload": payload}
-
-
-def _program(name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None) -> Fields:
-    options = {"program": name, "setup": setup, "calls": calls or []}
-    return {"workload": "program", "interval_ms": interval_ms, "options": options}

@@ -1,7 +1,7 @@
-"""Runs the seeds of a sweep: progress, interruption, resumption, a summary.
+"""Runs the seeds of a sweep: progress, interruption, continuation, a summary.
 
-What a seed runs is a :class:`Task`: plain data that a worker process rebuilds a scenario from. A seed that fails leaves
-a run's folder behind, with its report and the one command that runs it again.
+A :class:`Task` is plain data of which a worker process makes the scenario of a seed. A failing seed leaves a run
+folder, with its report and the command that runs it again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from cluster.scenario.files import scenario_text
 from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.fanout import fan_out
 from cluster.tools.sweeps.log import SweepLog
-from cluster.tools.sweeps.outcome import SeedOutcome, broken_off, judge
+from cluster.tools.sweeps.outcome import SeedOutcome, crashed, judge
 
 TRACEBACK_FILE: Final = "traceback.txt"
-"""In the folder of a seed that broke off."""
+"""In the folder of a seed that crashed."""
 SOMETIMES: Final[Mapping[str, int]] = {
     "deepest_reorg": 2,  # a branch of one block is given up in nearly every run
     "backlog_max": 1,
@@ -46,26 +46,26 @@ SOMETIMES: Final[Mapping[str, int]] = {
     "messages": 1,
     "agent_queries": 1,
 }
-"""Figures of a run that a summary counts seeds by, from so much on."""
+"""Metrics of events that not every run has: the summary counts the seeds with at least this value."""
 SHOWN: Final = 10
-"""Seeds that are named in a summary's lines."""
+"""Failed seeds that a summary lists."""
 TENTHS: Final = 10
-"""So many lines at most tell how far a sweep is, where there is no terminal."""
+"""Lines of progress without a terminal."""
 
 
 class Task(Protocol):
-    """What every seed of a sweep runs. Plain data: it crosses to worker processes."""
+    """The task of a sweep. Plain data, since it is sent to worker processes."""
 
     @property
     def title(self) -> str:
-        """What it is, in a few words; two tasks with the same title run the same."""
+        """A short name; tasks with the same title run the same scenarios."""
 
     @property
     def shared(self) -> Scenario | None:
-        """The scenario that all seeds run; ``None`` where each has its own."""
+        """The scenario of all seeds; ``None`` if each has its own."""
 
     def scenario(self, seed: int) -> Scenario:
-        """What a seed runs. Raises :class:`~cluster.common.errors.BadInput`."""
+        """The scenario of a seed. Raises :class:`~cluster.common.errors.BadInput`."""
 
     def command(self, seed: int) -> str:
         """The one command that runs a seed again."""
@@ -73,15 +73,15 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What all seeds together came to."""
+    """The outcomes of all seeds."""
 
     outcomes: tuple[SeedOutcome, ...]
     wanted: int
     interrupted: bool
     min_passed: int | None = None
-    """So many must pass where none fails; ``None`` is all."""
+    """Seeds that must pass if none fails; ``None`` is all."""
     commit: str = ""
-    """Of the code that ran."""
+    """Commit of the code."""
 
     @property
     def failed(self) -> list[SeedOutcome]:
@@ -93,12 +93,12 @@ class Summary:
 
     @property
     def undecided(self) -> list[SeedOutcome]:
-        """Neither failed nor passed: inconclusive, or too little was seen."""
+        """Seeds that neither failed nor passed: inconclusive, or too little happened."""
         return [outcome for outcome in self.outcomes if not outcome.failed and not outcome.passed]
 
     @property
     def faults(self) -> Counter[str]:
-        """Faults that bit, by kind, over all seeds."""
+        """Faults that took effect, by kind, over all seeds."""
         total: Counter[str] = Counter()
         for outcome in self.outcomes:
             total.update(outcome.faults)
@@ -106,10 +106,10 @@ class Summary:
 
     @property
     def seen(self) -> dict[str, int]:
-        """In how many seeds what does not happen in every one did, by the figure that says so."""
+        """Numbers of seeds that had the events of :data:`SOMETIMES`, by metric."""
         return {
-            figure: sum(outcome.metrics.get(figure, 0) >= least for outcome in self.outcomes)
-            for figure, least in SOMETIMES.items()
+            metric: sum(outcome.metrics.get(metric, 0) >= least for outcome in self.outcomes)
+            for metric, least in SOMETIMES.items()
         }
 
     @property
@@ -122,7 +122,7 @@ class Summary:
         return ExitCode.PASS
 
     def page(self) -> dict[str, Any]:
-        """As it is written for other programs."""
+        """The content of ``summary.json``."""
         return {
             "seeds": len(self.outcomes),
             "passed": len(self.passed),
@@ -136,16 +136,14 @@ class Summary:
 
 
 def check_task(task: Task, seed: int) -> None:
-    """See that a seed can run, before anything starts. Raises :class:`BadInput`."""
+    """Check that a seed can run. Raises :class:`BadInput`."""
     scenario = task.scenario(seed)
     if scenario.simulator_problem:
         raise BadInput(f"{scenario.name}: {scenario.simulator_problem}")
 
 
 def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
-    """Run one seed, in a worker process. A failing one leaves ``<folder>/seed-<seed>``; so does one that breaks off,
-    which is what a bug may do first, and the others go on.
-    """
+    """Run one seed, in a worker process. A failing or crashing seed leaves ``<folder>/seed-<seed>``."""
     from cluster.simulation.driver import simulate
 
     started, leaves = time.monotonic(), Path(folder) / f"seed-{seed}"
@@ -154,10 +152,10 @@ def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
         outcome, _ = judge(record, time.monotonic() - started)
         if outcome.failed:
             finish_run(record, leaves)
-    except Exception as error:  # noqa: BLE001 (whatever ends the run is what is looked for)
+    except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
         leaves.mkdir(parents=True, exist_ok=True)
         (leaves / TRACEBACK_FILE).write_text(traceback.format_exc(), encoding="utf-8")
-        return broken_off(seed, error, time.monotonic() - started)
+        return crashed(seed, error, time.monotonic() - started)
     return outcome
 
 
@@ -225,7 +223,7 @@ def _run_all(
 
 
 def sweep_xml(task: Task, summary: Summary) -> str:
-    """The sweep for continuous integration: a test case a seed."""
+    """The sweep as JUnit XML: a test case per seed."""
     cases = [
         Case(
             name=f"seed {outcome.seed}",
@@ -252,10 +250,7 @@ def _progress(console: Console, total: int) -> Progress:
 
 
 class PlainProgress:
-    """Where no bar is drawn: a line at the beginning, and one whenever another tenth of the seeds is through.
-
-    The last tenth has none: the summary follows.
-    """
+    """Progress without a terminal: a line at the beginning, and one after each tenth of the seeds but the last."""
 
     def __init__(self, console: Console, ended: Sequence[SeedOutcome], total: int) -> None:
         self._console = console
@@ -266,16 +261,16 @@ class PlainProgress:
 
     def begin(self, title: str, workers: int) -> None:
         done = self._counts.total()
-        before = f", {done:,} of them ended before" if done else ""
+        before = f", {done:,} of them done before" if done else ""
         self._print(f"{title}: {self._total:,} seeds{before}; up to {workers:,} at a time")
 
     def add(self, outcome: SeedOutcome) -> None:
         self._counts[_word(outcome)] += 1
         if self._tenths > self._said and self._counts.total() < self._total:
             self._said = self._tenths
-            words = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
+            counts = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
             seconds = time.monotonic() - self._started
-            self._print(f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s: {words}")
+            self._print(f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s: {counts}")
 
     @property
     def _tenths(self) -> int:
@@ -302,7 +297,7 @@ def _again(task: Task, outcome: SeedOutcome, commit: str) -> str:
 
 
 def print_summary(console: Console, task: Task, summary: Summary) -> None:
-    """The end of a sweep, in a few lines."""
+    """Print the summary of a sweep."""
     seconds = sum(outcome.seconds for outcome in summary.outcomes)
     heights = sum(outcome.heights for outcome in summary.outcomes)
     fires = sum(outcome.fires for outcome in summary.outcomes)
@@ -314,8 +309,8 @@ def print_summary(console: Console, task: Task, summary: Summary) -> None:
         markup=False,
     )
     faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(summary.faults.items()))
-    console.print(f"faults that bit  {faults or 'none'}", soft_wrap=True, markup=False)
-    seen = ", ".join(f"{figure} {count:,}" for figure, count in summary.seen.items() if count)
-    console.print(f"seeds that saw   {seen or 'none'}", soft_wrap=True, markup=False)
+    console.print(f"faults that took effect  {faults or 'none'}", soft_wrap=True, markup=False)
+    seen = ", ".join(f"{metric} {count:,}" for metric, count in summary.seen.items() if count)
+    console.print(f"seeds that had           {seen or 'none'}", soft_wrap=True, markup=False)
     for outcome in summary.failed[:SHOWN]:
         console.print(f"again  {_again(task, outcome, summary.commit)}", soft_wrap=True, markup=False)

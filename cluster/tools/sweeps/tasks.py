@@ -1,4 +1,4 @@
-"""What the seeds of a sweep run."""
+"""The tasks of sweeps: one scenario with every seed, or a random scenario per seed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ScenarioTask:
     """One scenario, with each seed."""
 
     path: str
-    """Where it came from, for the command that runs a seed again."""
+    """The scenario's file, for the command that runs a seed again."""
     scenario_json: str
-    """What runs: the file with the changes made."""
+    """The scenario with the changes made."""
     changes: tuple[str, ...] = ()
-    """As one types them into a shell, for that command, too."""
+    """As shell text, for the same command."""
 
     @staticmethod
     def load(path: Path, changes: Sequence[Change] = ()) -> ScenarioTask:

@@ -12,7 +12,7 @@ from cluster.common.strict_yaml import MAX_CHARACTERS, MAX_NESTED, MAX_VALUES, N
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import SettingError, parse_setting
 from cluster.tools.cli.main import main
-from cluster.tools.run.testnet_commands import _fault
+from cluster.tools.run.commands import _fault
 
 MERGES = "m0: &m0 {k0: 1}\n" + "".join(f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}\n" for n in range(1, 31))
 """What PyYAML writes out to 2**30 fields."""

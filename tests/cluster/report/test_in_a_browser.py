@@ -261,7 +261,7 @@ def test_pointing_at_a_message_tells_of_it(browser: Browser, simulated: Path, si
         " for (let across = 40; across < box.width; across += 3) for (let down = 50; down < box.height; down += 9) {"
         "  const at = { clientX: box.left + across, clientY: box.top + down, pointerId: 1 };"
         "  canvas.dispatchEvent(new PointerEvent('pointermove', at));"
-        "  found.push(document.getElementById('told').textContent); } return found; })()"
+        "  found.push(document.getElementById('details').textContent); } return found; })()"
     )
     assert any(
         re.search(r"proposal, view \d+: validator-\d → validator-\d · .* took [\d.]+ ms, [\d,]+ bytes", t) for t in told

@@ -15,7 +15,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.message_trace import MAX_MESSAGES_PER_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from cluster.record.run import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report import tables
-from cluster.report.charts import MAX_POINTS, figures, latency_figure
+from cluster.report.charts import MAX_POINTS, charts, latency_chart
 from cluster.report.page import render_report
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import timeline_data
@@ -156,7 +156,7 @@ def long_run(heights: int) -> RunRecord:
 
 def test_long_runs_are_thinned_and_say_so() -> None:
     record = long_run(2 * MAX_POINTS + 10)
-    for one in figures(keep_books(record), [], []):
+    for one in charts(keep_books(record), [], []):
         points = [len(series.points) for series in getattr(one.chart, "series", ())]
         assert all(count <= MAX_POINTS for count in points)
         if max(points, default=0) > 12:
@@ -175,7 +175,7 @@ def test_one_slow_block_of_a_long_run_is_in_the_chart_of_latencies() -> None:
             height: at - (9_000 if height == slowest else 400 if height % 4 == 0 else 0)
             for height, at in proposals.items()
         }
-        points = dict(latency_figure(books).chart.series[0].points)
+        points = dict(latency_chart(books).chart.series[0].points)
         assert points[float(slowest)] > 9_000
         assert sum(400 < latency < 9_000 for latency in points.values()) >= MAX_POINTS / 3
         assert sum(latency < 400 for latency in points.values()) >= MAX_POINTS / 3
@@ -223,7 +223,7 @@ def test_a_single_fault_has_no_number() -> None:
 def test_a_stall_that_was_too_long_is_marked_in_every_chart_and_in_the_timeline() -> None:
     record = stalled(make_record())
     assert check_run(record).check("progress").verdict is Outcome.FAIL
-    for one in figures(keep_books(record), [], []):
+    for one in charts(keep_books(record), [], []):
         if one.chart.ident in ("heights", "latency", "fires", "backlog", "basefees", "lanes"):
             (band,) = [band for band in one.chart.bands if band.is_stall]
             assert band.name == "no final block for 7.3 s"
@@ -276,7 +276,7 @@ def test_a_report_with_as_much_of_everything_as_is_kept_stays_small() -> None:
     assert len(report_of(record)) < 2_000_000
 
 
-@pytest.mark.parametrize(("backend", "planned"), [("sim", "4,000 ms"), ("live", "4,000 ms after all were up")])
+@pytest.mark.parametrize(("backend", "planned"), [("sim", "4,000 ms"), ("live", "4,000 ms after the start")])
 def test_a_time_that_does_not_count_from_the_runs_beginning_says_from_when(backend: Backend, planned: str) -> None:
     record = with_kill(make_record())
     assert fault_rows(keep_books(record))[0]["planned"] == record.faults[0].planned

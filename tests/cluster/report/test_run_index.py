@@ -14,7 +14,7 @@ from cluster.report import run_index as index
 from cluster.report.results import finish_run
 from cluster.report.run_index import INDEX_FILE, read_entry, read_index, refresh_index, write_index
 from cluster.tools.cli.main import main
-from cluster.tools.compare.commands import _print
+from cluster.tools.inspect.run_list import print_runs
 from tests.cluster.records import make_record
 from tests.cluster.tools.compare.folders import write_run, write_sweep
 
@@ -29,7 +29,7 @@ def test_runs_and_sweeps_are_told_newest_first(tmp_path: Path) -> None:
     real, failed, swept = read_index(tmp_path)
     assert (real.name, real.state, real.scenario, real.backend, real.seed) == ("real", "pass", "synthetic", "sim", "1")
     assert [word for _, word in real.links] == ["report", "result", "scenario", "JUnit"]
-    assert real.figures["heights"] == 12
+    assert real.metrics["heights"] == 12
     assert (failed.state, failed.note) == ("fail", "timers: early")
     assert (swept.kind, swept.state, swept.seed, swept.scenario) == ("sweep", "pass", "3 seeds", "sweep smoke 0123")
 
@@ -112,7 +112,7 @@ def test_only_a_run_of_the_folder_has_its_index_written_anew(tmp_path: Path) -> 
 def test_a_narrow_terminal_shows_folder_and_scenario_too(tmp_path: Path) -> None:
     write_run(tmp_path / "20260304-050607-smoke", verdict="fail", scenario="one-offline")
     console = Console(file=StringIO(), width=80)
-    _print(console, read_index(tmp_path))
+    print_runs(console, read_index(tmp_path))
     told = "".join(console.file.getvalue().split())  # type: ignore[attr-defined]
     for words in ("20260304-050607-smoke", "one-offline", "fail"):
         assert words in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +19,7 @@ from cluster.common.strict_yaml import MAX_NESTED
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario, ValidatorsSection, load_scenario
-from cluster.scenario.files import scenario_text
+from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.sections.latencies import MATRICES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from loadgen.workloads import WORKLOADS
@@ -55,15 +56,15 @@ WRONG = {
     "unknown field in a list": ("name: a\nload: {users: [{workload: flood, rate: 1}]}", "load.users[0].rate: "),
     "unknown field with a line break": ('name: a\n"b\\nc": 1', "b c: unknown field; "),
     "field that is no text": ("name: a\n1: 2", "[1]: "),
-    "missing field": ("seed: 1", "name: is missing; expected a text"),
-    "number from a string": ("name: a\nseed: '1'", "seed: expected a whole number, got the text '1'"),
+    "missing field": ("seed: 1", "name: is missing"),
+    "number from a string": ("name: a\nseed: '1'", "seed: expected a whole number, got '1'"),
     "float from a string": (
         "name: a\nlinks: {latency_ms: '20'}",
-        "links.latency_ms: expected a number of milliseconds, got the text '20'",
+        "links.latency_ms: expected a number, got '20'",
     ),
     "number from a boolean": (
         "name: a\nlinks: {jitter_ms: true}",
-        "links.jitter_ms: expected a number of milliseconds, got true",
+        "links.jitter_ms: expected a number, got true",
     ),
     "integer from a float": ("name: a\nstop: {height: 40.0}", "stop.height: expected a whole number, got 40.0"),
     "text from a number": ("name: 7", "name: expected a text, got 7"),
@@ -87,7 +88,7 @@ WRONG = {
     ),
     "list that is a section": ("name: a\nfaults: {kind: kill}", "faults: expected a list, got a mapping"),
     "wrong name": ("name: A scenario", "name: expected a name (lower-case letters, digits, - and _, at most 64"),
-    "several at once": ("seed: -1\ncolour: red", "name: is missing; expected a text (and 2 more)"),
+    "several at once": ("seed: -1\ncolour: red", "name: is missing (and 2 more)"),
     "negative": ("name: a\nseed: -1", "seed: expected at least 0"),
     "too large": ("name: a\nstop: {timeout_s: 86401}", "stop.timeout_s: expected at most 86400"),
     "no number": ("name: a\nlinks: {latency_ms: .nan}", "links.latency_ms: "),
@@ -484,6 +485,15 @@ def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
 
 def test_scenarios_are_shipped() -> None:
     assert {"smoke", "late-join"} <= {path.stem for path in SHIPPED}
+
+
+def test_no_folder_of_scenarios_is_crowded() -> None:
+    assert max(Counter(path.parent for path in SHIPPED).values()) <= 20
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_scenario_is_found_by_its_name_which_no_other_has(path: Path) -> None:
+    assert find_scenario(Path(path.stem)) == path
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

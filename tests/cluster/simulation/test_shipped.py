@@ -30,7 +30,7 @@ COSTLY = {"late-join", "byzantine-noise", "burst", "small-world", "smoke"}
 """Scenarios that take seconds, with one protocol as with the other."""
 RUNS = [
     pytest.param(path.stem, protocol, marks=[pytest.mark.soak] if is_long else [])
-    for path in sorted(SCENARIOS.glob("*.yaml"))
+    for path in sorted(SCENARIOS.rglob("*.yaml"))
     if path.stem not in ELSEWHERE
     for protocol, is_long in (("simplex", path.stem in LONG), ("hotstuff", path.stem in LONG | COSTLY))
 ]
@@ -51,7 +51,7 @@ ALONE_MS = 1_000
 
 
 def scenario(name: str, protocol: str) -> Scenario:
-    plan = load_scenario(SCENARIOS / f"{name}.yaml")
+    plan = load_scenario(name)
     return plan.model_copy(update={"consensus": plan.consensus.model_copy(update={"protocol": protocol})})
 
 

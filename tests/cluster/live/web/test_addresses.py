@@ -67,4 +67,4 @@ def test_the_simulator_listens_nowhere(tmp_path: Path, capsys: pytest.CaptureFix
     file = tmp_path / "small.yaml"
     file.write_text("name: small\n", encoding="utf-8")
     assert main(["run", str(file), "--backend", "sim", "--bind", "127.0.0.2"]) == ExitCode.BAD_INPUT
-    assert capsys.readouterr().err == "stampede: only a live testnet listens: --bind needs --backend live\n"
+    assert capsys.readouterr().err == "stampede: --bind needs --backend live: the simulator does not listen\n"

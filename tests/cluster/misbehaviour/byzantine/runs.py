@@ -9,10 +9,10 @@ import yaml
 
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.files import find_scenario
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
 
-SCENARIOS = Path(__file__).resolve().parents[4] / "scenarios"
 SEED = 5
 
 
@@ -24,7 +24,7 @@ def scenario(
     height: int | None = None,
 ) -> Scenario:
     """The scenario in which nobody is byzantine, with so many validators, and the named ones byzantine."""
-    fields = yaml.safe_load((SCENARIOS / "byzantine-nobody.yaml").read_text(encoding="utf-8"))
+    fields = yaml.safe_load(find_scenario(Path("byzantine-nobody")).read_text(encoding="utf-8"))
     nodes = [{"byzantine": byzantine.get(index, [])} for index in range(validators)]
     fields["validators"] = {"count": validators, "nodes": nodes, "allow_more_faults": allow_more_faults}
     fields["stop"] |= {} if height is None else {"height": height}
@@ -33,7 +33,7 @@ def scenario(
 
 def shipped(behaviour: str) -> Scenario:
     """The scenario that ships in which the last of four has this behaviour alone."""
-    return load_scenario(SCENARIOS / f"byzantine-{behaviour}.yaml")
+    return load_scenario(f"byzantine-{behaviour}")
 
 
 def run(plan: Scenario, seed: int = SEED) -> RunRecord:

@@ -14,7 +14,7 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import load_scenario
 from cluster.simulation.driver import simulate
 from consensus.protocols import PROTOCOLS
-from tests.cluster.misbehaviour.byzantine.runs import SCENARIOS, SEED, faults_of, run, run_with, scenario, shipped
+from tests.cluster.misbehaviour.byzantine.runs import SEED, faults_of, run, run_with, scenario, shipped
 
 BYZANTINE = 3
 """The byzantine one of four."""
@@ -164,7 +164,7 @@ def test_an_outsider_is_not_heard_in_certificates_either() -> None:
 
 
 def test_the_drill_that_ships_breaks_agreement_and_says_so() -> None:
-    plan = load_scenario(SCENARIOS / "byzantine-drill.yaml")
+    plan = load_scenario("byzantine-drill")
     verdict = check_run(simulate(plan, plan.seed))
     assert verdict.outcome is Outcome.FAIL
     assert verdict.check("byzantine").verdict is Outcome.PASS

@@ -343,14 +343,14 @@ def test_where_the_json_cannot_go_is_said_before_the_run(
         (["run", "counter.py", "--other", "wrong.py"], "wrong.py:1:1: an import; "),
         (
             ["run", "counter.py", "--blocks", "-1"],
-            "argument --blocks: '-1' is no number of blocks: expected 0 to 100,000",
+            "argument --blocks: '-1' is not a valid number of blocks: expected an integer from 0 to 100,000",
         ),
         (["run", "counter.py", "--blocks", str(MAX_BLOCKS + 1)], "argument --blocks: "),
         (["run", "counter.py", "--blocks", "9" * 9_999], "argument --blocks: "),
-        (["run", "counter.py", "--balance", "1e3"], "argument --balance: '1e3' is no amount: expected 0 to "),
+        (["run", "counter.py", "--balance", "1e3"], "argument --balance: '1e3' is not a valid amount: expected an integer from 0 to "),
         (
             ["run", "counter.py", "--gas-limit", "999"],
-            "argument --gas-limit: '999' is no gas limit: expected 1,000 to ",
+            "argument --gas-limit: '999' is not a valid gas limit: expected an integer from 1,000 to ",
         ),
         (
             ["run", "counter.py", "--call", "tik"],
@@ -382,7 +382,7 @@ def test_where_the_json_cannot_go_is_said_before_the_run(
         (["run", "counter.py", "--call", "start=" + "[" * 40 + "]" * 40], "--call start: too large or too deep"),
         (
             ["run", "counter.py", "--blocks", "0", "--json", "no/out.json"],
-            "no/out.json: cannot be written: No such file",
+            "no/out.json: cannot be written: no: No such file",
         ),
         (["profile", "nowhere.py"], "nowhere.py: cannot be read: No such file or directory"),
         (["stub", "--out", "no/stub.pyi"], "no/stub.pyi: cannot be written: No such file or directory"),

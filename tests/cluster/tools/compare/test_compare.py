@@ -94,7 +94,7 @@ def test_pairs_that_are_too_few_for_the_number_of_figures_are_said_to_be(
     found = compared(first, second)
     assert found.significant == []
     assert found.too_few == (
-        "6 pairs of runs are too few for 23 figures tested at once; one figure alone is significant from 10 pairs of"
+        "6 pairs of runs are too few for 23 metrics tested at once; one metric alone is significant from 10 pairs of"
         " runs on"
     )
     assert main(["compare", str(first), str(second)]) == 0
@@ -248,7 +248,7 @@ def test_scenarios_that_this_version_cannot_load_are_compared_as_they_stand(tmp_
             "is no run's result: a field is of another",
         ),
         (lambda root: (write_run(root / "a"), write_run(root / "b", metrics={"fires": 10**400})), "or size"),
-        (lambda root: (write_run(root / "a"), write_run(root / "b", series={"fires": 3})), "no figures of blocks"),
+        (lambda root: (write_run(root / "a"), write_run(root / "b", series={"fires": 3})), "no metrics of blocks"),
         (
             lambda root: (write_sweep(root / "a", range(2)), write_sweep(root / "b", range(2), {0: {}, 1: {}})),
             "older version",
@@ -295,7 +295,7 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert "significant  finality_latency_p50_ms worse" in printed
     page = json.loads((tmp_path / "c.json").read_text())
     assert page["significant"] == ["finality_latency_p50_ms"]
-    assert page["figures"]["heights"]["adjusted_p_value"] is None
+    assert page["metrics"]["heights"]["adjusted_p_value"] is None
     assert "<strong>worse</strong>" in (tmp_path / "c.html").read_text()
 
 

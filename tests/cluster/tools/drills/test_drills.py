@@ -507,11 +507,11 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
         (["nope"], "unknown choice 'nope'; known: reorg, "),
         (["partition", "--list"], "unrecognized arguments: --list (see stampede drill partition --help)"),
         (["--nope"], "unrecognized arguments: --nope (see stampede drill --help)"),
-        (["reorg", "--depth", "0"], "'0' is none: expected an integer from 1 to 12"),
+        (["reorg", "--depth", "0"], "'0' is not a valid value of --depth: expected an integer from 1 to 12"),
         (["reorg", "--backend", "sim", "--set", "stop.heigth=3"], "drill reorg with --set: stop.heigth: "),
         (
             ["reorg", "--backend", "sim", "--unset", "name"],
-            "drill reorg with --unset: name: is missing; expected a text",
+            "drill reorg with --unset: name: is missing",
         ),
         (["partition", "--backend", "sim", "--cut-off", "4"], "--cut-off: 4 of 4 validators leave nobody"),
         (["byzantine", "--backend", "sim", "--liars", "3"], "--liars: 3 of 7 validators; at most 2 are withstood"),

@@ -111,72 +111,72 @@ def test_committees_with_their_quorums(everything: Outline) -> None:
 
 
 def test_what_happens_is_in_the_order_of_time(everything: Outline) -> None:
-    timeline = rows(everything, "What happens when")
+    timeline = rows(everything, "Timeline")
     heights = [int(when.split()[1]) for when, _, _ in timeline if when.startswith("height")]
     assert heights == sorted(heights)
     assert timeline[0][0] == "at the start"
-    assert timeline[-1][1] == "the run ends, whatever it has reached"
+    assert timeline[-1][1] == "the run is ended (stop.timeout_s)"
     assert len(timeline) == 2 + 4 + 1 + 1 + 10 + 1 + 2
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "fault: kill, anna, and on the same host validator-4 down for 2,000 ms at least",
-        "0.1 s fault: pause, 1 of 7 that run then, drawn 2,500 ms",
-        "fault: slow disk, whoever leads the newest view then (sync_ms 30) until height 16",
-        "fault: clock skew, one that runs then, drawn (clock_speed 2.0) 9 ms or until height 17",
+        "fault: kill, anna, and on the same host validator-4 down for at least 2,000 ms",
+        "0.1 s fault: pause, 1 of 7, random among those running 2,500 ms",
+        "fault: slow disk, the leader of the newest view (sync_ms 30) until height 16",
+        "fault: clock skew, a random running validator (clock_speed 2.0) 9 ms or until height 17",
         "fault: pause, anna, validator-4 (region us-east) 5 ms",
         "fault: partition, anna, validator-4 | validator-5 | validator-1, validator-2, validator-3, validator-6 5 ms",
         "fault: one way partition, anna to the others 5 ms",
         "fault: degrade, all links (loss 0.5), after nullify votes 5 ms",
-        "fault: leader delay, whoever leads (delay_ms 70) 5 ms",
-        "fault: upgrade, everybody, one host after the other (version next) down for 500 ms at least",
+        "fault: leader delay, the current leader (delay_ms 70) 5 ms",
+        "fault: upgrade, all hosts, one after the other (version next) down for at least 500 ms",
         "validator-2 joins by a snapshot",
         "the committee becomes anna, validator-1, validator-2, validator-3",
         "load: ramp, from 0 to 2 times as many turns until height 4",
         "load: bursts of 1 of every 10 blocks, 3 times as many turns (between them 1) until height 20",
         "load: steady, 0.5 times as many turns until height 25",
-        "load: pause, nobody takes a turn to the end",
+        "load: pause, no turns to the end",
         "users of group 1 (1 × transfer) begin until height 9",
-        "fork: links.loss becomes 0.1; everything is drawn anew from seed 3",
-        "the load stops 5 more blocks to settle",
+        "fork: links.loss becomes 0.1; random choices follow seed 3",
+        "the load stops then 5 blocks to drain",
     ],
 )
 def test_each_moment_is_told(everything: Outline, line: str) -> None:
-    assert line in words(everything, "What happens when")
+    assert line in words(everything, "Timeline")
 
 
 def test_what_must_be_reached_and_what_it_means_otherwise(everything: Outline) -> None:
-    told = rows(everything, "What must be reached")
+    told = rows(everything, "Success criteria")
     assert ("fires", "at least 10", "fail") in told
-    assert ("lateness_blocks", "at most 2; 5 % of the samples may be out of it", "fail") in told
+    assert ("lateness_blocks", "at most 2; up to 5 % may be outside", "fail") in told
     assert ("committed transactions", "at least 50", "inconclusive") in told
 
 
 def test_every_check_is_told(everything: Outline) -> None:
-    told = rows(everything, "What is checked")
+    told = rows(everything, "Checks")
     assert [f"check_{name}" for name, _ in told] == [check.__name__ for check in CHECKS]
     assert all(what and ":mod:" not in what for _, what in told)
 
 
 def test_where_it_runs(everything: Outline) -> None:
-    assert rows(everything, "Where it runs")[1][1].startswith("no: forks: only the simulator")
-    assert rows(outline(Scenario(name="a")), "Where it runs") == [("simulator", "yes"), ("live testnet", "yes")]
+    assert rows(everything, "Backends")[1][1].startswith("no: forks: only the simulator")
+    assert rows(outline(Scenario(name="a")), "Backends") == [("simulator", "yes"), ("live testnet", "yes")]
 
 
-def test_figures_follow_from_the_scenario(everything: Outline) -> None:
-    told = dict(rows(everything, "What to expect"))
-    assert told["faulty validators that are withstood"] == "f = 2 of 7"
+def test_metrics_follow_from_the_scenario(everything: Outline) -> None:
+    told = dict(rows(everything, "Estimates"))
+    assert told["faulty validators tolerated"] == "f = 2 of 7"
     assert told["quorum"] == "5 of 7"
-    assert told["recovery from the last fault"] == f"within {Scenario.model_validate(FULL).recovery_ms:,} ms"
+    assert told["recovery after the last fault"] == f"within {Scenario.model_validate(FULL).recovery_ms:,} ms"
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_scenario_can_be_told(path: Path) -> None:
     scenario = load_scenario(path)
     found = outline(scenario)
-    assert [table.title for table in found.tables][:3] == ["Where it runs", "Validators", "Committees"] or (
+    assert [table.title for table in found.tables][:3] == ["Backends", "Validators", "Committees"] or (
         scenario.validators.count > 12
     )
     assert all(len(row) == len(table.columns) for table in found.tables for row in table.rows)

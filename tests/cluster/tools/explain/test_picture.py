@@ -162,8 +162,8 @@ class _Elements(HTMLParser):
 def test_the_page_has_everything_and_is_closed() -> None:
     found = _Elements(page(scenario(**REGIONS)))
     assert found.open == []
-    assert found.headings[:3] == ["Network", "Latencies", "Where it runs"]
-    assert "What happens when" in found.headings
+    assert found.headings[:3] == ["Network", "Latencies", "Backends"]
+    assert "Timeline" in found.headings
 
 
 def test_the_picture_follows_the_page_into_another_theme() -> None:

@@ -228,7 +228,7 @@ def is_needed(requirement: Requirement, version: str) -> bool:
 def test_hash_seeds_are_checked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in ("-1", "x", str(2**32)):
         assert main(["verify-run", str(run), "--hash-seeds", seed]) == ExitCode.BAD_INPUT
-    assert "is no hash seed: expected an integer from 0 to 4294967295" in capsys.readouterr().err
+    assert "is not a valid hash seed: expected an integer from 0 to 4,294,967,295" in capsys.readouterr().err
 
 
 def test_blocks_that_no_validator_is_recorded_with_fail(run: Path) -> None:

@@ -269,7 +269,7 @@ def test_the_table_shows_each_and_explains_survivors() -> None:
         (["--only", "nothing"], "--only: unknown mutant 'nothing'; known: votes-before-journal, "),
         (["--json", "nowhere/kills.json"], "nowhere/kills.json: cannot be written: nowhere: No such file or directory"),
         (["--junit", "/"], "/: cannot be written: is a folder"),
-        (["--workers", "0"], "'0' is no number of workers"),
+        (["--workers", "0"], "'0' is not a valid number of workers"),
         (["--seeds", "0"], "'0' is no number of seeds: expected 1 to 1000"),
         (["--seeds", "1001"], "'1001' is no number of seeds: expected 1 to 1000"),
         (["--only"], "expected at least one argument"),

@@ -117,7 +117,7 @@ def test_a_run_that_is_another_one_now_is_not_forked(
     content["checkpoints"]["4"] = "0" * 16
     (copied / RESULT_FILE).write_text(json.dumps(content))
     assert main(["fork", str(copied), "--at", str(AT), "--out", "out"]) == ExitCode.FAIL
-    assert "the runs part before height 4 is final" in capsys.readouterr().err
+    assert "the runs differ before height 4 is final" in capsys.readouterr().err
     assert not Path("out").exists()
     assert main(["fork", str(copied), "--at", "3", "--out", "out"]) == ExitCode.INCONCLUSIVE, "until there it is"
 
@@ -184,7 +184,7 @@ def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
         (["--set", "links.los=1"], "links.los: unknown field; "),
         (["--at", "17"], "cannot be forked there: it reached height 16"),
         (["--at", "15"], "forks[0].at_height: 15 is not below stop.height (14)"),
-        (["--at", "0"], "'0' is no height"),
+        (["--at", "0"], "'0' is not a valid height"),
     ],
 )
 def test_what_would_change_the_past_is_refused_in_one_line(

@@ -197,7 +197,7 @@ def test_a_run_of_other_code_is_refused_in_one_line(
     assert main(["replay", str(copied)]) == ExitCode.FAIL
     shown, said = capsys.readouterr()
     assert not shown and said.count("\n") == 1
-    assert "does not repeat: the runs part before height" in said and "is not that of the run (0ld)" in said
+    assert "does not repeat: the runs differ before height" in said and "is not that of the run (0ld)" in said
     assert main(["replay", str(copied), "--force", "--kind", "final"]) == ExitCode.PASS
     shown, again = capsys.readouterr()
     assert len(shown.splitlines()) > 10 and "does not repeat" in again

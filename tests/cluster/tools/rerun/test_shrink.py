@@ -108,7 +108,7 @@ def test_a_run_that_does_not_fail_is_one_line(tmp_path: Path, capsys: pytest.Cap
     assert f"{folder}, seed 3: does not fail" in complaint(capsys, str(folder))
     mutated = write(tmp_path / "mutated.yaml", MUTATED)
     said = complaint(capsys, str(mutated), "--saying", "validator-9")
-    assert "fails state_roots, but does not say 'validator-9': validator-1 diverged" in said
+    assert "fails state_roots, without 'validator-9' in its detail: validator-1 diverged" in said
     said = complaint(capsys, str(mutated), "--check", "joins")
     assert "does not fail joins: it fails state_roots instead" in said and "at commit" not in said
     (tmp_path / "other").mkdir()
@@ -131,7 +131,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "scenario.yaml: no YAML" in complaint(capsys, str(tmp_path))
     (tmp_path / "scenario.yaml").write_text("name: a")
     assert "no result of a run: commit is missing" in complaint(capsys, str(tmp_path))
-    assert "'0' is no number of runs" in complaint(capsys, str(tmp_path), "--runs", "0")
+    assert "'0' is not a valid number of runs" in complaint(capsys, str(tmp_path), "--runs", "0")
 
 
 def test_a_target_that_cannot_be_is_said_before_the_search(

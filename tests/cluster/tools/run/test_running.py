@@ -102,7 +102,7 @@ def test_a_genesis_that_cannot_be_built_is_bad_input(
     ("error", "code", "words"),
     [
         (GenesisError("no validators"), ExitCode.BAD_INPUT, "the genesis cannot be built: no validators"),
-        (DiskError("journal: write failed"), ExitCode.INCONCLUSIVE, "the run broke off: DiskError: journal: write"),
+        (DiskError("journal: write failed"), ExitCode.INCONCLUSIVE, "the run crashed: DiskError: journal: write"),
         (OSError(28, "No space left on device"), ExitCode.INCONCLUSIVE, "out: No space left on device"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_run_whose_files_find_no_room_has_its_table_and_is_no_pass(
     assert "✓ pass          agreement" in printed
     problem = f"no_problems: the run's files cannot be written: out/{name}: No space left on device"
     assert f"verdict  inconclusive: {problem}" in printed
-    assert "report   none could be written" in printed
+    assert "report   could not be written" in printed
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_a_run_that_saw_too_little_counts_for_nothing() -> None:
     assert outcome.counts == outcome.passed == (outcome.fires >= 20)
     short, _ = judge(with_kill(make_record()), 2.0)
     assert (short.verdict, short.counts, short.passed) == ("pass", False, False)
-    assert short.why.startswith("too little was seen: 12 heights of 30")
+    assert short.why.startswith("too little happened: 12 heights of 30")
 
 
 def test_only_a_fault_that_did_not_bite_may_be_undecided() -> None:
@@ -105,7 +105,7 @@ def test_a_summary_counts_the_seeds_that_saw_what_is_rare() -> None:
     assert {figure: count for figure, count in summary.seen.items() if count} == {"backlog_max": 2, "timers_expired": 1}
     out = io.StringIO()
     print_summary(Console(file=out), FuzzTask("simplex"), summary)
-    assert "seeds that saw   backlog_max 2, timers_expired 1\n" in out.getvalue()
+    assert "seeds that had           backlog_max 2, timers_expired 1\n" in out.getvalue()
     told = metrics(keep_books(make_record()))
     assert set(SOMETIMES) - set(told) == {"deepest_reorg"}, "which is known of real executions alone"
 
@@ -169,7 +169,7 @@ def test_a_seed_that_breaks_off_fails_and_leaves_its_traceback(tmp_path: Path, m
     scenario_file.write_text(yaml.safe_dump(SCENARIO))
     outcome = run_seed(ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 4)
     assert (outcome.seed, outcome.failed, outcome.passed) == (4, True, False)
-    assert outcome.why.startswith("broke off: AssertionError: two lines (test_sweeps.py:")
+    assert outcome.why.startswith("crashed: AssertionError: two lines (test_sweeps.py:")
     told = (tmp_path / "out" / "seed-4" / "traceback.txt").read_text(encoding="utf-8")
     assert told.startswith("Traceback") and "AssertionError: two" in told
     assert Summary((GOOD, outcome), 2, False).exit_code is ExitCode.FAIL
@@ -190,8 +190,8 @@ def test_seed_ranges() -> None:
     ("arguments", "expected"),
     [
         (["--seeds", "5:1"], "'5:1' is no range of seeds"),
-        (["--seeds", "1:2", "--workers", "0"], "'0' is no number of workers"),
-        (["--seeds", "1:2", "--min-passed", "0"], "'0' is no number of seeds"),
+        (["--seeds", "1:2", "--workers", "0"], "'0' is not a valid number of workers"),
+        (["--seeds", "1:2", "--min-passed", "0"], "'0' is not a valid number of seeds"),
         ([], "--seeds"),
     ],
 )
@@ -310,7 +310,7 @@ def test_off_a_terminal_a_line_a_tenth_tells_how_far_it_is() -> None:
     out = io.StringIO()
     lines_of(1_000, [GOOD] * 500, Console(file=out))
     first, *rest = out.getvalue().splitlines()
-    assert first == "sweep swept: 1,000 seeds, 500 of them ended before; up to 2 at a time"
+    assert first == "sweep swept: 1,000 seeds, 500 of them done before; up to 2 at a time"
     assert [line.partition(" of ")[0] for line in rest] == ["600", "700", "800", "900"]
     out = io.StringIO()
     lines_of(4, [], Console(file=out, force_terminal=True))
@@ -372,7 +372,7 @@ def _broken(seed: int) -> int:
 
 @pytest.mark.live
 def test_a_seed_that_breaks_off_is_one_line(temporary: Path) -> None:
-    with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 broke off: .*seed 4 is broken"):
+    with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 crashed: .*seed 4 is broken"):
         list(fan_out(_broken, [4], 1, interrupts))
     assert list(temporary.iterdir()) == []
 

@@ -1,0 +1,38 @@
+"""The index of runs as a table on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cluster.report.run_index import Entry
+from cluster.tools.console.terminal import SIGNS, STYLES
+
+REASON_CHARACTERS: Final = 60
+WIDE_FROM: Final = 110
+"""Columns of a terminal; a narrower one shows neither commit nor reason, which the page has."""
+COMMIT_DIGITS: Final = 7
+DIRTY: Final = "-dirty"
+
+
+def print_runs(console: Console, entries: Sequence[Entry]) -> None:
+    """Print a row per run, newest first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headings = ["verdict", "run", "scenario", "backend", "seed", "duration"]
+    headings += ["commit", "reason"] if console.width >= WIDE_FROM else []
+    for heading in headings:
+        right, is_folded = heading in ("seed", "duration"), heading in ("run", "scenario", "reason")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=not is_folded)
+    for entry in entries:
+        known = entry.outcome
+        state = Text(entry.state if known is None else f"{SIGNS[known]} {known.value}", STYLES.get(known, "dim"))
+        duration = "" if entry.duration_s is None else f"{entry.duration_s:,.1f} s"
+        reason = entry.note if len(entry.note) <= REASON_CHARACTERS else f"{entry.note[:REASON_CHARACTERS]}…"
+        commit = entry.commit[:COMMIT_DIGITS] + (DIRTY if entry.commit.endswith(DIRTY) else "")
+        row = (state, Text(entry.name), Text(entry.scenario), entry.backend, entry.seed, duration, commit, Text(reason))
+        table.add_row(*row[: len(headings)])
+    console.print(table)

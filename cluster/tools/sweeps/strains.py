@@ -1,0 +1,108 @@
+"""Additions to a random scenario that bring chain, disks or load to their limits, or change the chain's rules.
+
+Each takes a random source of its own and changes the fields of a scenario in place.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+Fields = dict[str, Any]
+
+CONFIGS: Final[list[dict[str, Any]]] = [
+    {"LANE_TIMER_CYCLES": 600_000},
+    {"LANE_TIMER_CYCLES": 2_000_000},
+    {"LANE_BASEFEE_SLOPE": 4, "LANE_FEE_MULTIPLIER_MILLI": 1_500},
+    {"LANE_BASEFEE_SLOPE": 1, "LANE_FEE_MULTIPLIER_MILLI": 500},
+    {"PRIORITY_TIERS": [1, 10, 30, 90], "PRIORITY_FLOOR": 5},
+    {"FAIRNESS_WINDOW_BLOCKS": 1},
+    {"FAIRNESS_WINDOW_BLOCKS": 20},
+    {"MAX_TTL": 20},
+    {"MAX_TTL": 1_000},
+    {"MAX_CELLS_PER_FIRE": 20_000},
+    {"MAX_CYCLES_PER_FIRE": 200_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 100_000},
+]
+"""Changes of parameters on governed chains; the chain refuses one that does not fit the others."""
+DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
+PROGRAMS: Final = ("bidding_agent", "liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
+"""The shipped programs in random scenarios."""
+
+
+def govern(random: Random, fields: Fields) -> None:
+    """Changing parameters, timers by system instruction, programs that are deployed later."""
+    options = {
+        "timers": random.randint(1, 4),
+        "ahead_blocks": random.choice([4, 6, 10]),
+        "cancel_percent": random.choice([20, 50, 80]),
+        "configs": random.sample(CONFIGS, random.randint(1, 4)),
+        "refused_percent": random.choice([0, 30]),
+        "deploys": random.sample(DEPLOYED, random.randint(0, 2)),
+    }
+    group = {"workload": "governance", "interval_ms": random.choice([500, 900]), "options": options}
+    fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+
+
+def keep_little(random: Random, fields: Fields) -> None:
+    """Small disks that prune."""
+    fields["storage"] = {"segment_kib": random.choice([1, 4]), "retained_heights": random.choice([8, 16])}
+
+
+def crowd(random: Random, fields: Fields) -> None:
+    """More timers than the lane has room for."""
+    most = {"MAX_CYCLES_PER_FIRE": 50_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 50_000}
+    fields["chain"]["params"] |= {"LANE_TIMER_CYCLES": random.choice([100_000, 300_000]), **most}
+    flood = {"timers": 15, "burn": 20_000, "payload_bytes": random.choice([0, 500])}
+    fields["load"]["users"].append({"workload": "flood", "interval_ms": 400, "options": flood})
+
+
+def hurry(random: Random, fields: Fields) -> None:
+    """Timers that expire soon, more than can be removed in one block."""
+    most = random.choice([4, 10])
+    few = {"SCAN_LIMIT": most, "GC_CYCLES_PER_REMOVAL": 200, "TIMER_GC_CYCLES": 2 * most * 200}
+    fields["chain"]["params"] |= {"MAX_TTL": random.choice([14, 16]), **few}
+
+
+def storm(random: Random, fields: Fields) -> None:
+    """Timers that cannot be paid for, or that wait for a price that never comes."""
+    options = {"timers": 15, "in_all": 90, "insolvent_percent": random.choice([20, 80])}
+    fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
+
+
+def run_programs(_: Random, fields: Fields) -> None:
+    """Actors in Python: jobs and runners, messages, published values, bidding for itself and for others, calls that
+    fail."""
+    users = fields["load"]["users"]
+    oracle = sum(group.get("count", 1) for group in users)
+    bot, agent = oracle + 1, oracle + 3
+    feeds = [_call("start", {"every": 4, "pair": "CBY/USD"}), _call("subscribe", {"actor": bot})]
+    debt = _call("open_position", {"collateral": 1_000, "debt": 900_000}) | {"value": 1_000}
+    bidder = [_call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
+    calls = [_call("collect", None), _call("top_up", None) | {"value": 10}]
+    members = [_call("init", {"fee": 1_000, "period": 3}), _call("join", None) | {"value": 3_000}]
+    users += [
+        _program("price_oracle", 400, feeds),
+        _program("liquidation_bot", 200, bidder),
+        _program("subscription", 600, members, calls),
+        _program("bidding_agent", 1_000, [_call("init", {"actor": oracle})]),
+        _program("heartbeat", 1_000, [_call("start", {"every": 2, "times": None, "agent": {"actor": agent}})]),
+        {"workload": "runner", "count": 3, "interval_ms": 200, "options": {"serves": oracle}},
+    ]
+
+
+def aim(random: Random, fields: Fields) -> None:
+    """Kills right after votes, and syncs that fail for one kind of file."""
+    for fault in fields["faults"]:
+        if fault["kind"] == "kill":
+            fault["after_votes"] = random.choice(["notarize", "notarize", "finalize", "finalize", "nullify"])
+        elif fault["kind"] == "failed_sync":
+            fault["of"] = random.choice(["journal", "blocks", "state"])
+
+
+def _call(handler: str, payload: Any) -> Fields:
+    return {"handler": handler, "payload": payload}
+
+
+def _program(name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None) -> Fields:
+    options = {"program": name, "setup": setup, "calls": calls or []}
+    return {"workload": "program", "interval_ms": interval_ms, "options": options}
