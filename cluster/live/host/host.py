@@ -37,7 +37,7 @@ from cluster.live.host.garbage_collection import tame_collector
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.validator_loop import LoopState, Observation, Pace, ValidatorLoop, ValidatorSetup
-from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
+from cluster.live.injection import UNIMPAIRED, DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes import last_words, processes
@@ -100,7 +100,7 @@ class ValidatorView:
     disk_bytes: int = 0
     use: processes.Use | None = None
     """What the host's process uses: told now and then."""
-    late: Late = field(default_factory=Late)
+    delay_counts: DelayCounts = field(default_factory=DelayCounts)
     link_counts: dict[int, LinkCounts] = field(default_factory=dict)
     """By the keys of faults of links."""
     old_file_sizes: dict[str, int] = field(default_factory=dict)
@@ -395,7 +395,9 @@ class _RunningValidator:
             stamps=loop.drain_stamps() if with_stamps else [],
             disk_bytes=0 if use is None else disk.used_bytes,
             use=use,
-            late=Late(disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.slow_jobs, loop.skewed_timers),
+            delay_counts=DelayCounts(
+                disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.slow_jobs, loop.skewed_timers
+            ),
             link_counts={} if loop.links is None else loop.links.counts(),
             old_file_sizes=loop.old_file_sizes(),
         )

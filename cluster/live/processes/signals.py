@@ -17,16 +17,16 @@ from typing import Final
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 
-KEEPER: Final = Path(__file__).with_name("pause_holder.py")
+PAUSE_HOLDER: Final = Path(__file__).with_name("pause_holder.py")
 PATIENCE_S: Final = 5.0
 STOPPED: Final = "T"
 
 
-class Warden:
+class ProcessSignals:
     """Of one machine. :meth:`close` lets everything go on."""
 
     def __init__(self) -> None:
-        self._keepers: dict[Process, subprocess.Popen[bytes]] = {}
+        self._pause_holders: dict[Process, subprocess.Popen[bytes]] = {}
 
     def kill(self, process: Process) -> bool:
         """SIGKILL. Returns whether there was such a process."""
@@ -36,37 +36,37 @@ class Warden:
             os.kill(process.pid, signal.SIGKILL)
         return True
 
-    def hold(self, process: Process) -> bool:
-        """SIGSTOP, until :meth:`let_go`. Returns whether it was seen to stand still."""
-        if process in self._keepers:
-            return self.is_still(process)
-        command = [sys.executable, "-I", "-S", str(KEEPER), str(process.pid), str(process.started)]
-        keeper = subprocess.Popen(
+    def pause(self, process: Process) -> bool:
+        """SIGSTOP, until :meth:`resume`. Returns whether it was seen to stand still."""
+        if process in self._pause_holders:
+            return self.is_paused(process)
+        command = [sys.executable, "-I", "-S", str(PAUSE_HOLDER), str(process.pid), str(process.started)]
+        holder = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        assert keeper.stdout is not None
-        is_held = bool(keeper.stdout.readline())
-        self._keepers[process] = keeper
-        return is_held and self.is_still(process)
+        assert holder.stdout is not None
+        is_done = bool(holder.stdout.readline())
+        self._pause_holders[process] = holder
+        return is_done and self.is_paused(process)
 
-    def let_go(self, process: Process) -> None:
+    def resume(self, process: Process) -> None:
         """SIGCONT. Ignored where it is not held."""
-        keeper = self._keepers.pop(process, None)
-        if keeper is None:
+        holder = self._pause_holders.pop(process, None)
+        if holder is None:
             return
-        assert keeper.stdin is not None and keeper.stdout is not None
-        keeper.stdin.close()
+        assert holder.stdin is not None and holder.stdout is not None
+        holder.stdin.close()
         try:
-            keeper.wait(PATIENCE_S)
+            holder.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            keeper.kill()
-            keeper.wait()
-        keeper.stdout.close()
-        if self.is_still(process):  # the keeper was killed
+            holder.kill()
+            holder.wait()
+        holder.stdout.close()
+        if self.is_paused(process):  # the holder was killed
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGCONT)
 
-    def is_still(self, process: Process) -> bool:
+    def is_paused(self, process: Process) -> bool:
         """Whether a process is stopped (state T)."""
         return process.is_running and processes.state(process.pid) == STOPPED
 
@@ -75,5 +75,5 @@ class Warden:
 
     def close(self) -> None:
         """Let everything go on."""
-        for process in list(self._keepers):
-            self.let_go(process)
+        for process in list(self._pause_holders):
+            self.resume(process)

@@ -237,7 +237,7 @@ def _run(options: Any) -> int:
 def _up(options: Any) -> int:
     from cluster.tools.run.running import LiveOptions, run_scenario
 
-    live = LiveOptions(until_told=True, served=Served(options.bind, options.port), faucet=options.faucet)
+    live = LiveOptions(run_until_stopped=True, served=Served(options.bind, options.port), faucet=options.faucet)
     verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
     return verdict.exit_code
 

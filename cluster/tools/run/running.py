@@ -49,7 +49,7 @@ class LiveOptions:
 
     keep: bool = False
     """A testnet that does not pass is kept up, at rest, until a signal comes."""
-    until_told: bool = False
+    run_until_stopped: bool = False
     """It runs until it is told to end, whatever the scenario says of its end."""
     served: Served = ON_THE_LOOPBACK
     faucet: bool = False
@@ -113,7 +113,7 @@ def perform_run(
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
         console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
         progress = Progress(
-            console, None if live.until_told else scenario.stop.height, backend, scenario.validators.names
+            console, None if live.run_until_stopped else scenario.stop.height, backend, scenario.validators.names
         )
         with _one_line_failures(folder, is_users):
             try:
@@ -177,7 +177,7 @@ def drive(
         on_sample,
         on_notice,
         interrupts,
-        threading.Event() if live.until_told else None,
+        threading.Event() if live.run_until_stopped else None,
         live.served,
     )
 

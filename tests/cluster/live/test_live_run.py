@@ -570,7 +570,7 @@ def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
     return answer.status, answer.data
 
 
-def test_a_testnet_that_is_up_runs_until_it_is_told_to_end(run_command: Callable[..., Command]) -> None:
+def test_a_testnet_that_is_up_runs_until_it_is_stopped(run_command: Callable[..., Command]) -> None:
     least = ("heights_compared=8", "transactions=1", "fires=1")
     little = (*(word for each in least for word in ("--set", f"success.{each}")), "--bind", "127.0.0.2")
     command = run_command(height=5, name="up", options=little)

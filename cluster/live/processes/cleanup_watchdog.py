@@ -1,8 +1,8 @@
 """Looks after a live run whose driver may be killed: a small process that outlives it, and then does what it cannot.
 
 A driver that is killed (``kill -9``, the system's memory killer) ends nothing that it started and writes no result. The
-guardian holds the other end of a pipe from it, and is told by that, a line of JSON each, what there is to look after. A
-last line says that all is done. Where the pipe ends without it, the guardian ends the processes of the run, removes the
+watchdog holds the other end of a pipe from it, and is told by that, a line of JSON each, what there is to look after. A
+last line says that all is done. Where the pipe ends without it, the watchdog ends the processes of the run, removes the
 folder of its Ray, writes ``result.json`` with the verdict *inconclusive*, and says so in one line on the standard
 error that it shares with the driver. It does nothing else, and nothing at all as long as the driver lives.
 """
@@ -26,25 +26,25 @@ PATIENCE_S: Final = 0.5
 ENDING_TIMEOUT_S: Final = 10.0
 
 
-class Guardian:
+class CleanupWatchdog:
     """The driver's side. :meth:`start` it before anything that it is to look after; :meth:`dismiss` it at the end."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     @staticmethod
-    def start(run_folder: Path, result: dict[str, Any]) -> Guardian:
+    def start(run_folder: Path, result: dict[str, Any]) -> CleanupWatchdog:
         """``result`` is what ``result.json`` says of a run whose driver was killed. Raises :class:`OSError`."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "cluster.live.processes.cleanup_guard"],
+            [sys.executable, "-m", "cluster.live.processes.cleanup_watchdog"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             cwd=ROOT,
             start_new_session=True,
         )
-        guardian = Guardian(process)
-        guardian._tell(run=str(run_folder.absolute()), result=result)
-        return guardian
+        watchdog = CleanupWatchdog(process)
+        watchdog._tell(run=str(run_folder.absolute()), result=result)
+        return watchdog
 
     @property
     def pid(self) -> int:
@@ -68,14 +68,14 @@ class Guardian:
 
     def _tell(self, **facts: Any) -> None:
         assert self._process.stdin is not None
-        with suppress(OSError):  # somebody killed the guardian: the run goes on without it
+        with suppress(OSError):  # somebody killed the watchdog: the run goes on without it
             self._process.stdin.write(json.dumps(facts).encode() + b"\n")
             self._process.stdin.flush()
 
 
 @dataclass(slots=True)
 class _Charge:
-    """What the guardian was told to look after."""
+    """What the watchdog was told to look after."""
 
     run: Path | None = None
     result: dict[str, Any] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class _Charge:
 
 
 def main() -> int:
-    """Entry of the guardian's process; standard input is the pipe from the driver."""
+    """Entry of the watchdog's process; standard input is the pipe from the driver."""
     charge = _Charge()
     for line in sys.stdin.buffer:
         with suppress(ValueError):  # the driver was killed in the middle of a line
