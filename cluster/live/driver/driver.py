@@ -194,7 +194,7 @@ class _LiveRun:
                 last_to_first.callback(self._finish_load, self._load, lambda: None)
 
     def _close_session(self, session: RaySession) -> None:
-        for notice in session.close([] if self._hosts is None else self._hosts.pids):
+        for notice in session.close([] if self._hosts is None else self._hosts.processes):
             self.on_notice(notice)
 
     def _finish_load(self, load: LoadProcess, checkpoint: Callable[[], None]) -> None:
@@ -217,7 +217,7 @@ class _LiveRun:
         self.on_notice("starting Ray and the validator hosts")
         self._start_load(watchdog)
         try:
-            self._session = RaySession.start(on_folder=lambda folder: watchdog.look_after(ray=folder))
+            self._session = RaySession.start(on_folder=watchdog.watch_ray)
         except SystemExit:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
@@ -289,7 +289,8 @@ class _LiveRun:
             run_time_s = int(longest_s) if self._run_until_stopped is None else MAX_RUN_TIME_S
             chain_id = self.record.genesis.chain_id
             self._load = LoadProcess(self._scenario, self.record.seed, chain_id, self._folder, run_time_s)
-            watchdog.look_after(pids=[self._load.pid])
+            if (process := self._load.process) is not None:
+                watchdog.watch_process(process)
 
     def _write_endpoints(self, hosts: Hosts) -> None:
         """Where everybody can be reached, for whoever wants to look on."""

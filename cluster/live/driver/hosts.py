@@ -277,10 +277,12 @@ class Hosts:
     # --- what is known ------------------------------------------------------------------------------------------------
 
     @property
-    def pids(self) -> list[int]:
-        """The processes that the hosts are, or were last."""
-        known = [each for host in self.all for each in (host.process, host.process_before, host.successor)]
-        return [process.pid for process in known if process is not None]
+    def processes(self) -> list[tuple[Place, Process]]:
+        """The current and the last processes of all hosts, with their places."""
+        known = [
+            (host.place, each) for host in self.all for each in (host.process, host.process_before, host.successor)
+        ]
+        return [(place, process) for place, process in known if process is not None]
 
     @property
     def addresses(self) -> list[ValidatorAddress]:

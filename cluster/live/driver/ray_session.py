@@ -17,7 +17,7 @@ import signal
 import socket
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -167,7 +167,7 @@ class RaySession:
         self._actors: list[Any] = []
         self._tasks: list[Any] = []
         self._disconnects = True
-        self._core: dict[processes.Process, str] = {}
+        self._core: dict[Process, str] = {}
         """Processes of a Ray of our own without which it cannot go on, by name."""
 
     @property
@@ -256,12 +256,13 @@ class RaySession:
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
-    def close(self, host_pids: list[int]) -> list[str]:
-        """Kill our actors; end a Ray of our own with all its processes and its folder. Returns what went wrong.
+    def close(self, hosts: Iterable[tuple[Place, Process]]) -> list[str]:
+        """Kill our actors; end a Ray of our own with all its processes and its folder. Returns the problems.
 
-        ``host_pids`` are processes of our hosts on this machine, where known; each is gone afterwards.
+        ``hosts`` are the known processes of our hosts. Those on this node are gone afterwards. On another node the same
+        ids belong to other processes: those are never signalled.
         """
-        ours = {process for pid in host_pids if (process := processes.find(pid)) is not None}
+        ours = {process for place, process in hosts if self._is_here(place)}
         if self._folder is not None:
             ours |= processes.with_descendants(processes.using(self._folder))
         else:
@@ -277,6 +278,10 @@ class RaySession:
             is_left = self._folder is not None and not processes.end_and_remove(self._folder, SHUTDOWN_PATIENCE_S)
             notices = [f"{self._folder} could not be removed"] if is_left else []
         return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
+
+    def _is_here(self, place: Place) -> bool:
+        """Whether a place is on the node of this process."""
+        return self.is_ours or place.node_id == self.ray.get_runtime_context().get_node_id()
 
     def keep_logs(self, target: Path) -> None:
         """Copy the logs of a Ray of our own, for whoever has to find out why something did not start."""

@@ -154,6 +154,7 @@ class ValidatorHost:
         self._folder = Path(folder)
         self._seed = seed
         self._host = host
+        self._process = processes.own()
         self._bind = bind
         self._scenario = Scenario.model_validate_json(scenario_json)
         self._version = version
@@ -337,11 +338,11 @@ class ValidatorHost:
         return await self._observe()
 
     async def _observe(self, with_stamps: bool = False) -> HostView:
-        myself, use = processes.find(os.getpid()), self._measure()
+        use = self._measure()
         return HostView(
-            pid=os.getpid(),
+            pid=self._process.pid,
             validators=[running.view(with_stamps, use) for running in self._validators],
-            started=0 if myself is None else myself.started,
+            started=self._process.started,
             last_words=self._last_words,
             version=self._version,
             code=str(ROOT),

@@ -145,7 +145,7 @@ def faulty_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path, code: 
         assert myself is not None
         family = processes.with_descendants([myself]) - {myself}
         seen.update(family)
-        stopped.update(process.pid for process in family if processes.state(process.pid) == "T")
+        stopped.update(process.pid for process in family if process.is_stopped)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)

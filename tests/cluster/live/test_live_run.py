@@ -503,9 +503,7 @@ class Command:
 
     def process_of(self, program: str) -> Process:
         """The one process of the run whose command line names a program."""
-        (found,) = [
-            one for one in self.family if program.encode() in (processes.PROC / f"{one.pid}/cmdline").read_bytes()
-        ]
+        (found,) = self.family & processes.with_argument(program)
         return found
 
     def read_to_the_end(self) -> None:

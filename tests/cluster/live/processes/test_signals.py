@@ -93,10 +93,10 @@ def test_a_process_goes_on_when_its_holder_dies(victim: Process, number: signal.
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"True\n"
-    assert processes.state(victim.pid) == "T"
+    assert victim.is_stopped
     holder.send_signal(number)
     holder.communicate(timeout=WAIT_S)
-    wait_until(lambda: processes.state(victim.pid) != "T")
+    wait_until(lambda: not victim.is_stopped)
     assert victim.is_running
 
 
