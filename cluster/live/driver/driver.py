@@ -33,7 +33,7 @@ from cluster.live.driver.stage import LiveStage, located
 from cluster.live.driver.status_view import look_over
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.lag import LagMeter
-from cluster.live.host.validator_loop import VoteSent
+from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served

@@ -174,7 +174,7 @@ def test_what_a_validator_serves_is_kept_before_its_disk_is_lost(faulty_run: Fau
 
 
 def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: FaultyRun) -> None:
-    """And so does one that never bites; without them the same run passes."""
+    """And so does one that has no effect; without them the same run passes."""
     record = faulty_run.record
     never = record.faults[NEVER]
     assert check_run(record).check("faults").detail.startswith(f"{never.name}: never began")
@@ -183,12 +183,12 @@ def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: Fau
     whole, record.scenario = record.scenario, record.scenario.model_copy(update={"faults": planned})
     try:
         assert check_run(record).outcome is Outcome.PASS
-        faulty_run.fault("partition").bit = False
+        faulty_run.fault("partition").took_effect = False
         check = check_run(record).check("faults")
         assert check.verdict is Outcome.INCONCLUSIVE
         assert "was not seen to bite" in check.detail
     finally:
-        faulty_run.fault("partition").bit = True
+        faulty_run.fault("partition").took_effect = True
         record.scenario = whole
         record.faults.insert(NEVER, never)
 
