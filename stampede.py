@@ -239,7 +239,7 @@ def up(
     """
     chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
-    has_block, told_to_end = threading.Event(), threading.Event()
+    has_block, stop_requested = threading.Event(), threading.Event()
     looks = _Looks(chosen.validators.names)
 
     def look(sample: Sample) -> None:
@@ -248,7 +248,7 @@ def up(
             has_block.set()
 
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
-        ending = thread.submit(_run_until_told, chosen, seed, folder, look, told_to_end, served)
+        ending = thread.submit(_run_until_stopped, chosen, seed, folder, look, stop_requested, served)
         ending.add_done_callback(lambda _: has_block.set())
         ending.add_done_callback(lambda _: looks.end())
         try:
@@ -264,23 +264,25 @@ def up(
             try:
                 yield running
             finally:
-                told_to_end.set()
+                stop_requested.set()
                 running.outcome = ending.result()
         finally:
-            told_to_end.set()
+            stop_requested.set()
 
 
-def _run_until_told(
+def _run_until_stopped(
     scenario: Scenario,
     seed: int,
     folder: Path,
     look: Callable[[Sample], None],
-    told_to_end: threading.Event,
+    stop_requested: threading.Event,
     served: Served,
 ) -> Outcome:
     from cluster.live.driver.driver import live_testnet
 
-    with live_testnet(scenario, seed, checkout_commit(), folder, look, until_told=told_to_end, served=served) as record:
+    with live_testnet(
+        scenario, seed, checkout_commit(), folder, look, run_until_stopped=stop_requested, served=served
+    ) as record:
         books = keep_books(record)
         return Outcome(record, books, finish_run(record, folder, books=books), folder)
 

@@ -67,7 +67,7 @@ class OneValidator:
         validator = ValidatorLoop(setup, disk, self.crashes.append, Tally())
         await validator.listen("127.0.0.1")
         await validator.recover()
-        server = await serve(build_app(validator))
+        server = await serve(build_app(validator.pages))
         self.url = server.url
         self._is_up.set()
         await self._stop.wait()

@@ -160,7 +160,7 @@ class Stage(Protocol):
     def recovery(self, index: int) -> Recovery | None:
         """How it started; ``None`` where it does not run."""
 
-    def words_of_return(self, indices: Sequence[int]) -> list[str]:
+    def describe_restart(self, indices: Sequence[int]) -> list[str]:
         """What else is to be said of validators that were down."""
 
     # --- their impairments --------------------------------------------------------------------------------------------
@@ -604,7 +604,7 @@ class FaultEngine:
                     record.problem = f"{name} started from a disk on which a bit of {rotten} had flipped"
             if reason is not None:
                 words.append(f"{name} stopped: {reason}")
-        words += stage.words_of_return(active.targets)
+        words += stage.describe_restart(active.targets)
         if isinstance(active.plan, DiskLossFault):
             words.append(f"joined by the snapshot of {_heights([each.snapshot_height for each in recoveries])}")
         else:
@@ -666,7 +666,7 @@ class FaultEngine:
         gone = [stage.deaths(index) > before for index, before in active.deaths_before.items()]
         record.took_effect = bool(gone) and all(gone) and len(runs) == len(active.targets)
         words = [f"{len(runs)} of {len(active.targets)} validators run version {plan.version} now"]
-        record.evidence = ", ".join([*words, *stage.words_of_return(active.targets)])
+        record.evidence = ", ".join([*words, *stage.describe_restart(active.targets)])
 
     def _explains(self, active: _Active, index: int, reason: str) -> bool:
         """Whether a fault is why a validator stopped: what it says must be what the fault does."""

@@ -35,7 +35,7 @@ class LastWords:
 
 
 @dataclass(slots=True)
-class Late:
+class DelayCounts:
     """How often a validator was slowed down since its process began, by kind of impairment."""
 
     slow_disk: int = 0

@@ -7,12 +7,9 @@ import platform
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 PROCESSORS_FILE: Final = Path("/proc/cpuinfo")
-TICKS_FILE: Final = Path("/proc/stat")
-STEAL_FIELD: Final = 7
-"""Of the line ``cpu`` there, from 0 (proc(5)): ticks that a hypervisor gave to other machines."""
-TIMES_COUNTED: Final = 8
-"""Fields of it that add up to all ticks; what follows them is counted in them already."""
 BYTES_PER_GIB: Final = 1 << 30
 
 
@@ -31,7 +28,7 @@ class Busyness:
     """How busy the machine is from now on, with whatever it does."""
 
     def __init__(self) -> None:
-        self._before = _ticks()
+        self._before = _seconds()
         self.load_average_max = 0.0
 
     def look(self) -> None:
@@ -40,21 +37,18 @@ class Busyness:
 
     def metrics(self) -> dict[str, float]:
         """``load_average_max`` and, where the system tells it, ``steal_share`` of all processor time until now."""
-        (steal, ticks), (steal_before, ticks_before) = _ticks(), self._before
+        (steal, total), (steal_before, total_before) = _seconds(), self._before
         found = {"load_average_max": self.load_average_max}
-        if ticks > ticks_before:
-            found["steal_share"] = (steal - steal_before) / (ticks - ticks_before)
+        if total > total_before:
+            found["steal_share"] = (steal - steal_before) / (total - total_before)
         return found
 
 
-def _ticks() -> tuple[int, int]:
-    """Stolen ticks and all ticks of the processors since the system began; zeros where it does not tell."""
-    try:
-        fields = TICKS_FILE.read_text(encoding="ascii", errors="replace").split("\n", 1)[0].split()[1:]
-        counts = [int(field) for field in fields[:TIMES_COUNTED]]
-    except (OSError, ValueError):
-        return 0, 0
-    return (counts[STEAL_FIELD], sum(counts)) if len(counts) == TIMES_COUNTED else (0, 0)
+def _seconds() -> tuple[float, float]:
+    """Stolen and all seconds of the processors since boot; zeros if the system does not count stolen ones."""
+    times = psutil.cpu_times()._asdict()
+    counted = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))  # those are in user
+    return (times["steal"], counted) if "steal" in times else (0.0, 0.0)
 
 
 def _processor() -> str:

@@ -353,7 +353,7 @@ class RunRecord:
     """``None`` where nobody watched: a live run."""
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
-    told_to_end_at: int | None = None
+    stop_requested_at_height: int | None = None
     """The height that was reached when the run was told to end, or had to without an end of its own."""
     interrupted: bool = False
     """Ctrl-C, or a driver failure, ended the run early."""
@@ -391,7 +391,7 @@ class RunRecord:
     @property
     def target_height(self) -> int:
         """What every validator has to reach."""
-        return self.scenario.stop.height if self.told_to_end_at is None else self.told_to_end_at
+        return self.scenario.stop.height if self.stop_requested_at_height is None else self.stop_requested_at_height
 
     @property
     def faults_under_way(self) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ class SimulatedStage:
         executor = validator.executor
         return Recovery(executor.recovered_height, executor.archive.first_height)
 
-    def words_of_return(self, indices: Sequence[int]) -> list[str]:
+    def describe_restart(self, indices: Sequence[int]) -> list[str]:
         return []
 
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:

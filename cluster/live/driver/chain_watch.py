@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagSpan
-from cluster.live.host.validator_loop import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
+from cluster.live.host.observations import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
 from cluster.record.lag import LagLog
 from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog

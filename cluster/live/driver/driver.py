@@ -33,9 +33,9 @@ from cluster.live.driver.stage import LiveStage, located
 from cluster.live.driver.status_view import look_over
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.lag import LagMeter
-from cluster.live.host.validator_loop import VoteSent
+from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
-from cluster.live.processes.cleanup_guard import Guardian
+from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.record.host_info import Busyness
@@ -63,25 +63,27 @@ def live_testnet(
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
     interrupts: Interrupts | None = None,
-    until_told: threading.Event | None = None,
+    run_until_stopped: threading.Event | None = None,
     served: Served = ON_THE_LOOPBACK,
 ) -> Iterator[RunRecord]:
-    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; gives its record.
+    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; yields its record.
 
-    While the block goes on, the validators are at rest and still serve their pages; nothing that was started runs on
-    behind it, whichever way it ends. Samples and notices (one line each) come while the scenario runs. Ctrl-C, SIGTERM
-    or SIGHUP ends it early: the record says so and holds what is known. With ``until_told`` it has no end of its own,
-    and the first signal is that, or the event, or a word to its endpoint: the load stops, the validators drain, and the
-    height that was reached counts as the scenario's. ``interrupts`` are the caller's, where it goes on to guard what it
-    does with the record. ``served`` is where it can be reached.
+    Inside the block the validators are at rest and still serve their pages. Afterwards nothing that was started runs,
+    however the block ended. ``on_sample`` and ``on_notice`` (one line each) are called while the scenario runs. Ctrl-C,
+    SIGTERM or SIGHUP ends the run early; the record notes it and holds what is known.
 
-    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` where the testnet
-    cannot be started, :class:`OSError` where the folder cannot be written.
+    With ``run_until_stopped`` the run has no stop height. The event, the first signal or a request to the testnet's
+    endpoint stops it: the load ends, the validators drain, and the height reached becomes the scenario's stop height.
+    ``interrupts`` are the caller's, if it guards its own work on the record with them. ``served`` is the address of the
+    testnet's endpoint.
+
+    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` if the testnet
+    cannot be started, :class:`OSError` if the folder cannot be written.
     """
     if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = _LiveRun(scenario, seed, commit, folder, active, until_told, served)
+        run = _LiveRun(scenario, seed, commit, folder, active, run_until_stopped, served)
         run.on_sample = on_sample or run.on_sample
         run.on_notice = on_notice or run.on_notice
         try:
@@ -116,7 +118,7 @@ class _LiveRun:
         commit: str,
         folder: Path,
         interrupts: Interrupts,
-        until_told: threading.Event | None,
+        run_until_stopped: threading.Event | None,
         served: Served,
     ) -> None:
         self.on_sample: Callable[[Sample], None] = lambda sample: None
@@ -124,11 +126,11 @@ class _LiveRun:
         self._scenario = scenario
         self._folder = folder
         self._interrupts = interrupts
-        self._until_told = until_told
-        self._end: int | None = scenario.stop.height if until_told is None else None
+        self._run_until_stopped = run_until_stopped
+        self._end: int | None = scenario.stop.height if run_until_stopped is None else None
         """The height at which the load stops, once that is known."""
         self._began = time.monotonic()
-        self._deadline = self._began + scenario.stop.timeout_s if until_told is None else math.inf
+        self._deadline = self._began + scenario.stop.timeout_s if run_until_stopped is None else math.inf
         began_epoch_ms = time.time() * MILLISECONDS_PER_SECOND
         validators = validator_set(Ed25519Scheme(), scenario, seed)
         genesis = build_genesis(scenario, seed, validators)
@@ -145,7 +147,7 @@ class _LiveRun:
         self._told_height = 0
         """The height that faults know of."""
         self._load: LoadProcess | None = None
-        self._guardian: Guardian | None = None
+        self._watchdog: CleanupWatchdog | None = None
         self._control: ControlServer | None = None
         self._served = served
         self._load_failed = False
@@ -179,20 +181,20 @@ class _LiveRun:
     def close(self) -> None:
         """End everything that was started: each of it, whatever becomes of the rest. Nothing interrupts this."""
         with ExitStack() as last_to_first:
-            if self._guardian is not None:
-                last_to_first.callback(self._guardian.dismiss)
+            if self._watchdog is not None:
+                last_to_first.callback(self._watchdog.dismiss)
             if self._control is not None:
                 last_to_first.callback(self._control.close)
             if self._session is not None:
                 last_to_first.callback(self._close_session, self._session)
             if self._hosts is not None:
                 last_to_first.callback(self._hosts.ask_each, "stop", STOP_TIMEOUT_S, lambda: None)
-                last_to_first.callback(self._hosts.close_wardens)
+                last_to_first.callback(self._hosts.resume_all)
             if self._load is not None:
                 last_to_first.callback(self._finish_load, self._load, lambda: None)
 
     def _close_session(self, session: RaySession) -> None:
-        for notice in session.close([] if self._hosts is None else self._hosts.pids):
+        for notice in session.close([] if self._hosts is None else self._hosts.processes):
             self.on_notice(notice)
 
     def _finish_load(self, load: LoadProcess, checkpoint: Callable[[], None]) -> None:
@@ -210,12 +212,12 @@ class _LiveRun:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._guardian = guardian = Guardian.start(self._folder, _result_of_a_killed_driver(self.record))
+        self._watchdog = watchdog = CleanupWatchdog.start(self._folder, _result_of_a_killed_driver(self.record))
         self._start_control()
         self.on_notice("starting Ray and the validator hosts")
-        self._start_load(guardian)
+        self._start_load(watchdog)
         try:
-            self._session = RaySession.start(on_folder=lambda folder: guardian.look_after(ray=folder))
+            self._session = RaySession.start(on_folder=watchdog.watch_ray)
         except SystemExit:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
@@ -257,7 +259,7 @@ class _LiveRun:
             raise TestnetError(f"{told} (see {self._folder / LOG_FILE})")
         hosts.look(self._watch.height, starts)
         self._interrupts.checkpoint()
-        if self._is_told_to_end:
+        if self._is_stop_requested:
             raise TestnetError("the testnet was told to end before it was up")
 
     def _start_control(self) -> None:
@@ -279,15 +281,16 @@ class _LiveRun:
         late = "the hosts were not up" if is_load_ready else "the load generator was not ready"
         raise TestnetError(f"{late} after {START_TIMEOUT_S:g} s (see {logs})")
 
-    def _start_load(self, guardian: Guardian) -> None:
+    def _start_load(self, watchdog: CleanupWatchdog) -> None:
         """Have the load generator make itself ready: no validator starts before it is, or a short chain might be over
         before a slow machine has a user's first transaction."""
         if self._scenario.load.user_count:
             longest_s = START_TIMEOUT_S + self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
-            run_time_s = int(longest_s) if self._until_told is None else MAX_RUN_TIME_S
+            run_time_s = int(longest_s) if self._run_until_stopped is None else MAX_RUN_TIME_S
             chain_id = self.record.genesis.chain_id
             self._load = LoadProcess(self._scenario, self.record.seed, chain_id, self._folder, run_time_s)
-            guardian.look_after(pids=[self._load.pid])
+            if (process := self._load.process) is not None:
+                watchdog.watch_process(process)
 
     def _write_endpoints(self, hosts: Hosts) -> None:
         """Where everybody can be reached, for whoever wants to look on."""
@@ -363,7 +366,7 @@ class _LiveRun:
     def _obey(self) -> None:
         """Do what it was told since the last look."""
         assert self._control is not None
-        if self._is_told_to_end and self._end is None:
+        if self._is_stop_requested and self._end is None:
             self._end_here()
         while not self._control.orders.empty():
             match self._control.orders.get_nowait():
@@ -376,8 +379,8 @@ class _LiveRun:
                         answer.set_exception(error)
 
     @property
-    def _is_told_to_end(self) -> bool:
-        return self._until_told is not None and self._until_told.is_set()
+    def _is_stop_requested(self) -> bool:
+        return self._run_until_stopped is not None and self._run_until_stopped.is_set()
 
     def _end_here(self) -> None:
         """The height that is reached becomes the run's last one."""
@@ -387,7 +390,7 @@ class _LiveRun:
         self.on_notice(f"height {self._end}: told to end")
 
     def _note_end(self, height: int) -> None:
-        self.record.told_to_end_at, self.record.scenario = height, self._scenario.ended_at(height)
+        self.record.stop_requested_at_height, self.record.scenario = height, self._scenario.ended_at(height)
 
     def _show(self, hosts: Hosts) -> None:
         """What the testnet's endpoint shows from now on."""
@@ -541,7 +544,7 @@ class _LiveRun:
 
     def _freeze_and_collect(self, hosts: Hosts) -> None:
         checkpoint = self._interrupts.checkpoint
-        hosts.close_wardens()
+        hosts.resume_all()
         failed = hosts.ask_each("freeze", FREEZE_TIMEOUT_S, checkpoint)
         for host, reason in failed:
             self.record.problems.append(f"host {host.number} did not come to rest: {reason}")

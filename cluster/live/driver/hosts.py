@@ -1,15 +1,14 @@
-"""The hosts of a run, watched over: each host's actor, which process it is now, where its validators can be reached.
+"""The hosts of a run, supervised: each host's actor, its current process, and the addresses of its validators.
 
 A host is *down* until its actor answers as another process than before, then *starting* until its validators have
-recovered, then *up*. A host that was killed, or that died by itself, goes that way again: Ray starts its process, and
-the driver has it start its validators and tells everybody their new addresses. So that a fault lasts as long as the
-scenario says, the validators of a host that is held down are not started; what is to be done to their disks meanwhile
-(:attr:`Host.chores`) is done by the new process before it starts them. A host that gets other code is *stopping* first:
-it ends in good order, and another actor takes its place.
+recovered, then *up*. A host that was killed or died goes that way again: Ray starts its process, and the driver starts
+its validators and distributes their new addresses. The validators of a host that is held down are not started, so a
+fault lasts as long as the scenario says. The new process performs :attr:`Host.pending_disk_operations` before it
+starts validators. A host that gets other code is *stopping* first: it shuts down cleanly; another actor replaces it.
 
-No call waits for a host: each has at most one question open, and one that does not answer has no height in the next
-sample. What faults do is told to all hosts that run (:meth:`Hosts.inject`); such an order counts as carried out once
-everybody has answered, or went down, or had its time.
+No call waits for a host: each has at most one question open, and a host that does not answer has no height in the next
+sample. :meth:`Hosts.inject` sends the faults in force to all running hosts. Such an order is complete when every host
+has answered, gone down or timed out.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.faults.link_faults import LinkCounts
-from cluster.live.driver.ray_session import Place, RaySession, RemoteWarden, one_line
+from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.injection import Injection, LastWords, Late
+from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes.processes import Process
-from cluster.live.processes.signals import Warden
+from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KEYWORDS, BitRotFault, DownFault
 from cluster.scenario.sections.release import Release
@@ -116,11 +115,11 @@ class Host:
         self.is_death_noted = True
         self.is_held_down = False
         """Its validators are not to be started."""
-        self.is_still = False
+        self.is_paused = False
         """Its process is stopped: it answers nothing, and is not lost for that."""
-        self.chores: list[tuple[str, tuple[Any, ...]]] = []
+        self.pending_disk_operations: list[tuple[str, tuple[Any, ...]]] = []
         """What the next process does before it starts validators: methods and their arguments."""
-        self.late_by: dict[tuple[Process, int], Late] = {}
+        self.delay_counts: dict[tuple[Process, int], DelayCounts] = {}
         """By process and validator."""
         self.link_counts: dict[tuple[Process, int], dict[int, LinkCounts]] = {}
         """By process and validator, of each fault of links."""
@@ -154,7 +153,7 @@ class Host:
     @property
     def can_answer(self) -> bool:
         """Whether it does what it was told, sooner or later."""
-        return (self.is_running or self.phase is Phase.STOPPING) and not self.is_still
+        return (self.is_running or self.phase is Phase.STOPPING) and not self.is_paused
 
     @property
     def not_ready(self) -> list[int]:
@@ -202,7 +201,7 @@ class Host:
             self.process_before, self.is_death_noted = self.process, False
         self.process = self.successor = None
         self.why_lost = why_lost
-        self.is_still = False
+        self.is_paused = False
         self.totals_before = self.totals
         self.states = {}
         self.question = None
@@ -253,7 +252,7 @@ class Hosts:
         self._orders: list[_Order] = []
         self._compiled: set[tuple[Place, str]] = set()
         """Where code of other folders was compiled, or is being."""
-        self._wardens: dict[Place, Warden | RemoteWarden] = {}
+        self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
         self._start_actor: Callable[[Host], Any] = _no_actor
 
     def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
@@ -278,10 +277,12 @@ class Hosts:
     # --- what is known ------------------------------------------------------------------------------------------------
 
     @property
-    def pids(self) -> list[int]:
-        """The processes that the hosts are, or were last."""
-        known = [each for host in self.all for each in (host.process, host.process_before, host.successor)]
-        return [process.pid for process in known if process is not None]
+    def processes(self) -> list[tuple[Place, Process]]:
+        """The current and the last processes of all hosts, with their places."""
+        known = [
+            (host.place, each) for host in self.all for each in (host.process, host.process_before, host.successor)
+        ]
+        return [(place, process) for place, process in known if process is not None]
 
     @property
     def addresses(self) -> list[ValidatorAddress]:
@@ -334,9 +335,9 @@ class Hosts:
         """
         self._height = height
         for host in self.all:
-            if host.question is None and host.phase not in (Phase.DEAD, Phase.STOPPING) and not host.is_still:
+            if host.question is None and host.phase not in (Phase.DEAD, Phase.STOPPING) and not host.is_paused:
                 host.question = self._next_question(host, starts)
-        questions = {host.question: host for host in self.all if host.question is not None and not host.is_still}
+        questions = {host.question: host for host in self.all if host.question is not None and not host.is_paused}
         if questions:
             answered, _ = self._session.ray.wait(list(questions), num_returns=len(questions), timeout=LOOK_S)
             for question in answered:
@@ -349,7 +350,7 @@ class Hosts:
     def inject(self, injection: Injection, then: Callable[[], None]) -> None:
         """Tell all hosts what faults do from now on; ``then`` is called once that is so."""
         self._injection = injection
-        running = [host for host in self.all if host.is_running and not host.is_still]
+        running = [host for host in self.all if host.is_running and not host.is_paused]
         self._order({host.actor.inject.remote(injection): host for host in running}, then, ORDER_TIMEOUT_S)
         self._take_orders(LOOK_S)
 
@@ -360,11 +361,11 @@ class Hosts:
         """
         if host.process is None:
             return
-        if by_ray and not host.is_still:
+        if by_ray and not host.is_paused:
             self._session.ray.kill(host.actor, no_restart=False)
         else:
-            self._warden(host).kill(host.process)
-            self._warden(host).let_go(host.process)
+            self._signals_for(host).kill(host.process)
+            self._signals_for(host).resume(host.process)
         host.is_held_down = True
         host.went_down()
 
@@ -389,7 +390,7 @@ class Hosts:
 
     def replace(self, host: Host, release: Release) -> None:
         """Stop a host in good order, and have an actor with other code take its place, which is held down."""
-        self.let_go(host)
+        self.resume(host)
         host.release, host.is_held_down = release, True
         if not host.is_running:
             self._take_place(host)
@@ -397,30 +398,30 @@ class Hosts:
         host.phase = Phase.STOPPING
         self._order({host.actor.stop.remote(): host}, lambda: self._take_place(host), STOP_TIMEOUT_S)
 
-    def hold(self, host: Host) -> None:
+    def pause(self, host: Host) -> None:
         """Stop a host's process (SIGSTOP), where it has one and does not stand still already."""
-        if host.process is not None and not host.is_still and host.phase is not Phase.STOPPING:
-            host.is_still = self._warden(host).hold(host.process)
+        if host.process is not None and not host.is_paused and host.phase is not Phase.STOPPING:
+            host.is_paused = self._signals_for(host).pause(host.process)
 
-    def let_go(self, host: Host) -> None:
+    def resume(self, host: Host) -> None:
         """Let a process that was stopped go on, and tell it what faults do by now."""
-        if not host.is_still or host.process is None:
+        if not host.is_paused or host.process is None:
             return
-        self._warden(host).let_go(host.process)
-        host.is_still = False
+        self._signals_for(host).resume(host.process)
+        host.is_paused = False
         host.answered = time.monotonic()
         self._order({host.actor.inject.remote(self._injection): host}, nothing, ORDER_TIMEOUT_S)
 
-    def is_seen_still(self, host: Host) -> bool:
+    def is_seen_paused(self, host: Host) -> bool:
         """Whether a host's process stands still at this moment (state T)."""
-        return host.process is not None and self._warden(host).is_still(host.process)
+        return host.process is not None and self._signals_for(host).is_paused(host.process)
 
-    def close_wardens(self) -> None:
+    def resume_all(self) -> None:
         """Let everything go on that is stopped. Afterwards nothing can be stopped any more."""
-        for warden in self._wardens.values():
-            warden.close()
+        for signals in self._signals.values():
+            signals.close()
         for host in self.all:
-            host.is_still = False
+            host.is_paused = False
 
     def ask_each(self, method: str, timeout_s: float, checkpoint: Callable[[], None]) -> list[tuple[Host, str]]:
         """Call a method of every host that runs, side by side. Returns who did not do it, and why.
@@ -447,10 +448,10 @@ class Hosts:
             if host.is_running:
                 host.actor.set_peers.remote(peers)
 
-    def _warden(self, host: Host) -> Warden | RemoteWarden:
-        if host.place not in self._wardens:
-            self._wardens[host.place] = self._session.warden(host.place)
-        return self._wardens[host.place]
+    def _signals_for(self, host: Host) -> ProcessSignals | RemoteProcessSignals:
+        if host.place not in self._signals:
+            self._signals[host.place] = self._session.signals(host.place)
+        return self._signals[host.place]
 
     def _take_place(self, host: Host) -> None:
         """The process of before is ended, however far it came, and another actor is created."""
@@ -462,7 +463,7 @@ class Hosts:
         """See which processes are gone; their successors may not have answered yet."""
         for host in self.all:
             before = host.process_before
-            if not host.is_death_noted and before is not None and not self._warden(host).is_running(before):
+            if not host.is_death_noted and before is not None and not self._signals_for(host).is_running(before):
                 self._note_death(host)
 
     def _note_death(self, host: Host) -> None:
@@ -512,8 +513,8 @@ class Hosts:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _next_question(self, host: Host, starts: bool) -> Any:
-        if host.phase is Phase.DOWN and host.successor is not None and host.chores:
-            method, arguments = host.chores[0]
+        if host.phase is Phase.DOWN and host.successor is not None and host.pending_disk_operations:
+            method, arguments = host.pending_disk_operations[0]
             return getattr(host.actor, method).remote(*arguments)
         if starts and host.is_running and not host.is_started(self._height):
             return host.actor.start.remote(self._height, self._injection)
@@ -541,7 +542,7 @@ class Hosts:
             host.phase = Phase.STARTING
             self.distribute()
         else:
-            host.chores.pop(0)
+            host.pending_disk_operations.pop(0)
             if answer is not None:
                 self._on_problem(answer)
 
@@ -550,7 +551,7 @@ class Hosts:
         host.lags += view.lags
         for validator in view.validators:
             self._on_view(validator)
-            host.late_by[process, validator.index] = validator.late
+            host.delay_counts[process, validator.index] = validator.delay_counts
             host.link_counts[process, validator.index] = validator.link_counts
             host.old_file_sizes[validator.index] = validator.old_file_sizes
         if host.phase is Phase.STOPPING:
@@ -585,7 +586,7 @@ class Hosts:
             words = view.last_words
             is_its_own = words is not None and words.pid == host.pid_before
             self._on_lost(host, why_lost, words if is_its_own else None)
-        if not (host.is_held_down or host.chores):
+        if not (host.is_held_down or host.pending_disk_operations):
             host.process, host.phase = process, Phase.STARTING
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.files import write_atomically
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
 from loadgen.runplan import RunPlan
@@ -71,8 +73,9 @@ class LoadProcess:
         self._was_ready = False
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def process(self) -> Process | None:
+        """Its main process, while that runs."""
+        return processes.find(self._process.pid)
 
     @property
     def is_ready(self) -> bool:

@@ -17,7 +17,7 @@ import signal
 import socket
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,7 +27,7 @@ from cluster.common.errors import BadInput, TestnetError
 from cluster.live.host.host import ValidatorHost
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
-from cluster.live.processes.signals import Warden
+from cluster.live.processes.signals import ProcessSignals
 from cluster.live.web.addresses import LOOPBACK
 from cluster.scenario.sections.release import Release
 
@@ -60,7 +60,7 @@ FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
-WARDEN_TIMEOUT_S: Final = 15.0
+SIGNAL_TIMEOUT_S: Final = 15.0
 HASH_SEEDS: Final = 2**32
 FIRST_RELEASE: Final = Release()
 
@@ -75,8 +75,8 @@ class Place(NamedTuple):
     bind: str
 
 
-class RemoteWarden:
-    """A :class:`Warden` on another node: an actor, asked with a bound on the time."""
+class RemoteProcessSignals:
+    """A :class:`ProcessSignals` on another node: an actor, asked with a bound on the time."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray
@@ -85,14 +85,14 @@ class RemoteWarden:
     def kill(self, process: Process) -> bool:
         return bool(self._ask("kill", process))
 
-    def hold(self, process: Process) -> bool:
-        return bool(self._ask("hold", process))
+    def pause(self, process: Process) -> bool:
+        return bool(self._ask("pause", process))
 
-    def let_go(self, process: Process) -> None:
-        self._ask("let_go", process)
+    def resume(self, process: Process) -> None:
+        self._ask("resume", process)
 
-    def is_still(self, process: Process) -> bool:
-        return bool(self._ask("is_still", process))
+    def is_paused(self, process: Process) -> bool:
+        return bool(self._ask("is_paused", process))
 
     def is_running(self, process: Process) -> bool:
         return bool(self._ask("is_running", process))
@@ -103,7 +103,7 @@ class RemoteWarden:
     def _ask(self, method: str, *arguments: object) -> Any:
         errors = self._ray.exceptions
         try:
-            return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=WARDEN_TIMEOUT_S)
+            return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=SIGNAL_TIMEOUT_S)
         except (errors.RayError, errors.GetTimeoutError) as error:
             raise TestnetError(f"no signals can be sent to processes of a node: {one_line(error)}") from error
 
@@ -167,7 +167,7 @@ class RaySession:
         self._actors: list[Any] = []
         self._tasks: list[Any] = []
         self._disconnects = True
-        self._core: dict[processes.Process, str] = {}
+        self._core: dict[Process, str] = {}
         """Processes of a Ray of our own without which it cannot go on, by name."""
 
     @property
@@ -241,13 +241,13 @@ class RaySession:
         self._tasks.append(task)
         return task
 
-    def warden(self, place: Place) -> Warden | RemoteWarden:
+    def signals(self, place: Place) -> ProcessSignals | RemoteProcessSignals:
         """Who sends signals to processes at a place: this process itself on a Ray of our own, else an actor there."""
         if self.is_ours:
-            return Warden()
-        actor = self.ray.remote(Warden).options(**self._options_on(place)).remote()
+            return ProcessSignals()
+        actor = self.ray.remote(ProcessSignals).options(**self._options_on(place)).remote()
         self._actors.append(actor)
-        return RemoteWarden(self.ray, actor)
+        return RemoteProcessSignals(self.ray, actor)
 
     def _options_on(self, place: Place) -> dict[str, Any]:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -256,12 +256,13 @@ class RaySession:
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
-    def close(self, host_pids: list[int]) -> list[str]:
-        """Kill our actors; end a Ray of our own with all its processes and its folder. Returns what went wrong.
+    def close(self, hosts: Iterable[tuple[Place, Process]]) -> list[str]:
+        """Kill our actors; end a Ray of our own with all its processes and its folder. Returns the problems.
 
-        ``host_pids`` are processes of our hosts on this machine, where known; each is gone afterwards.
+        ``hosts`` are the known processes of our hosts. Those on this node are gone afterwards. On another node the same
+        ids belong to other processes: those are never signalled.
         """
-        ours = {process for pid in host_pids if (process := processes.find(pid)) is not None}
+        ours = {process for place, process in hosts if self._is_here(place)}
         if self._folder is not None:
             ours |= processes.with_descendants(processes.using(self._folder))
         else:
@@ -277,6 +278,10 @@ class RaySession:
             is_left = self._folder is not None and not processes.end_and_remove(self._folder, SHUTDOWN_PATIENCE_S)
             notices = [f"{self._folder} could not be removed"] if is_left else []
         return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
+
+    def _is_here(self, place: Place) -> bool:
+        """Whether a place is on the node of this process."""
+        return self.is_ours or place.node_id == self.ray.get_runtime_context().get_node_id()
 
     def keep_logs(self, target: Path) -> None:
         """Copy the logs of a Ray of our own, for whoever has to find out why something did not start."""

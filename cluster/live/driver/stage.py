@@ -79,14 +79,14 @@ class LiveStage:
         self._numbers = count(1)
         self._injection = Injection()
         self._paused: set[int] = set()
-        self._seen_still: dict[tuple[int, Process], list[float]] = {}
+        self._seen_paused: dict[tuple[int, Process], list[float]] = {}
         """By host and process, when it was seen to stand still."""
 
     # --- what the driver calls ----------------------------------------------------------------------------------------
 
     def perform(self) -> None:
         """Look at what is under way, and do what is due."""
-        self._keep_still()
+        self._keep_paused()
         self.engine.look()
         now_ms = self.now_ms
         while self._due and self._due[0].at_ms <= now_ms:
@@ -152,8 +152,8 @@ class LiveStage:
     def late(self, index: int, kind: str) -> int:
         host = self._hosts.host_of(index)
         if kind == PAUSE:
-            return sum(len(moments) for (number, _), moments in self._seen_still.items() if number == host.number)
-        return sum(getattr(late, kind) for (_, validator), late in host.late_by.items() if validator == index)
+            return sum(len(moments) for (number, _), moments in self._seen_paused.items() if number == host.number)
+        return sum(getattr(late, kind) for (_, validator), late in host.delay_counts.items() if validator == index)
 
     def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
         whom = ", ".join(names) or "nobody"
@@ -162,7 +162,7 @@ class LiveStage:
         hosts = {self._hosts.host_of(self._names.index(name)).number for name in names}
         looks = sorted(
             (at_ms, process.pid)
-            for (number, process), seen in self._seen_still.items()
+            for (number, process), seen in self._seen_paused.items()
             if number in hosts
             for at_ms in seen
         )
@@ -181,17 +181,17 @@ class LiveStage:
     def _pause(self, paused: set[int], among: Mapping[int, Impairment]) -> None:
         """From now on those stand still that are to, of some; others of them do not."""
         self._paused = (self._paused - among.keys()) | paused
-        self._keep_still()
+        self._keep_paused()
 
-    def _keep_still(self) -> None:
+    def _keep_paused(self) -> None:
         """Stop the hosts of those that are to stand still, let those go on of which no validator is, and look."""
         for host in self._hosts.all:
             if not self._paused.intersection(host.validators):
-                self._hosts.let_go(host)
+                self._hosts.resume(host)
                 continue
-            self._hosts.hold(host)
-            if host.process is not None and self._hosts.is_seen_still(host):
-                self._seen_still.setdefault((host.number, host.process), []).append(self.now_ms)
+            self._hosts.pause(host)
+            if host.process is not None and self._hosts.is_seen_paused(host):
+                self._seen_paused.setdefault((host.number, host.process), []).append(self.now_ms)
 
     # --- down and up --------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class LiveStage:
         state = self._hosts.host_of(index).states.get(index)
         return None if state is None else Recovery(state.recovered_height, state.snapshot_height)
 
-    def words_of_return(self, indices: Sequence[int]) -> list[str]:
+    def describe_restart(self, indices: Sequence[int]) -> list[str]:
         return [
             f"process {host.pid_before} gone, {host.pid} in its place"
             for host in self._hosts_of(indices)
@@ -274,14 +274,14 @@ class LiveStage:
         return index in self._injection.traps
 
     def lose_disk(self, index: int) -> None:
-        self._hosts.host_of(index).chores.append(("wipe", (index,)))
+        self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
 
     def flip_a_bit(self, index: int) -> str | None:
         host = self._hosts.host_of(index)
         rot = draw_rot(self.random, host.old_file_sizes.get(index, {}))
         if rot is None:
             return None
-        host.chores.append(("flip", (index, rot)))
+        host.pending_disk_operations.append(("flip", (index, rot)))
         return str(rot)
 
 

@@ -36,8 +36,9 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.live.host.garbage_collection import tame_collector
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
-from cluster.live.host.validator_loop import LoopState, Observation, Pace, ValidatorLoop, ValidatorSetup
-from cluster.live.injection import UNIMPAIRED, Injection, LastWords, Late
+from cluster.live.host.observations import Observation
+from cluster.live.host.validator_loop import LoopState, Pace, ValidatorLoop, ValidatorSetup
+from cluster.live.injection import UNIMPAIRED, DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes import last_words, processes
@@ -100,7 +101,7 @@ class ValidatorView:
     disk_bytes: int = 0
     use: processes.Use | None = None
     """What the host's process uses: told now and then."""
-    late: Late = field(default_factory=Late)
+    delay_counts: DelayCounts = field(default_factory=DelayCounts)
     link_counts: dict[int, LinkCounts] = field(default_factory=dict)
     """By the keys of faults of links."""
     old_file_sizes: dict[str, int] = field(default_factory=dict)
@@ -337,11 +338,11 @@ class ValidatorHost:
         return await self._observe()
 
     async def _observe(self, with_stamps: bool = False) -> HostView:
-        myself, use = processes.find(os.getpid()), self._measure()
+        myself, use = processes.own(), self._measure()
         return HostView(
-            pid=os.getpid(),
+            pid=myself.pid,
             validators=[running.view(with_stamps, use) for running in self._validators],
-            started=0 if myself is None else myself.started,
+            started=myself.started,
             last_words=self._last_words,
             version=self._version,
             code=str(ROOT),
@@ -376,8 +377,8 @@ class _RunningValidator:
         index, loop, disk = self.address.index, self.validator, self.disk
         impairment = injection.impairments.get(index, UNIMPAIRED)
         loop.impair(impairment.job_ms, impairment.clock_speed)
-        if loop.links is not None:
-            loop.links.set_faults(injection.links)
+        if loop.setup.links is not None:
+            loop.setup.links.set_faults(injection.links)
         if isinstance(disk, FaultyDisk):
             disk.sync_ms = max(impairment.sync_ms or 0, disk.usual_sync_ms)
             number, trap = injection.traps.get(index, (None, None))
@@ -391,22 +392,24 @@ class _RunningValidator:
             index=self.address.index,
             state=loop.state(),
             starts=loop.tally.starts,
-            observations=loop.drain_observations(),
-            stamps=loop.drain_stamps() if with_stamps else [],
+            observations=loop.observations.drain(),
+            stamps=loop.observations.drain_stamps() if with_stamps else [],
             disk_bytes=0 if use is None else disk.used_bytes,
             use=use,
-            late=Late(disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.slow_jobs, loop.skewed_timers),
-            link_counts={} if loop.links is None else loop.links.counts(),
-            old_file_sizes=loop.old_file_sizes(),
+            delay_counts=DelayCounts(
+                disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.executor.slow_jobs, loop.timers.skewed
+            ),
+            link_counts={} if loop.setup.links is None else loop.setup.links.counts(),
+            old_file_sizes=loop.executor.old_file_sizes(),
         )
 
     async def freeze(self) -> None:
-        self.validator.give_up_join()
+        self.validator.join.give_up()
         await self.recovery
         await self.validator.freeze()
 
     async def close(self) -> None:
-        self.validator.give_up_join()
+        self.validator.join.give_up()
         await self.recovery
         await self.server.close()
         await self.validator.close()
@@ -428,7 +431,7 @@ async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException],
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
     """Serve on the port of the last start where it is free, else on any."""
-    application = build_app(validator)
+    application = build_app(validator.pages)
     try:
         return await serve(application, bind, port)
     except OSError:

@@ -1,25 +1,25 @@
-"""Processes of this machine, as ``/proc`` shows them: found, watched and ended, never by name alone.
+"""Processes of this machine: found, watched and ended, never by name alone.
 
-A process is its id together with the moment at which it started, so that an id that was given away again is not taken
-for the process that had it before.
+A process is known by its id and its start time, so that no other process that got the same id is taken for it. The ids
+of threads are not ids of processes: :func:`find` refuses them, though the kernel would deliver signals to them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-PROC: Final = Path("/proc")
+import psutil
+
 POLL_S: Final = 0.05
 REMOVAL_ATTEMPTS: Final = 5
-_STATE, _PARENT, _STARTED = 0, 1, 19
-"""Fields of ``/proc/<pid>/stat`` after the command name."""
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
@@ -27,16 +27,32 @@ class Process(NamedTuple):
 
     pid: int
     started: int
-    """Clock ticks since boot."""
+    """Clock ticks since boot: unlike a time since the epoch, the same in every process, even if the clock is set."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it still runs; one that ended and was not waited for does not."""
+        """Whether it still runs; a process that ended and was not waited for does not."""
         return find(self.pid) == self
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it runs and is stopped (state T)."""
+        with suppress(psutil.Error):
+            return self.is_running and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        return False
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal. Returns whether the process still ran."""
+        with suppress(psutil.NoSuchProcess):
+            handle = psutil.Process(self.pid)
+            if self.is_running:
+                handle.send_signal(number)
+                return True
+        return False
 
 
 class Use(NamedTuple):
-    """What a process uses."""
+    """The resources that a process uses."""
 
     memory_bytes: int
     """Resident."""
@@ -46,89 +62,69 @@ class Use(NamedTuple):
     """File descriptors."""
 
 
-def own_use() -> Use | None:
-    """What this process uses, or ``None`` where the operating system has no ``/proc`` that tells."""
-    try:
-        pages = int((PROC / "self" / "statm").read_text(encoding="ascii").split()[1])
-        open_files = len(os.listdir(PROC / "self" / "fd"))
-    except OSError:
-        return None
-    times = os.times()
-    return Use(pages * os.sysconf("SC_PAGE_SIZE"), times.user + times.system, open_files)
+def own_use() -> Use:
+    """The resources that this process uses."""
+    myself = psutil.Process()
+    times = myself.cpu_times()
+    return Use(myself.memory_info().rss, times.user + times.system, myself.num_fds())
 
 
 def find(pid: int) -> Process | None:
-    """The process that has an id now, or ``None``."""
-    fields = _stat(pid)
-    return None if fields is None or fields[_STATE] in "ZX" else Process(pid, int(fields[_STARTED]))
+    """The running process that has an id now; ``None`` if there is none, or if the id is a thread's."""
+    with suppress(psutil.Error):
+        if psutil.pid_exists(pid):
+            found = psutil.Process(pid)
+            if found.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                return Process(pid, _started(found))
+    return None
 
 
-def state(pid: int) -> str:
-    """What the kernel calls the state of a process, such as ``S`` or ``T``; empty where there is none."""
-    fields = _stat(pid)
-    return "" if fields is None else fields[_STATE]
+def own() -> Process:
+    """This process."""
+    return Process(os.getpid(), _started(psutil.Process()))
 
 
 def with_argument(text: str) -> set[Process]:
-    """The processes whose command line holds a text, this one left out."""
-    found = set()
-    for pid in _pids():
-        with contextlib.suppress(OSError):
-            if pid != os.getpid() and text.encode() in (PROC / str(pid) / "cmdline").read_bytes():
-                found.add(find(pid))
-    return {process for process in found if process is not None}
+    """The processes whose command line contains a text, except this one."""
+    return _identified(handle for handle in psutil.process_iter() if _has_argument(handle, text))
 
 
 def using(folder: Path) -> set[Process]:
-    """The processes that have a folder in their command line, or a file open below it; this one left out."""
-    found = with_argument(str(folder))
-    for pid in _pids():
-        if pid != os.getpid() and _has_open_below(pid, folder):
-            process = find(pid)
-            found |= set() if process is None else {process}
-    return found
+    """The processes that have a folder in their command line, or a file open below it; except this one."""
+    return _identified(handle for handle in psutil.process_iter() if _uses(handle, folder))
 
 
 def command(process: Process) -> str:
-    """The name of the program that a process runs; empty where it is gone."""
-    try:
-        return (PROC / str(process.pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    """The name of the program that a process runs; empty if it has ended."""
+    with suppress(psutil.Error):
+        return psutil.Process(process.pid).name()
+    return ""
 
 
 def with_descendants(roots: Iterable[Process]) -> set[Process]:
     """Processes, and all that they started, directly or not."""
-    children: dict[int, list[int]] = {}
-    for pid in _pids():
-        fields = _stat(pid)
-        if fields is not None:
-            children.setdefault(int(fields[_PARENT]), []).append(pid)
-    found: set[Process] = set()
-    waiting = list(roots)
-    while waiting:
-        process = waiting.pop()
-        if process not in found:
-            found.add(process)
-            waiting.extend(child for pid in children.get(process.pid, ()) if (child := find(pid)) is not None)
+    found = set(roots)
+    for root in list(found):
+        with suppress(psutil.Error):
+            if root.is_running:
+                found |= _identified(psutil.Process(root.pid).children(recursive=True))
     return found
 
 
 def end(processes: Iterable[Process], patience_s: float) -> list[Process]:
-    """Wait until all of them are gone; kill what still runs then. Returns what had to be killed."""
+    """Wait until all of them are gone, and kill those that still run then. Returns those that had to be killed."""
     left = [process for process in processes if process.is_running]
     deadline = time.monotonic() + patience_s
     while left and time.monotonic() < deadline:
         time.sleep(POLL_S)
         left = [process for process in left if process.is_running]
     for process in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+        process.send(signal.SIGKILL)
     return left
 
 
 def end_and_remove(folder: Path, patience_s: float) -> bool:
-    """End whoever uses a folder (also those that are being started meanwhile), and remove it; whether it is gone."""
+    """End the processes that use a folder, including new ones, and remove it. Returns whether it is gone."""
     for _ in range(REMOVAL_ATTEMPTS):
         end(using(folder), patience_s)
         shutil.rmtree(folder, ignore_errors=True)
@@ -137,27 +133,26 @@ def end_and_remove(folder: Path, patience_s: float) -> bool:
     return False
 
 
-def _pids() -> list[int]:
-    return [int(path.name) for path in PROC.iterdir() if path.name.isdecimal()]
+def _started(handle: psutil.Process) -> int:
+    return round((handle.create_time() - psutil.boot_time()) * TICKS_PER_SECOND)
 
 
-def _has_open_below(pid: int, folder: Path) -> bool:
-    """Whether a process has a file open below a folder; what may not be looked at has not."""
-    try:
-        handles = list((PROC / str(pid) / "fd").iterdir())
-    except OSError:
-        return False
-    for handle in handles:
-        with contextlib.suppress(OSError):
-            if Path(os.readlink(handle)).is_relative_to(folder):
-                return True
+def _uses(handle: psutil.Process, folder: Path) -> bool:
+    """Whether a process has a folder in its command line, or a file open below it, as far as we may look."""
+    with suppress(psutil.Error):
+        if _has_argument(handle, str(folder)):
+            return True
+        return any(Path(file.path).is_relative_to(folder) for file in handle.open_files())
     return False
 
 
-def _stat(pid: int) -> list[str] | None:
-    """The fields of a process' status line behind its name, which may hold anything."""
-    try:
-        line = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return line.rpartition(")")[2].split()
+def _has_argument(handle: psutil.Process, text: str) -> bool:
+    with suppress(psutil.Error):
+        return any(text in argument for argument in handle.cmdline())
+    return False
+
+
+def _identified(handles: Iterable[psutil.Process]) -> set[Process]:
+    """Those that run, without this one."""
+    found = {find(handle.pid) for handle in handles if handle.pid != os.getpid()}
+    return {process for process in found if process is not None}

@@ -149,7 +149,7 @@ class FakeStage:
     def recovery(self, index: int) -> Recovery | None:
         return Recovery(5, 0)
 
-    def words_of_return(self, indices: Sequence[int]) -> list[str]:
+    def describe_restart(self, indices: Sequence[int]) -> list[str]:
         return [f"told of {list(indices)}"]
 
     def impair(self, impairments: Mapping[int, Impairment], then: Callable[[], None]) -> None:

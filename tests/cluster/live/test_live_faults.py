@@ -145,7 +145,7 @@ def faulty_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path, code: 
         assert myself is not None
         family = processes.with_descendants([myself]) - {myself}
         seen.update(family)
-        stopped.update(process.pid for process in family if processes.state(process.pid) == "T")
+        stopped.update(process.pid for process in family if process.is_stopped)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
@@ -174,7 +174,7 @@ def test_what_a_validator_serves_is_kept_before_its_disk_is_lost(faulty_run: Fau
 
 
 def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: FaultyRun) -> None:
-    """And so does one that never bites; without them the same run passes."""
+    """And so does one that has no effect; without them the same run passes."""
     record = faulty_run.record
     never = record.faults[NEVER]
     assert check_run(record).check("faults").detail.startswith(f"{never.name}: never began")

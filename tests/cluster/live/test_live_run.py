@@ -503,9 +503,7 @@ class Command:
 
     def process_of(self, program: str) -> Process:
         """The one process of the run whose command line names a program."""
-        (found,) = [
-            one for one in self.family if program.encode() in (processes.PROC / f"{one.pid}/cmdline").read_bytes()
-        ]
+        (found,) = self.family & processes.with_argument(program)
         return found
 
     def read_to_the_end(self) -> None:
@@ -570,7 +568,7 @@ def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
     return answer.status, answer.data
 
 
-def test_a_testnet_that_is_up_runs_until_it_is_told_to_end(run_command: Callable[..., Command]) -> None:
+def test_a_testnet_that_is_up_runs_until_it_is_stopped(run_command: Callable[..., Command]) -> None:
     least = ("heights_compared=8", "transactions=1", "fires=1")
     little = (*(word for each in least for word in ("--set", f"success.{each}")), "--bind", "127.0.0.2")
     command = run_command(height=5, name="up", options=little)

@@ -739,7 +739,7 @@ PLANS_MUCH = {
 @pytest.mark.parametrize(
     ("reached", "stop"), [(0, 401), (400, 401), (401, 401), (402, 402), (5_000, 5_000), (10**7, 10**6)]
 )
-def test_the_scenario_of_a_run_that_was_told_to_end_can_be_loaded(reached: int, stop: int) -> None:
+def test_the_scenario_of_a_run_that_was_stopped_early_can_be_loaded(reached: int, stop: int) -> None:
     """Whatever it plans and never came to."""
     scenario = Scenario.model_validate(PLANS_MUCH)
     ended = scenario.ended_at(reached)

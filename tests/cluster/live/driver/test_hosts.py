@@ -106,7 +106,7 @@ def test_a_last_look_starts_nothing_and_tells_who_is_ready() -> None:
     assert [host.not_ready for host in hosts.all] == [[0, 1], [1]]
 
 
-class FakeWarden:
+class FakeSignals:
     """Of processes that do what they are told."""
 
     def __init__(self) -> None:
@@ -117,14 +117,14 @@ class FakeWarden:
         self.gone.add(process)
         return True
 
-    def hold(self, process: Process) -> bool:
+    def pause(self, process: Process) -> bool:
         self.still.add(process)
         return process not in self.gone
 
-    def let_go(self, process: Process) -> None:
+    def resume(self, process: Process) -> None:
         self.still.discard(process)
 
-    def is_still(self, process: Process) -> bool:
+    def is_paused(self, process: Process) -> bool:
         return process in self.still
 
     def is_running(self, process: Process) -> bool:
@@ -144,8 +144,8 @@ class Watched:
         self.host.addresses = self.host.addresses[:1]
         self.told: list[str] = []
         self.ray: Any = self.hosts._session.ray
-        self.warden = FakeWarden()
-        self.hosts._session.warden = lambda place: self.warden  # type: ignore[assignment, method-assign]
+        self.signals = FakeSignals()
+        self.hosts._session.signals = lambda place: self.signals  # type: ignore[assignment, method-assign]
         self.hosts._on_up = lambda host: self.told.append("up")
         self.hosts._on_lost = lambda host, why, words: self.told.append(f"lost: {why}, {words and words.reason}")
         self.hosts._on_problem = self.told.append
@@ -197,7 +197,7 @@ def test_a_killed_process_is_gone_before_another_one_answers(watched: Watched) -
 def test_what_is_to_be_done_to_disks_is_done_before_validators_start(watched: Watched) -> None:
     watched.hosts.kill(watched.host, by_ray=True)
     watched.host.is_held_down = False
-    watched.host.chores = [("wipe", (0,)), ("flip", (0, "bit"))]
+    watched.host.pending_disk_operations = [("wipe", (0,)), ("flip", (0, "bit"))]
     watched.answer_as(8)
     watched.actor.answers["flip"] = "no bit could be flipped"
     watched.actor.calls.clear()
@@ -255,8 +255,8 @@ def test_a_host_that_only_did_not_answer_was_not_lost(watched: Watched) -> None:
 
 def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) -> None:
     host, hosts = watched.host, watched.hosts
-    hosts.hold(host)
-    assert host.is_still and hosts.is_seen_still(host)
+    hosts.pause(host)
+    assert host.is_paused and hosts.is_seen_paused(host)
     watched.actor.answers["observe"] = ConnectionError("unavailable")
     watched.actor.calls.clear()
     watched.look(3)
@@ -265,24 +265,24 @@ def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) ->
     hosts.inject(Injection(3), lambda: watched.told.append("in force"))
     assert watched.told == ["in force"], "it is told when it goes on"
     assert watched.actor.calls == []
-    hosts.let_go(host)
+    hosts.resume(host)
     assert watched.actor.calls == ["inject"]
     assert watched.actor.arguments[-1] == (Injection(3),)
-    assert not host.is_still
+    assert not host.is_paused
 
 
 def test_a_process_that_is_gone_is_not_held(watched: Watched) -> None:
     assert watched.host.process is not None
-    watched.warden.gone.add(watched.host.process)
-    watched.hosts.hold(watched.host)
-    assert not watched.host.is_still
+    watched.signals.gone.add(watched.host.process)
+    watched.hosts.pause(watched.host)
+    assert not watched.host.is_paused
 
 
 def test_one_that_stands_still_is_killed_by_a_signal(watched: Watched) -> None:
-    watched.hosts.hold(watched.host)
+    watched.hosts.pause(watched.host)
     watched.hosts.kill(watched.host, by_ray=True)
     assert watched.ray.killed == []
-    assert (watched.warden.gone, watched.warden.still) == ({Process(PID, 0)}, set())
+    assert (watched.signals.gone, watched.signals.still) == ({Process(PID, 0)}, set())
 
 
 def test_an_order_counts_once_everybody_answered(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +338,7 @@ def test_code_is_compiled_whatever_a_host_does_meanwhile(compiling: Compiling, d
     if does == "goes down":
         watched.hosts.kill(watched.host, by_ray=True)
     elif does == "stands still":
-        watched.hosts.hold(watched.host)
+        watched.hosts.pause(watched.host)
     watched.look(2)
     assert watched.told == ["compiles /new"] and watched.hosts.is_compiling
     compiling.task.is_silent = False

@@ -21,7 +21,7 @@ from nacl.signing import SigningKey
 from starlette.exceptions import HTTPException
 
 from cluster.live.driver.collect import _is_pending
-from cluster.live.host import http, validator_loop
+from cluster.live.host import http, pages
 from cluster.live.host.http import build_app
 from cluster.live.web import connections, event_stream
 from cluster.live.web import server as web
@@ -212,7 +212,7 @@ def test_the_page_names_every_amount_and_every_limit() -> None:
         f"after every {event_stream.HEARTBEAT_SECONDS:g} s without news",
         f"more than {event_stream.MAX_WAITING_BYTES >> 20} MiB of events waited",
         f"At most {event_stream.MAX_STREAMS} streams",
-        f"At most {validator_loop.MAX_PROOFS_WAITING} proofs",
+        f"At most {pages.MAX_PROOFS_WAITING} proofs",
     ]
     assert [limit for limit in limits if limit not in page] == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 
@@ -103,16 +104,29 @@ def test_a_process_can_read_what_the_meter_asks_for() -> None:
     assert all(second.waited_s[thread] >= waited for thread, waited in first.waited_s.items())
 
 
-def test_the_machines_busyness(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    ticks = tmp_path / "stat"
-    ticks.write_text("cpu 10 0 10 80 0 0 0 0 7 7\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
-    monkeypatch.setattr("cluster.record.host_info.TICKS_FILE", ticks)
+class Times(NamedTuple):
+    """Processor time by what it was used for; user time includes that of guests."""
+
+    user: float
+    idle: float
+    steal: float
+    guest: float
+
+
+class TimesWithoutSteal(NamedTuple):
+    """As a system that is never virtual counts it."""
+
+    user: float
+    idle: float
+
+
+def test_the_machines_busyness(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([Times(20, 80, 0, 7), Times(40, 120, 40, 9), TimesWithoutSteal(20, 80), TimesWithoutSteal(40, 160)])
+    monkeypatch.setattr("cluster.record.host_info.psutil.cpu_times", lambda: next(times))
     loads = iter([2.0, 5.0, 3.0])
     monkeypatch.setattr("cluster.record.host_info.os.getloadavg", lambda: (next(loads), 0.0, 0.0))
     busyness = Busyness()
     for _ in range(3):
         busyness.look()
-    ticks.write_text("cpu 20 0 20 120 0 0 0 40 9 9\n")
     assert busyness.metrics() == {"load_average_max": 5.0, "steal_share": 0.4}
-    ticks.unlink()
     assert Busyness().metrics() == {"load_average_max": 0.0}

@@ -20,18 +20,12 @@ from cluster.audit.books import ledger_of, longest_chain
 from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
 from cluster.live.driver.collect import ServedOverHttp, collect
-from cluster.live.host import validator_loop
+from cluster.live.host import executor_thread, pages
+from cluster.live.host.executor_thread import MAX_PAGES_AT_ONCE
 from cluster.live.host.http import build_app
-from cluster.live.host.validator_loop import (
-    MAX_JOIN_MESSAGES,
-    FinalSeen,
-    FirstSeen,
-    Pace,
-    ValidatorLoop,
-    ValidatorSetup,
-    ViewSeen,
-    VoteSent,
-)
+from cluster.live.host.join_inbox import MAX_JOIN_MESSAGES
+from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen, VoteSent
+from cluster.live.host.validator_loop import Pace, ValidatorLoop, ValidatorSetup
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.web.event_stream import Subscription
@@ -148,7 +142,7 @@ class Member:
 
     async def roots(self, last: int) -> list[bytes]:
         """The state roots that it computed for heights 1 to ``last``."""
-        return [root for _, _, root in await self.loop.blocks_raw(Height(1), last)]
+        return [root for _, _, root in await self.loop.pages.blocks_raw(Height(1), last)]
 
     async def reaches(self, height: int) -> None:
         while self.loop.state().height < height:
@@ -204,7 +198,7 @@ async def submit(member: Member) -> list[Hash]:
     prices = GENESIS.parameters.initial_basefee
     look = Observation(0, 0, prices, prices, prices, 0)
     wires = [wire for user in users() for wire in user.next_transactions(look)]
-    results = await member.loop.submit(wires)
+    results = await member.loop.pages.submit(wires)
     assert [result.error for result in results] == [None] * len(wires)
     return [result.transaction_hash for result in results]
 
@@ -218,9 +212,9 @@ def test_validators_agree_and_execute_what_was_submitted(tmp_path: Path) -> None
             roots = [await member.roots(8) for member in members]
             assert roots == [roots[0]] * 4
             for member in members:
-                receipts = [await member.loop.receipt(each) for each in hashes]
+                receipts = [await member.loop.pages.receipt(each) for each in hashes]
                 assert [receipt and receipt["status"] for receipt in receipts] == ["ok"] * len(hashes)
-            status = await members[2].loop.status()
+            status = await members[2].loop.pages.status()
             assert (status["name"], status["peers"], status["faults"]) == ("2", [0, 1, 3], {})
             assert status["fires"] > 0
             assert members[0].loop.state().messages_sent > 0
@@ -239,7 +233,7 @@ def test_a_crashed_validator_recovers_from_its_disk_and_catches_up(tmp_path: Pat
             await members[0].reaches(left_at + 3)
             members[3] = again = Member(tmp_path, 3)
             await again.start()
-            status = await again.loop.status()
+            status = await again.loop.pages.status()
             assert left_at <= status["recovered_height"] <= members[0].loop.state().height
             introduce(members)
             goal = members[0].loop.state().height + 5
@@ -259,18 +253,18 @@ def test_at_rest_the_final_state_stands_still(tmp_path: Path) -> None:
             await members[0].reaches(4)
             member = members[0]
             with pytest.raises(NotReady, match="at the end of a run only"):
-                await member.loop.supply()
+                await member.loop.pages.supply()
             await member.loop.freeze()
-            supply = await member.loop.supply()
+            supply = await member.loop.pages.supply()
             assert (supply["balances"] > 0, supply["burned"] > 0, supply["accounts"] > 1) == (True, True, True)
-            before = await member.loop.status()
+            before = await member.loop.pages.status()
             await members[1].reaches(before["height"] + 4)
-            after = await member.loop.status()
+            after = await member.loop.pages.status()
             assert {**after, "peers": 0} == {**before, "peers": 0}
-            assert await member.loop.supply() == supply
+            assert await member.loop.pages.supply() == supply
             assert len(await member.roots(1_000)) == before["height"]
             with pytest.raises(NotReady):
-                await member.loop.submit([b""])
+                await member.loop.pages.submit([b""])
 
     run(test)
 
@@ -295,7 +289,7 @@ def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monkeypatc
     async def test() -> None:
         async with network(tmp_path) as members:
             member = members[0]
-            subscription = member.loop.subscribe(None, EventFilter())
+            subscription = member.loop.pages.subscribe(None, EventFilter())
             assert subscription is not None
             streamed = asyncio.create_task(read_all(subscription))
             user = users()[0]
@@ -303,13 +297,13 @@ def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monkeypatc
                 user.actor, "run", b'[["emit","ring","x"],["schedule",{"in":1,"payload":[["emit","late","y"]]}]]'
             )
             body = Transaction(user.address, 0, 100_000, 1_000, 10**9, 1, 10**9, ring)
-            assert (await member.loop.submit([sign(user._key, GENESIS.chain_id, body)]))[0].error is None
+            assert (await member.loop.pages.submit([sign(user._key, GENESIS.chain_id, body)]))[0].error is None
             while member.tally.fires == 0 or member.loop.state().height < 6:
                 await member.reaches(member.loop.state().height + 1)
             await member.loop.freeze()
             *events, end = await streamed
             assert b"event: end" in end and b"the validator is at rest" in end
-            server = await serve(build_app(member.loop))
+            server = await serve(build_app(member.loop.pages))
             status, parameters, validators, genesis = await asyncio.gather(
                 *(
                     asyncio.to_thread(get, server.url + path)
@@ -357,14 +351,14 @@ def get(url: str) -> Any:
 
 
 def test_proofs_are_made_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validator_loop, "MAX_PROOFS_WAITING", 2)
+    monkeypatch.setattr(pages, "MAX_PROOFS_WAITING", 2)
 
     async def test() -> None:
         async with network(tmp_path, 1) as (member,):
-            asked = [asyncio.create_task(member.loop.proof(b"k", None)) for _ in range(3)]
+            asked = [asyncio.create_task(member.loop.pages.proof(b"k", None)) for _ in range(3)]
             found = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(each) for each in found] == [dict, dict, NotReady]
-            assert (await member.loop.proof(b"k", None))["value"] is None
+            assert (await member.loop.pages.proof(b"k", None))["value"] is None
 
     run(test)
 
@@ -389,7 +383,7 @@ def test_a_validators_own_work_waits_for_few_pages(tmp_path: Path, monkeypatch: 
 
     async def test() -> None:
         async with network(tmp_path, 1) as (member,):
-            asked = [asyncio.create_task(member.loop.account(Address(bytes(20)))) for _ in range(9)]
+            asked = [asyncio.create_task(member.loop.pages.account(Address(bytes(20)))) for _ in range(9)]
             await asyncio.to_thread(entered.wait, WAIT_S)
             done.clear()
             submitted = asyncio.create_task(submit(member))
@@ -397,7 +391,7 @@ def test_a_validators_own_work_waits_for_few_pages(tmp_path: Path, monkeypatch: 
             await turn()
             gate.set()
             await submitted
-            assert done.index("job") <= validator_loop.MAX_PAGES_AT_ONCE
+            assert done.index("job") <= MAX_PAGES_AT_ONCE
             assert await asyncio.gather(*asked) == [{}] * 9
 
     run(test)
@@ -407,12 +401,12 @@ def test_what_was_seen_is_told_once(tmp_path: Path) -> None:
     async def test() -> None:
         async with network(tmp_path) as members:
             await members[0].reaches(5)
-            seen = members[0].loop.drain_observations()
+            seen = members[0].loop.observations.drain()
             finals = [each for each in seen if isinstance(each, FinalSeen)]
             assert [final.block.height for final in finals] == list(range(1, len(finals) + 1))
             firsts = {each.height: each.at_ms for each in seen if isinstance(each, FirstSeen)}
             assert all(firsts[final.block.height] <= final.at_ms for final in finals)
-            later = members[0].loop.drain_observations()
+            later = members[0].loop.observations.drain()
             assert not {final.block.height for final in finals} & {
                 each.block.height for each in later if isinstance(each, FinalSeen)
             }
@@ -424,7 +418,7 @@ def test_messages_are_stamped_where_they_leave_and_where_they_come(tmp_path: Pat
     async def test() -> None:
         async with network(tmp_path) as members:
             await members[0].reaches(5)
-            sent, came = (member.loop.drain_stamps() for member in members[:2])
+            sent, came = (member.loop.observations.drain_stamps() for member in members[:2])
             assert 0 < len(sent) <= RING_MESSAGES
             towards = [stamp for stamp in sent if stamp.is_sent and stamp.peer in (None, 1)]
             left = {(each.size, each.mark): each.at_ms for each in reversed(towards)}  # first: it may be repeated
@@ -432,7 +426,7 @@ def test_messages_are_stamped_where_they_leave_and_where_they_come(tmp_path: Pat
             assert len(arrived) >= 5
             assert all(stamp.at_ms >= left[stamp.size, stamp.mark] for stamp in arrived)
             assert {peek(stamp.head)[0] for stamp in sent} >= {"proposal", "notarize", "finalize"}
-            views = [seen.view for seen in members[0].loop.drain_observations() if isinstance(seen, ViewSeen)]
+            views = [seen.view for seen in members[0].loop.observations.drain() if isinstance(seen, ViewSeen)]
             assert len(views) >= 5
             assert views == sorted(set(views))
 
@@ -443,7 +437,7 @@ def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
     async def test() -> None:
         async with network(tmp_path) as members:
             await members[0].reaches(2)
-            text = await members[0].loop.metrics()
+            text = await members[0].loop.pages.metrics()
             names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
             documented = (Path(__file__).parents[4] / "docs" / "http.md").read_text(encoding="utf-8")
             assert names
@@ -462,9 +456,9 @@ def test_jobs_take_as_long_as_they_are_told(tmp_path: Path) -> None:
             members[0].loop.impair(40, 1.0)
             await members[0].reaches(members[0].loop.state().height + 2)
             assert set(slept) == {0.04}
-            assert len(slept) == members[0].loop.slow_jobs > 0
+            assert len(slept) == members[0].loop.executor.slow_jobs > 0
             members[0].loop.impair(None, 1.0)
-            await members[0].loop.account(Address(bytes(20)))  # what was queued before it is done
+            await members[0].loop.pages.account(Address(bytes(20)))  # what was queued before it is done
             count = len(slept)
             await members[0].reaches(members[0].loop.state().height + 2)
             assert len(slept) == count
@@ -477,15 +471,15 @@ def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed(tmp_path: Path) ->
         loop, timer = Member(tmp_path, 0).loop, TimerName("test")
         now = asyncio.get_running_loop().time
         loop.impair(None, 0.01)
-        loop._set_timer(timer, 10_000)
-        assert loop._timers[timer].when() - now() == pytest.approx(1_000, abs=5)
-        assert loop.skewed_timers == 1
+        loop.timers.set(timer, 10_000)
+        assert loop.timers._running[timer].when() - now() == pytest.approx(1_000, abs=5)
+        assert loop.timers.skewed == 1
         loop.impair(None, 1.0)
-        assert loop._timers[timer].when() - now() == pytest.approx(10, abs=5)
+        assert loop.timers._running[timer].when() - now() == pytest.approx(10, abs=5)
         loop.impair(None, 100.0)
-        assert loop._timers[timer].when() - now() < 1
-        loop._set_timer(timer, 10_000)
-        assert loop._timers[timer].when() - now() < 1
+        assert loop.timers._running[timer].when() - now() < 1
+        loop.timers.set(timer, 10_000)
+        assert loop.timers._running[timer].when() - now() < 1
         await loop.close()
 
     run(test)
@@ -499,13 +493,13 @@ def test_a_validator_may_have_a_slow_machine_and_a_fast_clock_of_its_own(tmp_pat
         member.loop.setup = replace(member.loop.setup, pace=Pace(job_ms=30, clock_speed=2.0))
         loop = ValidatorLoop(member.loop.setup, member.disk, member.crashes.append, sleep=lambda seconds: None)
         now = asyncio.get_running_loop().time
-        loop._set_timer(timer, 20_000)
-        assert loop._timers[timer].when() - now() == pytest.approx(10, abs=5)
-        assert loop.skewed_timers == 0
+        loop.timers.set(timer, 20_000)
+        assert loop.timers._running[timer].when() - now() == pytest.approx(10, abs=5)
+        assert loop.timers.skewed == 0
         loop.impair(10, 0.1)
-        assert loop._job_ms == 30, "no fault makes it faster"
-        loop._set_timer(timer, 20_000)
-        assert loop._timers[timer].when() - now() == pytest.approx(100, abs=5)
+        assert loop.executor._job_ms == 30, "no fault makes it faster"
+        loop.timers.set(timer, 20_000)
+        assert loop.timers._running[timer].when() - now() == pytest.approx(100, abs=5)
         await loop.close()
 
     run(test)
@@ -515,14 +509,14 @@ def test_votes_and_sizes_of_files_are_told_where_a_fault_needs_them(tmp_path: Pa
     async def test() -> None:
         async with network(tmp_path) as members:
             await members[0].reaches(5)
-            assert members[0].loop.old_file_sizes() == {}
-            assert not any(isinstance(seen, VoteSent) for seen in members[0].loop.drain_observations())
+            assert members[0].loop.executor.old_file_sizes() == {}
+            assert not any(isinstance(seen, VoteSent) for seen in members[0].loop.observations.drain())
         async with network(tmp_path / "told", tells_votes=True, watches_files=True) as members:
             await members[0].reaches(6)
-            told = [seen for seen in members[0].loop.drain_observations() if isinstance(seen, VoteSent)]
+            told = [seen for seen in members[0].loop.observations.drain() if isinstance(seen, VoteSent)]
             assert {seen.kind for seen in told} >= {VoteKind.NOTARIZE, VoteKind.FINALIZE}
             assert max(seen.view for seen in told) >= 5
-            sizes = members[0].loop.old_file_sizes()
+            sizes = members[0].loop.executor.old_file_sizes()
             assert set(sizes) == {"journal", "blocks/archive", "state/log-000001"}
             assert all(0 < size < members[0].disk.size(name) for name, size in sizes.items())
 
@@ -537,17 +531,17 @@ def test_links_lie_between_validators_and_leaders_may_be_late(tmp_path: Path) ->
             cut = PartitionFault(kind="partition", groups=[["validator-3"]], at_height=2, for_ms=1)
             late = LeaderDelayFault(kind="leader_delay", delay_ms=15, at_height=2, for_ms=1)
             for member in members:
-                assert member.loop.links is not None
-                member.loop.links.set_faults({1: cut, 2: late})
+                assert member.loop.setup.links is not None
+                member.loop.setup.links.set_faults({1: cut, 2: late})
             behind = members[3].loop.state().height
             await members[0].reaches(behind + 6)
             assert members[3].loop.state().height <= behind + 2, "what was under way may still arrive"
-            counts = [member.loop.links.counts() for member in members if member.loop.links is not None]
+            counts = [member.loop.setup.links.counts() for member in members if member.loop.setup.links is not None]
             assert all(each[1].dropped > 0 for each in counts)
             assert sum(each[2].delayed for each in counts) > 0
             for member in members:
-                assert member.loop.links is not None
-                member.loop.links.set_faults({})
+                assert member.loop.setup.links is not None
+                member.loop.setup.links.set_faults({})
             await members[3].reaches(behind + 8)
             lost = sum(each[1].dropped for each in counts)
             assert sum(member.loop.state().messages_lost for member in members) >= lost
@@ -559,9 +553,9 @@ def test_a_validator_that_has_not_recovered_says_so(tmp_path: Path) -> None:
     async def test() -> None:
         member = Member(tmp_path, 0)
         with pytest.raises(NotReady):
-            await member.loop.status()
+            await member.loop.pages.status()
         with pytest.raises(NotReady):
-            await member.loop.submit([b""])
+            await member.loop.pages.submit([b""])
         assert not member.loop.state().ready
         await member.close()
 
@@ -573,7 +567,7 @@ def test_a_bug_is_a_crash(tmp_path: Path) -> None:
         member = Member(tmp_path, 0)
         await member.start()
         with pytest.raises(TypeError):
-            await member.loop.submit([None])  # type: ignore[list-item]
+            await member.loop.pages.submit([None])  # type: ignore[list-item]
         assert [type(error) for error in member.crashes] == [TypeError]
         await member.close()
 
@@ -590,19 +584,19 @@ def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
             members.append(late)
             introduce(members)
             with pytest.raises(NotReady):
-                await late.loop.status()
+                await late.loop.pages.status()
             await late.loop.recover()
-            status, state = await late.loop.status(), late.loop.state()
+            status, state = await late.loop.pages.status(), late.loop.state()
             assert status["snapshot_height"] == state.snapshot_height >= 8
             assert sum(state.snapshot_chunks.values()) > 0
             goal = members[0].loop.state().height + 8
             for member in members:
                 await member.reaches(goal)
-            assert await late.loop.block(Height(1)) is None
+            assert await late.loop.pages.block(Height(1)) is None
             first = Height(state.snapshot_height + 1)
             count = goal - state.snapshot_height
-            ours = await late.loop.blocks_raw(first, count)
-            assert ours == await members[0].loop.blocks_raw(first, count)
+            ours = await late.loop.pages.blocks_raw(first, count)
+            assert ours == await members[0].loop.pages.blocks_raw(first, count)
             assert len(ours) == count
 
     run(test)
@@ -617,8 +611,8 @@ def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch:
         recovery = asyncio.create_task(alone.loop.recover())
         await has_asked.wait()
         with pytest.raises(NotReady, match="still joining by a snapshot"):
-            await alone.loop.status()
-        alone.loop.give_up_join()
+            await alone.loop.pages.status()
+        alone.loop.join.give_up()
         await recovery
         assert not alone.loop.state().ready
         await alone.close()
@@ -632,7 +626,7 @@ def test_a_join_can_be_given_up_before_it_begins(tmp_path: Path) -> None:
         alone = Member(tmp_path, 3, joins=True)
         await alone.loop.listen("127.0.0.1")
         recovery = asyncio.create_task(alone.loop.recover())
-        alone.loop.give_up_join()
+        alone.loop.join.give_up()
         await recovery
         assert not alone.loop.state().ready
         await alone.close()
@@ -668,7 +662,7 @@ def test_no_peer_crowds_out_what_others_answer_to_a_join(tmp_path: Path, monkeyp
         alone.loop.transport._on_message(0, answer)
         while len(taken) == MAX_JOIN_MESSAGES + 1:
             await turn()
-        alone.loop.give_up_join()
+        alone.loop.join.give_up()
         await recovery
         await alone.close()
 
@@ -692,7 +686,7 @@ def test_a_read_that_is_dropped_is_not_the_last_one(
             while reading:
                 await turn()
             with monkeypatch.context() as patch:
-                patch.setattr(validator_loop, "MAX_READS_WAITING", 0)
+                patch.setattr(executor_thread, "MAX_READS_WAITING", 0)
                 loop.transport._on_message(peer, encode_message(question))
                 assert reading == {peer}
                 await turn()
@@ -707,14 +701,14 @@ def test_a_byzantine_validator_misbehaves_over_real_streams(tmp_path: Path, beha
         async with network(tmp_path, behaviours=behaviours) as members:
             honest, byzantine = members[:3], members[3]
             target = 4
-            while not all(byzantine.tally.byzantine.bites[name] for name in behaviours):  # type: ignore[union-attr]
+            while not all(byzantine.tally.byzantine.effects[name] for name in behaviours):  # type: ignore[union-attr]
                 target += 3  # so that it is not always the same leader that has something to propose
                 await asyncio.gather(submit_anew(members[0]), *(member.reaches(target) for member in honest))
             roots = [await member.roots(target) for member in honest]
             assert roots[0] == roots[1] == roots[2]
             blamed = {peer for member in honest for peer in member.tally.faults_by_peer}
             assert blamed <= {byzantine.index}
-            page = json.loads(json.dumps(await byzantine.loop.status()))
+            page = json.loads(json.dumps(await byzantine.loop.pages.status()))
             assert set(page["byzantine"]["took_effect"]) == set(behaviours)
 
     run(test)
@@ -722,8 +716,8 @@ def test_a_byzantine_validator_misbehaves_over_real_streams(tmp_path: Path, beha
 
 async def submit_anew(member: Member) -> None:
     """One turn of every user, from the nonces that are final."""
-    nonces = [(await member.loop.account(user.address))["nonce"] for user in users()]
+    nonces = [(await member.loop.pages.account(user.address))["nonce"] for user in users()]
     prices = GENESIS.parameters.initial_basefee
     looks = [Observation(member.loop.state().height, nonce, prices, prices, prices, 0) for nonce in nonces]
     wires = [wire for user, look in zip(users(), looks, strict=True) for wire in user.next_transactions(look)]
-    await member.loop.submit(wires)
+    await member.loop.pages.submit(wires)

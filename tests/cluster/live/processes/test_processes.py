@@ -1,10 +1,12 @@
-"""Processes as ``/proc`` shows them."""
+"""Real processes: found by id, argument and open files; known by id and start time."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from cluster.live.processes import processes
@@ -33,6 +35,52 @@ def test_a_process_is_found_until_it_ends() -> None:
         child.communicate(timeout=WAIT_S)
     assert not found.is_running
     assert processes.find(child.pid) is None
+
+
+def test_a_start_time_is_the_same_in_every_process() -> None:
+    asks = "from cluster.live.processes import processes; import sys; print(processes.find(int(sys.argv[1])).started)"
+    myself = processes.own()
+    assert processes.find(os.getpid()) == myself
+    answer = subprocess.check_output([sys.executable, "-c", asks, str(myself.pid)], timeout=WAIT_S)
+    assert int(answer) == myself.started
+
+
+def test_the_id_of_a_thread_is_not_a_process() -> None:
+    is_over = threading.Event()
+    thread = threading.Thread(target=is_over.wait)
+    thread.start()
+    try:
+        number = thread.native_id
+        assert number is not None and number != os.getpid()
+        os.kill(number, 0)  # the kernel would deliver a signal
+        assert processes.find(number) is None
+        forged = Process(number, processes.own().started)
+        assert not forged.is_running and not forged.is_stopped
+        assert not forged.send(signal.SIGKILL)
+        assert processes.end([forged], patience_s=0.0) == []
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_another_process_with_the_same_id_gets_no_signal() -> None:
+    with start(WAITS) as child:
+        found = processes.find(child.pid)
+        assert found is not None
+        before = Process(found.pid, found.started - 1)
+        assert not before.send(signal.SIGKILL)
+        assert processes.end([before], patience_s=0.0) == []
+        child.communicate(timeout=WAIT_S)
+    assert child.returncode == 0
+
+
+def test_own_use() -> None:
+    before = processes.own_use()
+    with Path(__file__).open("rb"):
+        during = processes.own_use()
+    assert during.open_files == before.open_files + 1
+    assert during.cpu_seconds >= before.cpu_seconds > 0
+    assert during.memory_bytes > 1_000_000
 
 
 def test_processes_are_found_by_argument_with_all_that_they_started() -> None:

@@ -14,15 +14,15 @@ import pytest
 
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
-from cluster.live.processes.signals import Warden
+from cluster.live.processes.signals import ProcessSignals
 
 WAIT_S = 30.0
 ROOT = Path(__file__).parents[4]
 HOLDER = """
 import sys
 from cluster.live.processes import processes
-from cluster.live.processes.signals import Warden
-print(Warden().hold(processes.find(int(sys.argv[1]))), flush=True)
+from cluster.live.processes.signals import ProcessSignals
+print(ProcessSignals().pause(processes.find(int(sys.argv[1]))), flush=True)
 sys.stdin.read()
 """
 
@@ -47,43 +47,43 @@ def victim() -> Iterator[Process]:
 
 
 @pytest.fixture
-def warden() -> Iterator[Warden]:
-    warden = Warden()
-    yield warden
-    warden.close()
+def signals() -> Iterator[ProcessSignals]:
+    signals = ProcessSignals()
+    yield signals
+    signals.close()
 
 
-def test_a_process_is_held_and_goes_on(victim: Process, warden: Warden) -> None:
-    assert not warden.is_still(victim)
-    assert warden.hold(victim)
-    assert warden.hold(victim), "twice is once"
-    assert warden.is_still(victim) and warden.is_running(victim)
-    warden.let_go(victim)
-    assert not warden.is_still(victim) and warden.is_running(victim)
-    warden.let_go(victim)
+def test_a_process_is_held_and_goes_on(victim: Process, signals: ProcessSignals) -> None:
+    assert not signals.is_paused(victim)
+    assert signals.pause(victim)
+    assert signals.pause(victim), "twice is once"
+    assert signals.is_paused(victim) and signals.is_running(victim)
+    signals.resume(victim)
+    assert not signals.is_paused(victim) and signals.is_running(victim)
+    signals.resume(victim)
 
 
-def test_a_process_that_is_held_can_be_killed(victim: Process, warden: Warden) -> None:
-    warden.hold(victim)
-    assert warden.kill(victim)
-    wait_until(lambda: not warden.is_running(victim))
-    assert not warden.is_still(victim)
-    assert not warden.kill(victim)
-    assert not warden.hold(victim), "it is gone"
-    warden.let_go(victim)
+def test_a_process_that_is_held_can_be_killed(victim: Process, signals: ProcessSignals) -> None:
+    signals.pause(victim)
+    assert signals.kill(victim)
+    wait_until(lambda: not signals.is_running(victim))
+    assert not signals.is_paused(victim)
+    assert not signals.kill(victim)
+    assert not signals.pause(victim), "it is gone"
+    signals.resume(victim)
 
 
-def test_an_id_that_was_given_away_again_is_left_alone(victim: Process, warden: Warden) -> None:
+def test_an_id_that_was_given_away_again_is_left_alone(victim: Process, signals: ProcessSignals) -> None:
     another = Process(victim.pid, victim.started + 1)
-    assert not warden.kill(another)
-    assert not warden.hold(another)
-    assert not warden.is_still(victim) and warden.is_running(victim)
+    assert not signals.kill(another)
+    assert not signals.pause(another)
+    assert not signals.is_paused(victim) and signals.is_running(victim)
 
 
-def test_closing_lets_everything_go_on(victim: Process, warden: Warden) -> None:
-    warden.hold(victim)
-    warden.close()
-    assert not warden.is_still(victim) and warden.is_running(victim)
+def test_closing_lets_everything_go_on(victim: Process, signals: ProcessSignals) -> None:
+    signals.pause(victim)
+    signals.close()
+    assert not signals.is_paused(victim) and signals.is_running(victim)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -93,16 +93,16 @@ def test_a_process_goes_on_when_its_holder_dies(victim: Process, number: signal.
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"True\n"
-    assert processes.state(victim.pid) == "T"
+    assert victim.is_stopped
     holder.send_signal(number)
     holder.communicate(timeout=WAIT_S)
-    wait_until(lambda: processes.state(victim.pid) != "T")
+    wait_until(lambda: not victim.is_stopped)
     assert victim.is_running
 
 
-def test_a_process_goes_on_though_its_keeper_was_killed(victim: Process, warden: Warden) -> None:
-    warden.hold(victim)
-    warden._keepers[victim].kill()
-    assert warden.is_still(victim)
-    warden.let_go(victim)
-    assert not warden.is_still(victim)
+def test_a_process_goes_on_though_its_pause_holder_was_killed(victim: Process, signals: ProcessSignals) -> None:
+    signals.pause(victim)
+    signals._pause_holders[victim].kill()
+    assert signals.is_paused(victim)
+    signals.resume(victim)
+    assert not signals.is_paused(victim)

@@ -1,0 +1,112 @@
+"""The thread of one validator's executor: its jobs first in first out, and pages between them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.disks.bit_rot import FINALS_SINCE_ROT, may_rot
+from validator.node.executor import Executor, Finalize, Job, JobResult, ReadBlocks, ReadSnapshot
+from validator.storage.disk import Disk
+
+MAX_READS_WAITING: Final = 64
+"""Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
+MAX_PAGES_AT_ONCE: Final = 2
+"""Pages in the thread's queue, which a job waits for. Others wait outside of it."""
+
+T = TypeVar("T")
+
+
+class ExecutorThread:
+    """The thread. ``on_result`` gets each job's result on the loop, ``on_crash`` the error that ended a job."""
+
+    def __init__(
+        self,
+        name: str,
+        usual_job_ms: int,
+        rotting: Disk | None,
+        on_result: Callable[[Job, JobResult], None],
+        on_crash: Callable[[BaseException], None],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """A job takes at least ``usual_job_ms``. File sizes of ``rotting`` are noted at each final block."""
+        self.slow_jobs = 0
+        """Jobs that a fault has slowed down."""
+        self.seconds = 0.0
+        """Processor time of the jobs."""
+        self._usual_job_ms = self._job_ms = usual_job_ms
+        self._rotting = rotting
+        self._on_result = on_result
+        self._on_crash = on_crash
+        self._sleep = sleep
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"executor {name}")
+        self._jobs_running = 0
+        self._reads_waiting = 0
+        self._pages_at_once = asyncio.Semaphore(MAX_PAGES_AT_ONCE)
+        self._file_sizes: deque[dict[str, int]] = deque(maxlen=FINALS_SINCE_ROT + 1)
+        """After each of the last final blocks."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job runs or waits."""
+        return self._jobs_running == 0
+
+    @property
+    def is_full_of_reads(self) -> bool:
+        return self._reads_waiting >= MAX_READS_WAITING
+
+    def slow_down(self, job_ms: int | None) -> None:
+        """From now on a job takes at least ``job_ms``; ``None``, or less than usual, is as usual."""
+        self._job_ms = max(job_ms or 0, self._usual_job_ms)
+
+    def run(self, executor: Executor, job: Job) -> None:
+        """Queue a job."""
+        self._jobs_running += 1
+        self._reads_waiting += isinstance(job, ReadBlocks | ReadSnapshot)
+        running = asyncio.get_running_loop().run_in_executor(self._thread, self._work, executor, job)
+        running.add_done_callback(lambda done: self._ran(job, done))
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run a function on the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def read(self, read: Callable[[], T]) -> T:
+        """Read a page on the thread; however many are asked for, the next job waits for few of them."""
+        async with self._pages_at_once:
+            return await self.call(read)
+
+    def old_file_sizes(self) -> dict[str, int]:
+        """Sizes in bytes of the files some final blocks ago, as far as the files still have as much."""
+        if len(self._file_sizes) <= FINALS_SINCE_ROT:
+            return {}
+        newest = self._file_sizes[-1]
+        return {name: min(size, newest.get(name, 0)) for name, size in self._file_sizes[0].items()}
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+    def _work(self, executor: Executor, job: Job) -> JobResult:
+        """On the thread: do a job."""
+        if job_ms := self._job_ms:
+            self.slow_jobs += job_ms != self._usual_job_ms
+            self._sleep(job_ms / MILLISECONDS_PER_SECOND)
+        began = time.thread_time()
+        result = executor.run(job)
+        self.seconds += time.thread_time() - began
+        if self._rotting is not None and isinstance(job, Finalize):
+            self._file_sizes.append({name: self._rotting.size(name) for name in self._rotting.names() if may_rot(name)})
+        return result
+
+    def _ran(self, job: Job, done: asyncio.Future[JobResult]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._on_crash(error)
+            return
+        self._jobs_running -= 1
+        self._reads_waiting -= isinstance(job, ReadBlocks | ReadSnapshot)
+        self._on_result(job, done.result())

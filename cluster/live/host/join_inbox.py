@@ -1,0 +1,67 @@
+"""A join by a snapshot: the events for it, and its run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+from validator.chain.messages import may_answer_join
+from validator.node.events import Effect, Event, Message, Started
+from validator.node.joining import SnapshotJoin
+
+MAX_JOIN_MESSAGES: Final = 4
+"""Messages of one peer that wait for a join; it asks each for its view and one other thing at a time."""
+
+
+class JoinInbox:
+    """The events for a join under way. It exists before the join, and after it."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[Event] | None = None
+        self._messages: Counter[int] = Counter()
+        """Messages among the events, by sender."""
+        self._is_given_up = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a join is under way."""
+        return self._events is not None
+
+    def give_up(self) -> None:
+        """End a join that is under way or about to begin; what has arrived stays on the disk."""
+        self._is_given_up = True
+        if self._events is not None:
+            self._events.put_nowait(Started())  # wakes it
+
+    def deliver(self, event: Event) -> None:
+        """Add an event. One that does not fit is dropped like a message on its way, and is asked for again."""
+        if self._events is None:
+            return
+        if isinstance(event, Message):
+            if self._messages[event.sender] >= MAX_JOIN_MESSAGES or not may_answer_join(event.payload):
+                return
+            self._messages[event.sender] += 1
+        self._events.put_nowait(event)
+
+    async def run(
+        self,
+        join: SnapshotJoin,
+        call: Callable[[Callable[[], Sequence[Effect]]], Awaitable[Sequence[Effect]]],
+        perform: Callable[[Effect], None],
+    ) -> bool:
+        """Join; ``call`` runs a function on a thread, ``perform`` performs an effect. ``False`` if it was given up."""
+        events = self._events = asyncio.Queue()
+        event: Event = Started()
+        while not self._is_given_up:
+            for effect in await call(partial(join.handle, event)):
+                perform(effect)
+            if join.is_done:
+                break
+            event = await events.get()
+            if isinstance(event, Message):
+                self._messages[event.sender] -= 1
+        self._events = None
+        return join.is_done

@@ -1,0 +1,115 @@
+"""Notes of what one validator did and saw, for the driver. Times are milliseconds since the epoch."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
+from consensus.messages import VoteKind
+from validator.node.events import BlockFinal
+
+MAX_OBSERVATIONS: Final = 100_000
+"""The oldest are dropped first."""
+MARKED_BYTES: Final = 256
+"""The checksum of so many bytes, and the length, identify a message well enough to draw it."""
+
+
+class FirstSeen(NamedTuple):
+    """A validator began to build or to execute its first block of a height."""
+
+    height: int
+    at_ms: float
+
+
+class FinalSeen(NamedTuple):
+    """A validator made a block final."""
+
+    at_ms: float
+    block: BlockFinal
+
+
+class ViewSeen(NamedTuple):
+    """A validator entered a view of consensus."""
+
+    at_ms: float
+    view: int
+
+
+class VoteSent(NamedTuple):
+    """A validator sent a vote. Noted only if a fault waits for votes."""
+
+    view: int
+    kind: VoteKind
+
+
+Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent
+
+
+class Observations:
+    """The notes that the driver has not taken yet."""
+
+    def __init__(self) -> None:
+        self._notes: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
+        self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
+        self._view = 0
+        self._highest = 0
+        self._build_began_ms: dict[int, float] = {}
+        """By view."""
+
+    def recovered(self, height: int) -> None:
+        """Blocks up to this height are not noted as first seen."""
+        self._highest = height
+
+    def entered(self, view: int) -> None:
+        """Note a view, unless it is still the same."""
+        if view != self._view:
+            self._view = view
+            self._notes.append(ViewSeen(epoch_ms(), view))
+
+    def began_build(self, view: int) -> None:
+        self._build_began_ms[view] = epoch_ms()
+
+    def built(self, view: int, height: int) -> None:
+        began_ms = self._build_began_ms.pop(view, None)  # none left for a second block of the view
+        if began_ms is not None:
+            self._saw(height, began_ms)
+
+    def began_execution(self, height: int) -> None:
+        self._saw(height, epoch_ms())
+
+    def finalized(self, block: BlockFinal) -> None:
+        self._notes.append(FinalSeen(epoch_ms(), block))
+
+    def voted(self, view: int, kind: VoteKind) -> None:
+        self._notes.append(VoteSent(view, kind))
+
+    def stamp(self, is_sent: bool, peer: int | None, payload: bytes) -> None:
+        """Note a message that was sent or received."""
+        mark = crc32(payload[:MARKED_BYTES])
+        self._stamps.append(Stamp(epoch_ms(), is_sent, peer, payload[:HEAD_BYTES], len(payload), mark))
+
+    def drain(self) -> list[Observation]:
+        """The notes since the last call."""
+        notes = list(self._notes)
+        self._notes.clear()
+        return notes
+
+    def drain_stamps(self) -> list[Stamp]:
+        """The last :data:`~cluster.record.message_trace.RING_MESSAGES` messages since the last call."""
+        stamps = list(self._stamps)
+        self._stamps.clear()
+        return stamps
+
+    def _saw(self, height: int, at_ms: float) -> None:
+        if height > self._highest:
+            self._highest = height
+            self._notes.append(FirstSeen(height, at_ms))
+
+
+def epoch_ms() -> float:
+    """Wall clock, so that the notes of several hosts fit on one time axis."""
+    return time.time() * MILLISECONDS_PER_SECOND

@@ -1,0 +1,125 @@
+"""Cleans up after a live run whose driver was killed: a small process that outlives the driver.
+
+A driver that is killed (``kill -9``, the system's out-of-memory killer) ends nothing that it started and writes no
+result. The watchdog reads a pipe from the driver: one line of JSON for each thing to clean up, and a last line when the
+run is over. If the pipe ends without that line, the watchdog ends the processes of the run, removes the folder of its
+Ray, writes ``result.json`` with the verdict *inconclusive*, and prints one line on the standard error that it shares
+with the driver. As long as the driver lives, it does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.checkout import ROOT
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
+
+PATIENCE_S: Final = 0.5
+"""Processes get this long to end by themselves: nobody is left to ask them for anything."""
+ENDING_TIMEOUT_S: Final = 10.0
+
+
+class CleanupWatchdog:
+    """The driver's side. :meth:`start` it before anything that it watches, and :meth:`dismiss` it at the end."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @staticmethod
+    def start(run_folder: Path, result: dict[str, Any]) -> CleanupWatchdog:
+        """``result`` is the content of ``result.json`` if the driver is killed. Raises :class:`OSError`."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cluster.live.processes.cleanup_watchdog"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        watchdog = CleanupWatchdog(process)
+        watchdog._send(run=str(run_folder.absolute()), result=result)
+        return watchdog
+
+    def watch_ray(self, folder: Path) -> None:
+        """Watch the run's own Ray: the processes that use its folder."""
+        self._send(ray=str(folder))
+
+    def watch_process(self, process: Process) -> None:
+        """Watch another process of the run, with all that it starts."""
+        self._send(process=process)
+
+    def dismiss(self) -> None:
+        """End the watchdog: everything that it watched has ended."""
+        self._send(done=True)
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait(ENDING_TIMEOUT_S)
+
+    def _send(self, **facts: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # somebody killed the watchdog: the run continues without it
+            self._process.stdin.write(json.dumps(facts).encode() + b"\n")
+            self._process.stdin.flush()
+
+
+@dataclass(slots=True)
+class _Watched:
+    """The things to clean up."""
+
+    run: Path | None = None
+    result: dict[str, Any] = field(default_factory=dict)
+    ray: Path | None = None
+    others: set[Process] = field(default_factory=set)
+    is_done: bool = False
+
+    def take(self, facts: dict[str, Any]) -> None:
+        if "run" in facts:
+            self.run, self.result = Path(facts["run"]), facts["result"]
+        if "ray" in facts:
+            self.ray = Path(facts["ray"])
+        if "process" in facts:
+            self.others.add(Process(*facts["process"]))
+        self.is_done = facts.get("done", False)
+
+
+def main() -> int:
+    """Entry of the watchdog's process; standard input is the pipe from the driver."""
+    watched = _Watched()
+    for line in sys.stdin.buffer:
+        with suppress(ValueError):  # the driver was killed in the middle of a line
+            watched.take(json.loads(line))
+    if not watched.is_done:
+        _clean_up(watched)
+    return 0
+
+
+def _clean_up(watched: _Watched) -> None:
+    ended = processes.with_descendants(watched.others)
+    if watched.ray is not None:
+        ended |= processes.with_descendants(processes.using(watched.ray))
+    processes.end(ended, PATIENCE_S)
+    is_gone = watched.ray is None or processes.end_and_remove(watched.ray, PATIENCE_S)
+    left = "" if is_gone else f", {watched.ray} could not be removed"
+    if watched.run is None:
+        return
+    from cluster.common.files import write_atomically
+    from cluster.record.folder import RESULT_FILE
+
+    target = watched.run / RESULT_FILE
+    if not target.exists():
+        with suppress(OSError):  # the folder is gone, too
+            write_atomically(target, json.dumps(watched.result, indent=2) + "\n")
+    message = f"stampede: the driver was killed: {len(ended)} processes of the run were ended{left}; see {target}"
+    with suppress(OSError):
+        print(message, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The end of a Ray session: which processes it may signal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.live.driver import ray_session
+from cluster.live.driver.ray_session import Place, RaySession
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
+
+WAIT_S = 20.0
+HERE, ELSEWHERE = Place("here", "127.0.0.1"), Place("elsewhere", "127.0.0.2")
+
+
+class JoinedRay:
+    """Somebody else's Ray, on two nodes."""
+
+    def __init__(self) -> None:
+        self.is_joined = True
+
+    def get_runtime_context(self) -> Any:
+        assert self.is_joined
+        return SimpleNamespace(get_node_id=lambda: HERE.node_id)
+
+    def shutdown(self) -> None:
+        self.is_joined = False
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> RaySession:
+    monkeypatch.setattr(ray_session, "SHUTDOWN_PATIENCE_S", 0.0)
+    return RaySession(JoinedRay(), None)
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as started:
+        yield started
+
+
+def process_of(child: subprocess.Popen[bytes]) -> Process:
+    process = processes.find(child.pid)
+    assert process is not None
+    return process
+
+
+def test_a_host_on_this_node_is_gone_afterwards(session: RaySession, child: subprocess.Popen[bytes]) -> None:
+    (notice,) = session.close([(HERE, process_of(child))])
+    assert str(child.pid) in notice
+    assert child.wait(WAIT_S) == -9
+
+
+def test_a_process_with_the_id_of_a_host_elsewhere_is_left_alone(
+    session: RaySession, child: subprocess.Popen[bytes]
+) -> None:
+    process = process_of(child)
+    strangers = [(ELSEWHERE, process), (HERE, process._replace(started=process.started - 1))]
+    assert session.close(strangers) == []
+    child.communicate(timeout=WAIT_S)
+    assert child.returncode == 0
