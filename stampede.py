@@ -6,7 +6,7 @@
     assert outcome.passed, outcome.explain()
 
 A scenario is a path, a mapping of its fields or a :class:`Scenario`. :func:`simulate` runs it in this process in
-virtual time, :func:`run` on the live testnet, writing the run's folder; both return an :class:`Outcome`. :func:`up`
+virtual time, :func:`run` on the live testnet, writing the run's folder; both return an :class:`RunOutcome`. :func:`up`
 keeps a live testnet up for as long as a ``with`` block lasts. ``docs/python.md`` has more of it.
 """
 
@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.audit.books import Books, keep_books
-from cluster.checks.metrics.metrics import metrics
-from cluster.checks.run import Check, Verdict, check_run
+from cluster.audit.books import Books
+from cluster.checks.run import Judged, judge_run
+from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
@@ -51,7 +51,7 @@ __all__ = [
     "Check",
     "HarnessError",
     "LiveTestnet",
-    "Outcome",
+    "RunOutcome",
     "RunRecord",
     "Scenario",
     "load_scenario",
@@ -63,13 +63,15 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """A run's record and what the checks say of it."""
 
     record: RunRecord
     books: Books
-    """What the checks kept of the run's blocks: the ledger, every timer, figures block by block."""
+    """What the checks kept of the run's blocks: the ledger, every timer, metrics block by block."""
     verdict: Verdict
+    metrics: dict[str, float]
+    """By name, the unit last in each; as in ``result.json``."""
     folder: Path | None = None
     """Where the run was written, if it was."""
 
@@ -77,11 +79,6 @@ class Outcome:
     def passed(self) -> bool:
         """Whether every check passed; an inconclusive run did not."""
         return self.verdict.exit_code == 0
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The run's figures by name, the unit last in each; as in ``result.json``."""
-        return metrics(self.books)
 
     def check(self, name: str) -> Check:
         """The check of that name. Raises :class:`KeyError`, which says what was probably meant or which there are."""
@@ -101,7 +98,7 @@ def simulate(
     seed: int | None = None,
     out: Path | str | None = None,
     settings: Sequence[str] = (),
-) -> Outcome:
+) -> RunOutcome:
     """Run a scenario on the simulator; equal seeds give equal digests.
 
     The run's folder is written where ``out`` names one. ``settings`` are changes as ``--set`` takes them, such as
@@ -109,10 +106,7 @@ def simulate(
     """
     chosen, seed = _scenario(scenario, seed, settings)
     folder = None if out is None else claim_run_folder(Path(out))
-    record = _simulate(chosen, seed, checkout_commit())
-    books = keep_books(record)
-    verdict = check_run(record, books) if folder is None else finish_run(record, folder, books=books)
-    return Outcome(record, books, verdict, folder)
+    return _judged(_simulate(chosen, seed, checkout_commit()), folder)
 
 
 def run(
@@ -121,7 +115,7 @@ def run(
     out: Path | str | None = None,
     settings: Sequence[str] = (),
     bind: str = LOOPBACK,
-) -> Outcome:
+) -> RunOutcome:
     """Run a scenario on the live testnet and write its folder, ``runs/<time>-<scenario>`` where ``out`` names no other.
 
     ``bind`` is the address of this machine where it listens, unless Ray has several nodes, which listen at their own.
@@ -135,8 +129,7 @@ def run(
     folder = _folder(chosen, out)
     with Interrupts() as interrupts:
         record = run_live(chosen, seed, checkout_commit(), folder, interrupts=interrupts, served=served)
-        books = keep_books(record)
-        return Outcome(record, books, finish(record, folder, interrupts, books=books), folder)
+        return _outcome(record, finish(record, folder, interrupts), folder)
 
 
 class _Looks:
@@ -191,7 +184,7 @@ class LiveTestnet:
     """Of the testnet's own endpoint (``docs/http.md``)."""
     validators: dict[str, str]
     """The validators' HTTP endpoints by their names."""
-    outcome: Outcome | None = None
+    outcome: RunOutcome | None = None
     """Once the ``with`` block is over."""
     _looks: _Looks = field(default_factory=lambda: _Looks(()), repr=False)
 
@@ -277,14 +270,25 @@ def _run_until_stopped(
     look: Callable[[Sample], None],
     stop_requested: threading.Event,
     served: Served,
-) -> Outcome:
+) -> RunOutcome:
     from cluster.live.driver.driver import live_testnet
 
     with live_testnet(
         scenario, seed, checkout_commit(), folder, look, run_until_stopped=stop_requested, served=served
     ) as record:
-        books = keep_books(record)
-        return Outcome(record, books, finish_run(record, folder, books=books), folder)
+        return _judged(record, folder)
+
+
+def _judged(record: RunRecord, folder: Path | None) -> RunOutcome:
+    """Judge a run, and write its folder if it has one."""
+    judged = judge_run(record)
+    if folder is not None:
+        finish_run(record, folder, judged=judged)
+    return _outcome(record, judged, folder)
+
+
+def _outcome(record: RunRecord, judged: Judged, folder: Path | None) -> RunOutcome:
+    return RunOutcome(record, judged.books, judged.verdict, judged.metrics, folder)
 
 
 def _folder(chosen: Scenario, out: Path | str | None) -> Path:

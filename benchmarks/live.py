@@ -23,9 +23,7 @@ from typing import Any
 from reporting import Metric, Size, run_benchmark
 from streams import bare_messages_per_second, transport_messages_per_second
 
-from cluster.audit.books import keep_books
-from cluster.checks.metrics.metrics import metrics as run_metrics
-from cluster.checks.run import check_run
+from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
 from cluster.record.run import RunRecord
@@ -165,13 +163,13 @@ def _live(scenario: Scenario) -> dict[str, float]:
 
 def _figures(record: RunRecord) -> dict[str, float]:
     """A run's figures. Ends the benchmark where the run did not pass its checks."""
-    books = keep_books(record)
-    verdict = check_run(record, books)
+    judged = judge_run(record)
+    verdict = judged.verdict
     if verdict.outcome is not Outcome.PASS:
         wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
         reasons = "; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong)
         raise SystemExit(f"the {record.backend} run {record.scenario.name!r} did not pass: {reasons}")
-    return run_metrics(books)
+    return judged.metrics
 
 
 def _processors() -> int:

@@ -21,8 +21,8 @@ from typing import Any
 
 from reporting import Metric, Size, run_benchmark
 
-from cluster.audit.books import Books, keep_books
-from cluster.checks.run import check_run
+from cluster.audit.books import Books
+from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
@@ -87,7 +87,7 @@ def _speedup(signatures: str, blocks: int) -> float:
 def _speedup_with_fires(blocks: int) -> float:
     scenario = _scenario(blocks, "ed25519", users=FIRES_USERS)
     speed, books = _timed(scenario)
-    fires = books.ledger.fires / (books.common_height - RAMP_BLOCKS)
+    fires = books.ledger.timers.fires / (books.common_height - RAMP_BLOCKS)
     if fires < FIRES_PER_BLOCK:
         raise SystemExit(f"{fires:.0f} fires a block, expected at least {FIRES_PER_BLOCK}")
     return speed
@@ -123,12 +123,12 @@ def _timed(scenario: Scenario) -> tuple[float, Books]:
 
 def _check(record: RunRecord) -> Books:
     """The books of a run. Ends the benchmark where it did not pass its checks."""
-    books = keep_books(record)
-    verdict = check_run(record, books)
+    judged = judge_run(record)
+    verdict = judged.verdict
     if verdict.outcome is not Outcome.PASS:
         wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
         raise SystemExit("; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong))
-    return books
+    return judged.books
 
 
 def _scenario(height: int, signatures: str, validators: int = 4, users: list[dict[str, Any]] | None = None) -> Scenario:

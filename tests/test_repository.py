@@ -94,14 +94,20 @@ MAY_IMPORT = {
 AUDITOR = (
     "cluster/audit/books.py",
     "cluster/audit/chain_codec.py",
-    "cluster/audit/ledger/fee_market.py",
-    "cluster/audit/ledger/parameters.py",
+    "cluster/audit/fee_market.py",
+    "cluster/audit/served_chains.py",
+    "cluster/audit/ledger/accounts.py",
+    "cluster/audit/ledger/agent_queries.py",
+    "cluster/audit/ledger/chain_rules.py",
+    "cluster/audit/ledger/context.py",
+    "cluster/audit/ledger/instructions.py",
     "cluster/audit/ledger/jobs.py",
     "cluster/audit/ledger/ledger.py",
     "cluster/audit/ledger/messages.py",
-    "cluster/audit/ledger/agent_queries.py",
+    "cluster/audit/ledger/phase_rules.py",
     "cluster/audit/ledger/timer_ids.py",
     "cluster/audit/ledger/timer_phase.py",
+    "cluster/audit/ledger/timer_register.py",
 )
 """The books, which are kept a second time."""
 

@@ -20,7 +20,7 @@ import stampede
 from cluster.live.driver import ray_session
 from cluster.record.run import Sample
 from loadgen.client import ValidatorClient
-from stampede import BadInput, HarnessError, LiveTestnet, Outcome, Scenario, load_scenario, simulate, up
+from stampede import BadInput, HarnessError, LiveTestnet, RunOutcome, Scenario, load_scenario, simulate, up
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -37,12 +37,12 @@ DEGRADED_MS = 2 * Scenario.model_validate(SMALL).consensus.view_change_ms
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     folder = tmp_path_factory.mktemp("simulated") / "run"
     return simulate(Scenario.model_validate(SMALL), 7, folder, ["stop.height=12", "links.loss=0.01"])
 
 
-def test_a_simulation_is_judged(outcome: Outcome) -> None:
+def test_a_simulation_is_judged(outcome: RunOutcome) -> None:
     assert outcome.passed, outcome.explain()
     assert outcome.explain() == ""
     assert outcome.check("progress").detail.startswith("14 heights finalised, target 12")
@@ -53,13 +53,13 @@ def test_a_simulation_is_judged(outcome: Outcome) -> None:
         outcome.check("nothing")
 
 
-def test_it_is_shown_in_one_line(outcome: Outcome) -> None:
+def test_it_is_shown_in_one_line(outcome: RunOutcome) -> None:
     assert outcome.verdict.outcome == "pass" and str(outcome.verdict) == "pass" and outcome.verdict.reason == ""
     assert repr(outcome.verdict) == "<Verdict pass>"
-    assert repr(outcome) == "<Outcome of small, seed 7: pass>"
+    assert repr(outcome) == "<RunOutcome of small, seed 7: pass>"
 
 
-def test_its_folder_holds_the_same(outcome: Outcome) -> None:
+def test_its_folder_holds_the_same(outcome: RunOutcome) -> None:
     assert outcome.folder is not None
     result = json.loads((outcome.folder / "result.json").read_text(encoding="utf-8"))
     assert result["metrics"] == outcome.metrics

@@ -6,14 +6,20 @@ ledger of the longest chain is the run's; others are kept as far as the checks n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
-from cluster.audit.chain_codec import Unreadable, address_of, read_header
-from cluster.audit.ledger.ledger import Ledger, Violation
+from cluster.audit.chain_codec import address_of
+from cluster.audit.evidence import Proof, proofs
+from cluster.audit.ledger.accounts import Accounts
+from cluster.audit.ledger.context import Violation
+from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
+from cluster.audit.reexecution.reexecutor import Reexecution
+from cluster.audit.served_chains import ServedChain, is_part, longest_chain, served_chain
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.run import RunRecord, ValidatorRecord
 from validator.chain.genesis import Genesis
@@ -22,42 +28,6 @@ from validator.primitives.types import address_text, parse_address
 MAX_ACCOUNTS_ASKED: Final = 256
 MAX_PENDING_ASKED: Final = 256
 MAX_ENDED_ASKED: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """What a validator served of a block, as far as it is compared."""
-
-    block_hash: bytes
-    header_root: bytes
-    computed_root: bytes
-    view: int
-    """Of consensus, in which it was proposed."""
-
-
-@dataclass(frozen=True, slots=True)
-class SealedChain:
-    """What a validator served, block by block, up to the first one that cannot be read; false where that is nothing."""
-
-    first_height: int
-    seals: list[Seal]
-
-    def __bool__(self) -> bool:
-        return bool(self.seals)
-
-    @property
-    def tip(self) -> int:
-        """Height of the last block; 0 where there is none."""
-        return self.first_height + len(self.seals) - 1 if self.seals else 0
-
-    def at(self, height: int) -> Seal | None:
-        """The block at a height, where it is among them."""
-        position = height - self.first_height
-        return self.seals[position] if 0 <= position < len(self.seals) else None
-
-    def items(self) -> Iterator[tuple[int, Seal]]:
-        """Every block with its height, ascending."""
-        return enumerate(self.seals, start=self.first_height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +65,7 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class FinalQueries:
     """What a driver asks every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
 
     accounts: tuple[str, ...]
@@ -104,7 +74,7 @@ class Questions:
     """Timer ids, as hex: pending ones and ended ones."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Books:
     """Everything that the checks, the metrics and the report read, computed once."""
 
@@ -113,9 +83,9 @@ class Books:
     """Of the longest chain."""
     chain: list[BlockRecord]
     """The longest chain, from height 1 on."""
-    seals: dict[str, SealedChain] = field(default_factory=dict)
+    chains: dict[str, ServedChain] = field(default_factory=dict)
     """By validator name."""
-    lost_seals: list[SealedChain] = field(default_factory=list)
+    lost_chains: list[ServedChain] = field(default_factory=list)
     """Of the record's lost ones, in their order."""
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
@@ -123,17 +93,27 @@ class Books:
     bisections: list[Page] = field(default_factory=list)
     """For each of them where it is (:mod:`cluster.audit.reexecution.bisect`)."""
 
+    @cached_property
+    def proofs(self) -> list[Proof]:
+        """Every proof of misbehaviour that a validator shows that is not byzantine."""
+        return proofs(self.record)
+
+    @cached_property
+    def reexecution(self) -> Reexecution:
+        """The run's final blocks, executed again as far as somebody asks for them."""
+        return Reexecution(self.record.genesis, self.chain)
+
     @property
     def common_height(self) -> int:
         """The lowest tip of those who are judged: each has every height up to it that it can have executed."""
         if len(self.record.validators) < self.record.scenario.validators.count:
             return 0
-        return min((self.seals[validator.name].tip for validator in self.judged), default=0)
+        return min((self.chains[validator.name].tip for validator in self.judged), default=0)
 
     @property
     def views(self) -> dict[int, int]:
         """In which view of consensus each final block was proposed, by height."""
-        return {height: seal.view for validator in self.seen for height, seal in self.seals[validator.name].items()}
+        return {height: block.view for validator in self.seen for height, block in self.chains[validator.name].items()}
 
     @property
     def judged(self) -> list[ValidatorRecord]:
@@ -141,10 +121,10 @@ class Books:
         return [validator for validator in self.record.validators if not validator.byzantine]
 
     @property
-    def served(self) -> list[tuple[str, SealedChain]]:
+    def served(self) -> list[tuple[str, ServedChain]]:
         """Every chain that a validator served whose word counts: at the end, and before it lost a disk."""
-        served = [(validator.name, self.seals[validator.name]) for validator in self.seen]
-        for validator, chain in zip(self.record.lost, self.lost_seals, strict=True):
+        served = [(validator.name, self.chains[validator.name]) for validator in self.seen]
+        for validator, chain in zip(self.record.lost, self.lost_chains, strict=True):
             if chain and not validator.byzantine:
                 served.append((f"{validator.name} with the disk that it lost at height {validator.tip}", chain))
         return served
@@ -152,7 +132,7 @@ class Books:
     @property
     def seen(self) -> list[ValidatorRecord]:
         """The validators whose word counts and that served at least one block."""
-        return [validator for validator in self.judged if self.seals[validator.name]]
+        return [validator for validator in self.judged if self.chains[validator.name]]
 
 
 def keep_books(record: RunRecord) -> Books:
@@ -161,13 +141,13 @@ def keep_books(record: RunRecord) -> Books:
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
     cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
     for validator in record.validators:
-        books.seals[validator.name] = _seals(validator, cache)
-    books.lost_seals = [_seals(validator, cache) for validator in record.lost]
+        books.chains[validator.name] = served_chain(validator, cache)
+    books.lost_chains = [served_chain(validator, cache) for validator in record.lost]
     if not chain:
         return books
-    sharing = [validator for validator in books.judged if _is_part(validator, chain)]
+    sharing = [validator for validator in books.judged if is_part(validator, chain)]
     books.ledger = _walk(books, chain, sharing)
-    for violation in books.ledger.violations:
+    for violation in books.ledger.log.violations:
         holds = [v for v in sharing if v.first_height <= violation.height <= v.tip]
         books.findings.append(Finding(tuple(validator.name for validator in holds), violation))
     for validator in books.judged:
@@ -175,28 +155,13 @@ def keep_books(record: RunRecord) -> Books:
             own = _walk(books, _from_the_first(validator, chain), [validator])
             books.findings.extend(
                 Finding((validator.name,), violation)
-                for violation in own.violations
+                for violation in own.log.violations
                 if violation.height >= validator.first_height
             )
         _enter_divergence(books, validator)
-    books.bisections = bisect(record.genesis, chain, diverged_executions(books))
+    if executions := diverged_executions(books):
+        books.bisections = bisect(books.reexecution, executions)
     return books
-
-
-def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
-    """The blocks of the validator that has the most from height 1 on, unmutated before mutated, and whatever one that
-    joined later has on top of the same blocks. What a byzantine validator served does not count."""
-    validators = [validator for validator in validators if not validator.byzantine]
-    held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
-    longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
-    chain = [] if longest is None else list(longest.blocks)
-    for validator in sorted(validators, key=lambda v: v.first_height):
-        overlap = len(chain) + 1 - validator.first_height
-        if not 0 < overlap < len(validator.blocks) or validator.first_height == 1:
-            continue
-        if _is_part(replace(validator, blocks=validator.blocks[:overlap]), chain):
-            chain.extend(validator.blocks[overlap:])
-    return chain
 
 
 def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
@@ -207,23 +172,21 @@ def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
     return ledger
 
 
-def questions(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> Questions:
+def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> FinalQueries:
     """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
 
     Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
     ``ledger`` are the books of just these blocks, where somebody kept them already.
     """
     ledger = ledger_of(genesis, blocks) if ledger is None else ledger
-    started = Ledger(genesis).balances
-    changed = [address for address in ledger.balances if ledger.balances[address] != started.get(address, 0)]
-    order = dict.fromkeys(
-        [*(address_of(key) for key in genesis.validators), *sorted(changed), *sorted(ledger.balances)]
-    )
-    pending = list(ledger.pending)
+    started, held = Accounts(genesis).balances, ledger.accounts.balances
+    changed = [address for address in held if held[address] != started.get(address, 0)]
+    order = dict.fromkeys([*(address_of(key) for key in genesis.validators), *sorted(changed), *sorted(held)])
+    pending = list(ledger.timers.pending)
     half = MAX_PENDING_ASKED // 2
     asked = pending if len(pending) <= MAX_PENDING_ASKED else pending[:half] + pending[-half:]
-    ended = [key for key, life in ledger.timers.items() if life.ended_at is not None][-MAX_ENDED_ASKED:]
-    return Questions(
+    ended = [key for key, life in ledger.timers.lives.items() if life.ended_at is not None][-MAX_ENDED_ASKED:]
+    return FinalQueries(
         accounts=tuple(address_text(address) for address in list(order)[:MAX_ACCOUNTS_ASKED]),
         timers=tuple(key.hex() for key in (*asked, *ended)),
     )
@@ -243,35 +206,6 @@ def diverged_executions(books: Books) -> list[DivergedExecution]:
 
 
 # --- building -------------------------------------------------------------------------------------------------------
-
-
-def _seals(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes, int] | None]) -> SealedChain:
-    seals: list[Seal] = []
-    for record in validator.blocks:
-        if record.block not in cache:
-            cache[record.block] = _identity(record.block)
-        identity = cache[record.block]
-        if identity is None:
-            break
-        seals.append(Seal(identity[0], identity[1], record.computed_root, identity[2]))
-    return SealedChain(validator.first_height, seals)
-
-
-def _identity(block: bytes) -> tuple[bytes, bytes, int] | None:
-    try:
-        header, digest = read_header(block)
-    except Unreadable:
-        return None
-    return digest, header.state_root, header.view
-
-
-def _is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:
-    """Whether a validator served what a chain has at the same heights, and nothing beyond it."""
-    same = chain[validator.first_height - 1 : validator.tip]
-    return len(validator.blocks) == len(same) and all(
-        mine.block == theirs.block and mine.receipts == theirs.receipts
-        for mine, theirs in zip(validator.blocks, same, strict=True)
-    )
 
 
 def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> list[BlockRecord]:
@@ -297,11 +231,11 @@ def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[Validato
 def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
     return TipView(
         height=ledger.height,
-        balances={text: ledger.balances.get(_address(text), 0) for text in owner.balances},
-        pending={text: _timer_key(text) in ledger.pending for text in owner.pending_timers},
-        pending_timers=len(ledger.pending),
-        held=ledger.held(),
-        burned=ledger.burned,
+        balances={text: ledger.accounts.balances.get(_address(text), 0) for text in owner.balances},
+        pending={text: _timer_key(text) in ledger.timers.pending for text in owner.pending_timers},
+        pending_timers=len(ledger.timers.pending),
+        held=ledger.accounts.held(),
+        burned=ledger.accounts.burned,
     )
 
 
@@ -325,10 +259,10 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
     ledger = Ledger(books.record.genesis)
     for record in before:
         ledger.apply(record.block, record.receipts)
-    known = len(ledger.violations)
+    known = len(ledger.log.violations)
     ledger.apply_evidence(receipts, _final_block(books, height))
     books.findings.extend(
-        Finding((validator.name,), violation, evidence=True) for violation in ledger.violations[known:]
+        Finding((validator.name,), violation, evidence=True) for violation in ledger.log.violations[known:]
     )
 
 

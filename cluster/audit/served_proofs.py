@@ -217,7 +217,7 @@ class ProofAudit:
 def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
     """Keys of timers, and whether they are there at a height: some that are pending then, and those that ended last
     before, since links had to change where they were removed."""
-    scheduled = (life for life in reversed(ledger.timers.values()) if life.scheduled_at <= height)
+    scheduled = (life for life in reversed(ledger.timers.lives.values()) if life.scheduled_at <= height)
     lives = list(islice(scheduled, TIMERS_LOOKED_AT))
     gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
     kept = [life for life in lives if life.ended_at is None or life.ended_at > height]

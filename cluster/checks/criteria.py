@@ -1,8 +1,8 @@
-"""The check ``criteria``: the bounds that a scenario sets to the run's figures (``success.metrics``, ``.samples``).
+"""The check ``criteria``: bounds that a scenario sets to metrics and samples (``success.metrics``, ``.samples``).
 
-A figure out of its bounds fails the run, and so do samples of which more are out of bounds than the scenario lets. A
-figure that the run does not have, or of which it has no sample, leaves it inconclusive. So does whatever is out of
-bounds in a run that was ended early: it might still have come right.
+A metric that is out of its bounds fails the run, and so do samples if more of them are out of bounds than the scenario
+allows. A metric or sample that the run does not have makes it inconclusive, and so does any breach in a run that was
+ended early.
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ from collections.abc import Mapping
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.metrics import metrics, samples
-from cluster.checks.verdict import Check
-from cluster.common.outcome import Outcome, worst
+from cluster.checks.metrics.actor_classes import use_by_actor
+from cluster.checks.metrics.metrics import run_metrics, samples
+from cluster.checks.verdict import Check, Result
+from cluster.common.outcome import Outcome
 from cluster.scenario.sections.success import Criterion, SampleCriterion
 
 SHOWN_DIGITS: Final = 6
 
-Result = tuple[Outcome, str]
 
-
-def check_criteria(books: Books) -> Check:
-    """Every figure and enough samples are within the bounds that the scenario sets."""
+def check_criteria(books: Books, metrics: Mapping[str, float] | None = None) -> Check:
+    """Every metric and enough samples are within the bounds that the scenario sets."""
     success = books.record.scenario.success
     if not success.metrics and not success.samples:
         return Check.without_cause("criteria", "the scenario sets none")
     broken = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
-    figures = metrics(books) if success.metrics else {}
+    if metrics is None and success.metrics:
+        metrics = run_metrics(books, use_by_actor(books))
     taken = samples(books) if success.samples else {}
-    results = [_judge_metric(name, criterion, figures, broken) for name, criterion in success.metrics.items()]
+    results = [_judge_metric(name, criterion, metrics or {}, broken) for name, criterion in success.metrics.items()]
     results += [_judge_samples(name, criterion, taken[name], broken) for name, criterion in success.samples.items()]
-    outcome = worst(result for result, _ in results)
-    return Check("criteria", outcome, "; ".join(text for result, text in results if result is outcome))
+    return Check.of_parts("criteria", results)
 
 
-def _judge_metric(name: str, criterion: Criterion, figures: Mapping[str, float], broken: Outcome) -> Result:
-    value = figures.get(name)
+def _judge_metric(name: str, criterion: Criterion, metrics: Mapping[str, float], broken: Outcome) -> Result:
+    value = metrics.get(name)
     if value is None:
         return Outcome.INCONCLUSIVE, f"the run has no {name}"
     verb = "allowed" if criterion.at_least is None else "required"

@@ -1,14 +1,21 @@
-"""What checks come to: an outcome of each, and one of the run."""
+"""The verdict of a run: an outcome of each check, and one of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from cluster.audit.reexecution.describe import Page
 from cluster.common.errors import ExitCode
-from cluster.common.outcome import Outcome
+from cluster.common.outcome import Outcome, worst
 from cluster.common.suggestions import instead
+
+EXAMPLES_SHOWN: Final = 3
+"""Findings named in a detail; the rest is counted."""
+
+Result = tuple[Outcome, str]
+"""The outcome of a part of a check, and the numbers behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +26,20 @@ class Check:
     verdict: Outcome
     detail: str
     evaluated: Mapping[str, int] = field(default_factory=dict)
-    """How often the check evaluated its own rules, by their names, where it counts that."""
+    """How often the check evaluated its own rules, by their names, if it counts that."""
     applies: bool = True
     """Whether there was anything to judge; a check that does not apply passes, and is shown as what it is."""
 
     @classmethod
     def without_cause(cls, name: str, why: str) -> Check:
-        """One that does not apply to a run."""
+        """A check that does not apply to a run."""
         return cls(name, Outcome.PASS, why, applies=False)
+
+    @classmethod
+    def of_parts(cls, name: str, results: Sequence[Result]) -> Check:
+        """The worst outcome of a check's parts, with the details of the parts that have it."""
+        outcome = worst(result for result, _ in results)
+        return cls(name, outcome, examples([text for result, text in results if result is outcome]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +57,13 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run came to, check by check."""
+    """The outcome of a run, check by check."""
 
     outcome: Outcome
     checks: tuple[Check, ...]
     evaluations: tuple[Evaluation, ...] = ()
     divergences: tuple[Page, ...] = ()
-    """Where the executions of validators that diverged part from the right one
+    """For each validator that diverged, the step in which its execution differs from the right one
     (:mod:`cluster.audit.reexecution.bisect`)."""
 
     @property
@@ -62,7 +75,7 @@ class Verdict:
         }[self.outcome]
 
     def check(self, name: str) -> Check:
-        """The check of that name. Raises :class:`KeyError`, which says what was probably meant or which there are."""
+        """The check of that name. Raises :class:`KeyError`, whose text suggests a name or lists all."""
         for check in self.checks:
             if check.name == name:
                 return check
@@ -70,19 +83,25 @@ class Verdict:
 
     @property
     def decisive(self) -> Check | None:
-        """The first check that made the verdict what it is, where that is no pass."""
+        """The first check with the run's outcome; ``None`` if the run passed."""
         if self.outcome is Outcome.PASS:
             return None
         return next((check for check in self.checks if check.verdict is self.outcome), None)
 
     @property
     def reason(self) -> str:
-        """The first check that did not pass and why, in one line; empty where all did."""
+        """The decisive check and its detail, in one line; empty if the run passed."""
         return "" if self.decisive is None else f"{self.decisive.name}: {self.decisive.detail}"
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.reason}" if self.reason else str(self.outcome)
 
     def __repr__(self) -> str:
-        """As short as :meth:`__str__`: the checks have many figures, and what diverged fills pages."""
+        """As short as :meth:`__str__`: details have many numbers, and divergences fill pages."""
         return f"<{type(self).__name__} {self}>"
+
+
+def examples(texts: Sequence[str]) -> str:
+    """The first :data:`EXAMPLES_SHOWN` of them, and how many more there are."""
+    shown = "; ".join(texts[:EXAMPLES_SHOWN])
+    return shown if len(texts) <= EXAMPLES_SHOWN else f"{shown}; and {len(texts) - EXAMPLES_SHOWN:,} more"

@@ -169,8 +169,8 @@ class FaultRecord:
 
     @property
     def name(self) -> str:
-        """Which fault of the scenario it is, in words."""
-        return f"{self.title} at {self.planned}"
+        """Which fault of the scenario it is, as the subject of a sentence."""
+        return f"{' of '.join(filter(None, (self.kind, self.whom)))} at {self.planned}"
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from typing import Final
 from markupsafe import Markup
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import BlockFigures
+from cluster.audit.ledger.ledger import BlockMetrics
 from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, gini_index, jain_index
 from cluster.checks.metrics.metrics import finality_latencies, first_finalizations
 from cluster.common.quantiles import quantile
@@ -70,7 +70,7 @@ class ChartPanel:
     """So many of the columns, the first ones, hold words and no numbers."""
 
 
-Value = Callable[[BlockFigures], float]
+Value = Callable[[BlockMetrics], float]
 
 
 def charts(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[ChartPanel]:
@@ -158,16 +158,16 @@ _SHARES: Final = ((0.5, "p50"), (0.95, "p95"))
 
 def fires_chart(books: Books) -> ChartPanel:
     """Timer fires in each block."""
-    blocks = books.ledger.figures
+    blocks = books.ledger.blocks
     points = _curve(blocks, lambda block: block.fires)
     kept = _drawn(blocks, points)
     chart = Chart(
         ident="fires",
         title="Timer fires per block",
-        description=f"{books.ledger.fires:,} fires in {books.ledger.height:,} blocks.",
+        description=f"{books.ledger.timers.fires:,} fires in {books.ledger.height:,} blocks.",
         x_label="height",
         y_label="fires",
-        series=[Series("fires", points, "bars" if kept == blocks else "area", 0)] if books.ledger.fires else [],
+        series=[Series("fires", points, "bars" if kept == blocks else "area", 0)] if books.ledger.timers.fires else [],
         bands=_height_bands(books),
         hints=[(block.height, f"height {block.height}: {number(block.fires)} fires") for block in kept],
         empty="No timer fired.",
@@ -188,17 +188,17 @@ _ACTIVITY: Final[tuple[Value, ...]] = (
 
 def backlog_chart(books: Books) -> ChartPanel:
     """Timers that wait although their trigger height has passed."""
-    blocks = books.ledger.figures
+    blocks = books.ledger.blocks
     points = _curve(blocks, lambda block: block.backlog)
     kept = _drawn(blocks, points)
     most = max((block.backlog for block in blocks), default=0)
     chart = Chart(
         ident="backlog",
         title="Backlog of due timers",
-        description=f"At most {most:,.0f} due timers waited at once; {books.ledger.backlog:,} wait at the end.",
+        description=f"At most {most:,.0f} due timers waited at once; {books.ledger.timers.backlog:,} wait at the end.",
         x_label="height",
         y_label="timers past their trigger height",
-        series=[Series("backlog", points, "area", 1)] if books.ledger.timers else [],
+        series=[Series("backlog", points, "area", 1)] if books.ledger.timers.lives else [],
         bands=_height_bands(books),
         hints=[(block.height, f"height {block.height}: backlog {number(block.backlog)}") for block in kept],
         empty="No timer was scheduled.",
@@ -209,7 +209,7 @@ def backlog_chart(books: Books) -> ChartPanel:
 
 def basefee_chart(books: Books) -> ChartPanel:
     """The three basefees in force during each block."""
-    blocks = books.ledger.figures
+    blocks = books.ledger.blocks
     series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(_BASEFEES)]
     kept = _drawn(blocks, *(one.points for one in series))
     chart = Chart(
@@ -237,7 +237,7 @@ _BASEFEES: Final[tuple[tuple[str, Value], ...]] = (
 
 def lane_chart(books: Books) -> ChartPanel:
     """How full the timer lane and the transactions' lane were."""
-    blocks, parameters = books.ledger.figures, books.record.genesis.parameters
+    blocks, parameters = books.ledger.blocks, books.record.genesis.parameters
     lanes: tuple[tuple[str, Value], ...] = (
         ("timer lane", lambda block: 100 * block.lane_cycles / block.lane_limit),
         ("transactions", lambda block: 100 * block.user_cycles / parameters.lane_user_cycles),
@@ -478,12 +478,12 @@ def _joined(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _curve(blocks: Sequence[BlockFigures], value: Value) -> list[Point]:
+def _curve(blocks: Sequence[BlockMetrics], value: Value) -> list[Point]:
     """A figure of each block by height, thinned."""
     return thinned([(float(block.height), value(block)) for block in blocks])
 
 
-def _drawn(blocks: Sequence[BlockFigures], *curves: Sequence[Point]) -> list[BlockFigures]:
+def _drawn(blocks: Sequence[BlockMetrics], *curves: Sequence[Point]) -> list[BlockMetrics]:
     """The blocks that are points of a curve."""
     heights = {height for points in curves for height, _ in points}
     return [block for block in blocks if block.height in heights]
@@ -516,7 +516,7 @@ def _point_key(place: int) -> str:
 
 def _thinned_first(books: Books) -> list[tuple[int, float]]:
     """Heights and when they were first final, thinned, in the order of time."""
-    first = first_finalizations(books.record.finalizations)
+    first = first_finalizations(books.record)
     ordered = thinned(sorted((at, float(height)) for height, at in first.items()))
     return [(int(height), at) for at, height in ordered]
 
@@ -585,5 +585,5 @@ def _fault_words(books: Books) -> str:
     return f"Marked: {', '.join(names)}." if names else "There were no faults."
 
 
-def _basefee_words(block: BlockFigures) -> str:
+def _basefee_words(block: BlockMetrics) -> str:
     return f"height {block.height}: " + ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES)

@@ -10,9 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cluster.audit.books import Books
-from cluster.checks.metrics.actor_classes import use_by_actor, use_by_class
-from cluster.checks.metrics.metrics import metrics
+from cluster.checks.run import Judged
 from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
 from cluster.report.charts import charts, resource_charts
@@ -49,11 +47,9 @@ def render_page(template: str, **content: Any) -> str:
     )
 
 
-def render_report(books: Books, verdict: Verdict, command: str) -> str:
+def render_report(judged: Judged, command: str) -> str:
     """The report as HTML. ``command`` is the one that reproduces the run."""
-    record = books.record
-    uses = use_by_actor(books)
-    classes = use_by_class(uses)
+    books, verdict, record = judged.books, judged.verdict, judged.books.record
     return render_page(
         "report.html.j2",
         scenario=record.scenario,
@@ -63,10 +59,10 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
         counts=_counts(verdict),
         evaluations=verdict.evaluations,
         because=verdict.decisive,
-        tiles=tiles(books),
-        charts=charts(books, uses, classes),
+        tiles=tiles(judged.metrics),
+        charts=charts(books, judged.actors, judged.classes),
         resources=resource_charts(record),
-        classes=class_rows(classes),
+        classes=class_rows(judged.classes),
         class_columns=CLASS_COLUMNS,
         timeline=timeline_data(books),
         legend=legend(record),
@@ -74,7 +70,7 @@ def render_report(books: Books, verdict: Verdict, command: str) -> str:
         divergences=divergence_rows(books),
         faults=fault_rows(books),
         facts=facts(books),
-        metrics=[(name, number(value), value) for name, value in metrics(books).items()],
+        metrics=[(name, number(value), value) for name, value in judged.metrics.items()],
         mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],
         byzantine=[
             (validator.name, ", ".join(validator.byzantine)) for validator in record.validators if validator.byzantine

@@ -23,10 +23,11 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from cluster.audit.books import Books, diverged_executions, keep_books
-from cluster.checks.metrics.actor_classes import class_figures, use_by_actor, use_by_class
-from cluster.checks.metrics.metrics import metrics, series
-from cluster.checks.run import Judge, Verdict, check_run
+from cluster.audit.books import Books, diverged_executions
+from cluster.checks.metrics.actor_classes import class_figures
+from cluster.checks.metrics.metrics import series
+from cluster.checks.run import Judged, judge_run
+from cluster.checks.verdict import Verdict
 from cluster.common.files import write_atomically
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_blocks, encode_traces
 from cluster.record.folder import JUNIT_FILE, REPORT_FILE, RESULT_FILE, SCENARIO_FILE, SERIES_FILE
@@ -43,34 +44,33 @@ def finish_run(
     record: RunRecord,
     folder: Path,
     scenario_path: Path | None = None,
-    books: Books | None = None,
-    judge: Judge | None = None,
+    judged: Judged | None = None,
 ) -> Verdict:
-    """Check a run and write everything about it into ``folder``, which is created where it does not exist.
+    """Write everything about a run into ``folder``, which is created if it does not exist; returns the verdict.
 
-    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, where it
-    inherits nothing, and named in the command that reproduces the run. ``books`` are the record's, where they exist
-    already, ``judge`` adds the checks of a drill. Raises :class:`OSError` where the folder cannot be written.
+    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, if it inherits
+    nothing, and named in the command that reproduces the run. ``judged`` is the run's, if it was judged already. Raises
+    :class:`OSError` if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    books = books if books is not None else keep_books(record)
-    verdict = check_run(record, books, judge)
+    judged = judged if judged is not None else judge_run(record)
+    books = judged.books
     write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
     write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
     if books.divergences:
         write_atomically(folder / TRACES_FILE, encode_traces(diverged_executions(books)))
-    write_atomically(folder / RESULT_FILE, json.dumps(result_of(books, verdict), indent=2) + "\n")
+    write_atomically(folder / RESULT_FILE, json.dumps(result_of(judged), indent=2) + "\n")
     command = reproduce_command(record, folder, scenario_path)
-    write_atomically(folder / JUNIT_FILE, run_xml(record, verdict, command))
-    write_atomically(folder / REPORT_FILE, render_report(books, verdict, command))
-    return verdict
+    write_atomically(folder / JUNIT_FILE, run_xml(record, judged.verdict, command))
+    write_atomically(folder / REPORT_FILE, render_report(judged, command))
+    return judged.verdict
 
 
-def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
+def result_of(judged: Judged) -> dict[str, Any]:
     """The content of ``result.json``."""
-    record = books.record
+    books, verdict, record = judged.books, judged.verdict, judged.books.record
     result: dict[str, Any] = {
         "scenario": record.scenario.name,
         "backend": record.backend,
@@ -84,8 +84,8 @@ def result_of(books: Books, verdict: Verdict) -> dict[str, Any]:
             for check in verdict.checks
         ],
         "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
-        "metrics": metrics(books),
-        "classes": class_figures(use_by_class(use_by_actor(books))),
+        "metrics": judged.metrics,
+        "classes": class_figures(judged.classes),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "machine": machine(),
         "lag": {
@@ -120,6 +120,6 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
 
 
 def _tip_of(books: Books, name: str) -> dict[str, Any]:
-    chain = books.seals[name]
+    chain = books.chains[name]
     last = chain.at(chain.tip)
     return {"name": name, "height": chain.tip, "state_root": last.computed_root.hex() if last else None}

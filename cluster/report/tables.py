@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import ClassUse
-from cluster.checks.metrics.metrics import metrics
 from cluster.record.run import NO_PRESET, Backend, FaultRecord
 from cluster.report.fault_labels import named_faults
 from cluster.report.svg import number
@@ -25,9 +24,8 @@ FINDINGS_SHOWN: Final = 20
 """Of one divergence."""
 
 
-def tiles(books: Books) -> list[tuple[str, str, str]]:
-    """Name, value and unit of the figures that matter most."""
-    found = metrics(books)
+def tiles(metrics: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """Name, value and unit of the metrics that matter most."""
     wanted = (
         ("heights", "final heights", ""),
         ("blocks_per_second", "block rate", "/s"),
@@ -39,7 +37,7 @@ def tiles(books: Books) -> list[tuple[str, str, str]]:
         ("backlog_max", "largest backlog", "timers"),
         ("longest_stall_ms", "longest stall", "ms"),
     )
-    return [(label, *_in_unit(found[name], unit)) for name, label, unit in wanted if name in found]
+    return [(label, *_in_unit(metrics[name], unit)) for name, label, unit in wanted if name in metrics]
 
 
 def _in_unit(value: float, unit: str) -> tuple[str, str]:
@@ -53,7 +51,7 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
     """One row a validator: what it served and what befell it."""
     rows, faults = [], named_faults(books.record)
     for validator in books.record.validators:
-        chain, status = books.seals[validator.name], validator.status or {}
+        chain, status = books.chains[validator.name], validator.status or {}
         last = chain.at(chain.tip)
         diverged = next((told for told in books.divergences if told.validator == validator.name), None)
         rows.append(
@@ -196,9 +194,13 @@ def _shortened(text: str) -> str:
     return text if len(text) <= PARTING_TEXT else f"{text[:PARTING_TEXT]}…"
 
 
-def _burned(ledger: Ledger) -> str:
+def _burned(accounts: Accounts) -> str:
     """What each price burned, in words."""
-    amounts = {"cycle": ledger.burned_cycle, "cell": ledger.burned_cell, "lane timer": ledger.burned_lane_timer}
+    amounts = {
+        "cycle": accounts.burned_cycle,
+        "cell": accounts.burned_cell,
+        "lane timer": accounts.burned_lane_timer,
+    }
     return ", ".join(f"{name} {amount:,}" for name, amount in amounts.items())
 
 
@@ -215,7 +217,7 @@ def facts(books: Books) -> list[tuple[str, str]]:
         ("Chain", record.genesis.chain_id),
         ("Policy", record.genesis.policy.value),
         ("Preset", record.genesis.preset or NO_PRESET),
-        ("Burned", _burned(books.ledger)),
+        ("Burned", _burned(books.ledger.accounts)),
     ]
     if record.digest is not None:
         found.append(("Digest", record.digest))

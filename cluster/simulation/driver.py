@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from cluster.audit.books import ledger_of, longest_chain, questions
+from cluster.audit.books import final_queries, ledger_of
+from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.common.errors import BadInput
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
@@ -25,6 +26,7 @@ from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.archive import BlockRecord
 from cluster.record.message_trace import SimulatedTrace
 from cluster.record.resources import ResourceLog
+from cluster.record.rules import BOUNDED
 from cluster.record.run import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
@@ -40,7 +42,7 @@ from cluster.simulation.watches.answer_watch import AnswerWatch
 from cluster.simulation.watches.memory_watch import bounds, excesses
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
-from cluster.simulation.watches.safety_monitor import BOUNDED, SafetyMonitor
+from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.keys import SCHEMES, SignatureScheme
 from consensus.leader import ELECTIONS
@@ -665,7 +667,7 @@ class Simulation:
         """What the checks want to know of everybody's final state."""
         chain = longest_chain(self.record.lives)
         ledger = self.monitor.ledger_of(chain) or ledger_of(self._genesis, chain)
-        asked, audit = questions(self._genesis, chain, ledger), ProofAudit(self.record, chain, ledger)
+        asked, audit = final_queries(self._genesis, chain, ledger), ProofAudit(self.record, chain, ledger)
         proved = [Answers(found.name) for found in self.record.validators]
         for machine, found, answers in zip(self.machines, self.record.validators, proved, strict=True):
             if machine.validator is None:

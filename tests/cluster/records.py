@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from nacl.signing import SigningKey
 
-from cluster.audit.books import questions
+from cluster.audit.books import final_queries
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import timer_id
 from cluster.record.archive import BlockRecord
@@ -363,14 +363,14 @@ def make_record(
 def answer(record: RunRecord) -> None:
     """Fill in what honest validators would answer at their tips."""
     for validator in record.validators:
-        asked = questions(record.genesis, validator.blocks)
+        asked = final_queries(record.genesis, validator.blocks)
         ledger = Ledger(record.genesis)
         for block in validator.blocks:
             ledger.apply(block.block, block.receipts)
-        pending = {key.hex() for key in ledger.pending}
-        balances = {address_text(address): balance for address, balance in ledger.balances.items()}
+        pending = {key.hex() for key in ledger.timers.pending}
+        balances = {address_text(address): balance for address, balance in ledger.accounts.balances.items()}
         validator.balances = {text: balances.get(text, 0) for text in asked.accounts}
-        validator.supply = Supply(ledger.held(), ledger.burned)
+        validator.supply = Supply(ledger.accounts.held(), ledger.accounts.burned)
         validator.pending_timers = {text: text in pending for text in asked.timers}
         validator.status = {
             "name": validator.name,

@@ -23,8 +23,8 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled, amount
+from cluster.audit.fee_market import Basefees, FairnessWindow, fire_cap, lane_price, median_tip
 from cluster.audit.ledger.agent_queries import Agents
-from cluster.audit.ledger.fee_market import Basefees, FairnessWindow, fire_cap, lane_price, median_tip
 from cluster.audit.ledger.timer_ids import ScheduledTerms
 from validator.chain.genesis import Genesis
 from validator.primitives.params import Parameters, TieBreak
@@ -40,7 +40,7 @@ Order = tuple[int, bytes, tuple[int, int]]
 
 
 class Life(Protocol):
-    """What the audit looks at of a timer (:class:`cluster.audit.ledger.ledger.TimerLife`)."""
+    """What the audit looks at of a timer (:class:`cluster.audit.ledger.timer_register.TimerLife`)."""
 
     @property
     def is_pending(self) -> bool: ...

@@ -20,14 +20,12 @@ like the diverged validator traced it, and the two are laid side by side. What i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cluster.audit.reexecution.compare import Parting, key_differences, net_writes, part, part_by_receipts
 from cluster.audit.reexecution.describe import Page, key_pages, receipt_pages, step_page
-from cluster.audit.reexecution.reexecutor import Mismatch, Reexecutor
+from cluster.audit.reexecution.reexecutor import Mismatch, Reexecution, RightExecution
 from cluster.record.archive import BlockRecord, DivergedExecution
-from validator.chain.genesis import Genesis
 from validator.primitives.codec import CodecError, decode
 from validator.transition.trace import BlockTrace, Step
 
@@ -49,53 +47,10 @@ OTHERS_ARE_WRONG: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RightExecution:
-    """What executing the block honestly came to."""
-
-    trace: BlockTrace | None
-    """``None`` where the chain cannot be followed to the block."""
-    recorded: BlockRecord | None
-    mismatch: Mismatch | None
-    """Where the final blocks up to this one are not what this code gives."""
-
-
-def bisect(genesis: Genesis, chain: Sequence[BlockRecord], executions: Sequence[DivergedExecution]) -> list[Page]:
-    """A page for each execution, by height. Raises :class:`BadInput` where the genesis cannot be built."""
-    if not executions:
-        return []
-    retraced = _Retraced(genesis, chain)
+def bisect(reexecution: Reexecution, executions: Sequence[DivergedExecution]) -> list[Page]:
+    """A page for each execution, by height. Raises :class:`BadInput` if the genesis cannot be built."""
     ordered = sorted(executions, key=lambda each: (each.height, each.validator))
-    return [_page(each, retraced.at(each.height)) for each in ordered]
-
-
-class _Retraced:
-    """Honest executions of a chain's blocks, at ascending heights."""
-
-    def __init__(self, genesis: Genesis, chain: Sequence[BlockRecord]) -> None:
-        self._chain = chain
-        self._reexecutor = Reexecutor(genesis)
-        self._mismatch: Mismatch | None = None
-        self._known: dict[int, RightExecution] = {}
-
-    def at(self, height: int) -> RightExecution:
-        """The block at a height, not below one that was asked for before."""
-        if height not in self._known:
-            self._known[height] = self._execute(height)
-        return self._known[height]
-
-    def _execute(self, height: int) -> RightExecution:
-        if not 1 <= height <= len(self._chain):
-            return RightExecution(None, None, self._mismatch)
-        while self._mismatch is None and self._reexecutor.height < height - 1:
-            self._mismatch = self._reexecutor.take(self._chain[self._reexecutor.height])
-        recorded = self._chain[height - 1]
-        if self._mismatch is not None:
-            trace = self._mismatch.trace if self._mismatch.height == height else None
-            return RightExecution(trace, recorded, self._mismatch)
-        trace = self._reexecutor.trace(recorded)
-        self._mismatch = self._reexecutor.take(recorded)
-        return RightExecution(trace, recorded, self._mismatch)
+    return [_page(each, reexecution.at(each.height)) for each in ordered]
 
 
 def _page(told: DivergedExecution, right: RightExecution) -> Page:

@@ -6,7 +6,9 @@ nothing but what executing a block needs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cluster.common.errors import BadInput
 from cluster.disks.memory import MemoryDisk
@@ -83,3 +85,55 @@ class Reexecutor:
         result = self._executor.run(Finalize(header_hash(block.header), b""))
         assert isinstance(result, FinalizedInvalid), "the block is invalid here"
         return Mismatch(height, reason, result.receipts, result.trace)
+
+
+@dataclass(frozen=True, slots=True)
+class RightExecution:
+    """What executing the block honestly came to."""
+
+    trace: BlockTrace | None
+    """``None`` where the chain cannot be followed to the block."""
+    recorded: BlockRecord | None
+    mismatch: Mismatch | None
+    """Where the final blocks up to this one are not what this code gives."""
+
+
+class Reexecution:
+    """A chain's blocks, each executed again once, as far as somebody asks for them."""
+
+    def __init__(self, genesis: Genesis, chain: Sequence[BlockRecord]) -> None:
+        self._chain = chain
+        self._genesis = genesis
+        self._mismatch: Mismatch | None = None
+        self._known: dict[int, RightExecution] = {}
+
+    def at(self, height: int) -> RightExecution:
+        """The block at a height, not below one that was asked for before."""
+        if height not in self._known:
+            self._known[height] = self._execute(height)
+        return self._known[height]
+
+    def first_mismatch(self) -> Mismatch | None:
+        """The first block that gives something else here; executes the chain to its end."""
+        self._advance(len(self._chain))
+        return self._mismatch
+
+    def _execute(self, height: int) -> RightExecution:
+        if not 1 <= height <= len(self._chain):
+            return RightExecution(None, None, self._mismatch)
+        self._advance(height - 1)
+        recorded = self._chain[height - 1]
+        if self._mismatch is not None:
+            trace = self._mismatch.trace if self._mismatch.height == height else None
+            return RightExecution(trace, recorded, self._mismatch)
+        trace = self._reexecutor.trace(recorded)
+        self._mismatch = self._reexecutor.take(recorded)
+        return RightExecution(trace, recorded, self._mismatch)
+
+    @cached_property
+    def _reexecutor(self) -> Reexecutor:
+        return Reexecutor(self._genesis)
+
+    def _advance(self, height: int) -> None:
+        while self._mismatch is None and self._reexecutor.height < height:
+            self._mismatch = self._reexecutor.take(self._chain[self._reexecutor.height])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import TimerLife, TimerState
+from cluster.audit.ledger.timer_register import TimerLife, TimerState
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 from loadgen.workloads import UserGroup
@@ -82,7 +82,7 @@ def use_by_actor(books: Books) -> list[ActorUse]:
     """What each actor that had a timer due asked for and got, in the order of addresses."""
     classes, ledger = class_of_actors(books.record), books.ledger
     found: dict[bytes, ActorUse] = {}
-    for life in ledger.timers.values():
+    for life in ledger.timers.lives.values():
         if not _came_due(life, ledger.height):
             continue
         use = found.get(life.actor)
@@ -156,12 +156,12 @@ def _came_due(life: TimerLife, height: int) -> bool:
 def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
     """Each actor's weight, looked at over the run, from the fires of the window before each look."""
     ledger = books.ledger
-    window = ledger.parameters.fairness_window_blocks
+    window = ledger.instructions.in_force.fairness_window_blocks
     looks = range(1, ledger.height + 1, max(1, ledger.height // WEIGHT_LOOKS))
     if not looks or not uses:
         return
     fired: dict[bytes, list[int]] = {use.actor: [] for use in uses}
-    for life in ledger.timers.values():
+    for life in ledger.timers.lives.values():
         if life.state is TimerState.FIRED and life.ended_at is not None:
             fired[life.actor].append(life.ended_at)
     for heights in fired.values():

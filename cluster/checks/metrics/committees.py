@@ -28,7 +28,7 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
     final afterwards, where there is one, and with as many as there can have been otherwise.
     """
     record, views = books.record, books.views
-    first = first_finalizations(record.judged_finalizations)
+    first = first_finalizations(record)
     before = max((height for height, at in first.items() if at <= begun_ms), default=0)
     begun = max(views.get(before, 1), 1)
     after = min((height for height, at in first.items() if at > ended_ms and height in views), default=None)

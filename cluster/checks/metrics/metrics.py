@@ -1,7 +1,7 @@
-"""A run in numbers: what the result file and the report show. Pure functions of the record and its books.
+"""Metrics of a run, for the result file and the report: pure functions of the record and its books.
 
-Times are milliseconds since the run began; a figure that a run does not allow is left out, never zero. Rates are over
-the time from the first to the last finalised height, so that start-up does not dilute them.
+Times are milliseconds since the run began. A metric that cannot be computed is left out, never zero. Rates are over the
+time from the first to the last finalised height, so that start-up does not dilute them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import pairwise
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import TimerState
-from cluster.checks.metrics.actor_classes import jain_index, use_by_actor
+from cluster.audit.ledger.timer_register import TimerState
+from cluster.checks.metrics.actor_classes import ActorUse, jain_index
 from cluster.checks.metrics.recovery import recovery_of
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.record.lag import lag_by_host
-from cluster.record.run import Finalization, RunRecord
+from cluster.record.run import RunRecord
 
 MAX_SERIES_HEIGHTS: Final = 20_000
 BYTES_PER_MB: Final = 1_000_000
@@ -38,10 +38,10 @@ class Stall:
         return self.began_ms + self.length_ms
 
 
-def first_finalizations(finalizations: Sequence[Finalization]) -> dict[int, float]:
-    """When each height was first seen final anywhere, in ascending order of heights."""
+def first_finalizations(record: RunRecord) -> dict[int, float]:
+    """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
     earliest: dict[int, float] = {}
-    for seen in finalizations:
+    for seen in record.judged_finalizations:
         earliest[seen.height] = min(seen.at_ms, earliest.get(seen.height, seen.at_ms))
     return dict(sorted(earliest.items()))
 
@@ -50,7 +50,7 @@ def finality_latencies(record: RunRecord) -> dict[int, float]:
     """By height, milliseconds from the block's first sight to its first finalization."""
     return {
         height: max(0.0, at - record.proposals[height])
-        for height, at in first_finalizations(record.judged_finalizations).items()
+        for height, at in first_finalizations(record).items()
         if height in record.proposals
     }
 
@@ -80,99 +80,99 @@ def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
     return [stall for stall in stalls(record) if stall.length_ms > record.scenario.success.stall_ms]
 
 
-def metrics(books: Books) -> dict[str, float]:
-    """Every figure of a run by name (:mod:`cluster.scenario.sections.metric_names`); the driver's own figures are added
-    as they are."""
+def run_metrics(books: Books, actors: Sequence[ActorUse]) -> dict[str, float]:
+    """The metrics of a run by name (:mod:`cluster.scenario.sections.metric_names`), the driver's own among them.
+    ``actors`` are the run's :func:`~cluster.checks.metrics.actor_classes.use_by_actor`."""
     record = books.record
-    figures: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
-    figures.update(_chain_figures(books))
-    figures.update(_time_figures(books))
-    figures.update(_fairness_figures(books))
-    figures.update(_load_figures(record))
-    figures.update(_resource_figures(record))
-    figures.update(_lag_figures(record))
-    figures.update(record.metrics)
-    return {name: round(value, 3) for name, value in figures.items()}
+    found: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
+    found.update(_chain_metrics(books))
+    found.update(_time_metrics(books))
+    found.update(_fairness_metrics(actors))
+    found.update(_load_metrics(record))
+    found.update(_resource_metrics(record))
+    found.update(_lag_metrics(record))
+    found.update(record.metrics)
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def samples(books: Books) -> dict[str, Counter[float]]:
     """Of what there is one value a block, a fire or a height (:mod:`cluster.scenario.sections.metric_names`): each
     value, and how often."""
-    blocks = books.ledger.figures
-    first = first_finalizations(books.record.judged_finalizations)
+    blocks = books.ledger.blocks
+    first = first_finalizations(books.record)
     intervals = [at - first[height - 1] for height, at in first.items() if height - 1 in first]
     return {
         "finality_latency_ms": Counter(finality_latencies(books.record).values()),
         "block_interval_ms": Counter(intervals),
-        "lateness_blocks": Counter({float(late): count for late, count in books.ledger.lateness.items()}),
+        "lateness_blocks": Counter({float(late): count for late, count in books.ledger.timers.lateness.items()}),
         "fires_per_block": Counter(float(block.fires) for block in blocks),
         "transactions_per_block": Counter(float(block.transactions) for block in blocks),
         "backlog_timers": Counter(float(block.backlog) for block in blocks),
     }
 
 
-def _chain_figures(books: Books) -> dict[str, float]:
-    ledger, blocks = books.ledger, books.ledger.figures
-    figures: dict[str, float] = {
+def _chain_metrics(books: Books) -> dict[str, float]:
+    ledger, blocks = books.ledger, books.ledger.blocks
+    found: dict[str, float] = {
         "heights": ledger.height,
         "heights_common": books.common_height,
         "transactions": ledger.transactions,
         "transactions_reverted": ledger.reverted,
-        "fires": ledger.fires,
+        "fires": ledger.timers.fires,
         "messages": ledger.messages,
         "agent_queries": ledger.queries,
-        "timers_scheduled": len(ledger.timers),
-        "timers_cancelled": ledger.states[TimerState.CANCELLED],
-        "timers_expired": ledger.states[TimerState.EXPIRED],
-        "timers_insufficient_funds": ledger.states[TimerState.INSUFFICIENT_FUNDS],
-        "timers_pending_at_end": len(ledger.pending),
-        "backlog_at_end": ledger.backlog,
-        "burned": ledger.burned,
-        "burned_cycle": ledger.burned_cycle,
-        "burned_cell": ledger.burned_cell,
-        "burned_lane_timer": ledger.burned_lane_timer,
-        "tips": ledger.tips,
+        "timers_scheduled": len(ledger.timers.lives),
+        "timers_cancelled": ledger.timers.states[TimerState.CANCELLED],
+        "timers_expired": ledger.timers.states[TimerState.EXPIRED],
+        "timers_insufficient_funds": ledger.timers.states[TimerState.INSUFFICIENT_FUNDS],
+        "timers_pending_at_end": len(ledger.timers.pending),
+        "backlog_at_end": ledger.timers.backlog,
+        "burned": ledger.accounts.burned,
+        "burned_cycle": ledger.accounts.burned_cycle,
+        "burned_cell": ledger.accounts.burned_cell,
+        "burned_lane_timer": ledger.accounts.burned_lane_timer,
+        "tips": ledger.accounts.tips,
     }
-    if ledger.lateness:
+    if ledger.timers.lateness:
         for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max")):
-            figures[f"lateness_{name}_blocks"] = counted_quantile(ledger.lateness, share)
+            found[f"lateness_{name}_blocks"] = counted_quantile(ledger.timers.lateness, share)
     if blocks:
         lane = [block.basefee_lane_timer for block in blocks]
-        figures["backlog_max"] = max(block.backlog for block in blocks)
-        figures["fires_per_block_max"] = max(block.fires for block in blocks)
-        figures["lane_use_mean_share"] = sum(block.lane_cycles / block.lane_limit for block in blocks) / len(blocks)
-        figures.update(basefee_lane_first=lane[0], basefee_lane_last=lane[-1], basefee_lane_max=max(lane))
-    return figures
+        found["backlog_max"] = max(block.backlog for block in blocks)
+        found["fires_per_block_max"] = max(block.fires for block in blocks)
+        found["lane_use_mean_share"] = sum(block.lane_cycles / block.lane_limit for block in blocks) / len(blocks)
+        found.update(basefee_lane_first=lane[0], basefee_lane_last=lane[-1], basefee_lane_max=max(lane))
+    return found
 
 
-def _time_figures(books: Books) -> dict[str, float]:
+def _time_metrics(books: Books) -> dict[str, float]:
     record = books.record
-    first = first_finalizations(record.judged_finalizations)
-    figures: dict[str, float] = {}
+    first = first_finalizations(record)
+    found: dict[str, float] = {}
     if first:
-        figures["first_block_ms"] = min(first.values())
+        found["first_block_ms"] = min(first.values())
     if len(first) > 1:
         low, high = min(first), max(first)
         seconds = (max(first.values()) - min(first.values())) / 1_000
         if seconds > 0:
-            within = [block for block in books.ledger.figures if low < block.height <= high]
-            figures["blocks_per_second"] = (high - low) / seconds
-            figures["fires_per_second"] = sum(block.fires for block in within) / seconds
-            figures["transactions_per_second"] = sum(block.transactions for block in within) / seconds
+            within = [block for block in books.ledger.blocks if low < block.height <= high]
+            found["blocks_per_second"] = (high - low) / seconds
+            found["fires_per_second"] = sum(block.fires for block in within) / seconds
+            found["transactions_per_second"] = sum(block.transactions for block in within) / seconds
     latencies = list(finality_latencies(record).values())
     if latencies:
         for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
-            figures[f"finality_latency_{name}_ms"] = quantile(latencies, share)
+            found[f"finality_latency_{name}_ms"] = quantile(latencies, share)
     stall = longest_stall(record)
     if stall is not None:
-        figures["longest_stall_ms"] = stall.length_ms
+        found["longest_stall_ms"] = stall.length_ms
     recovery = recovery_of(books)
     if recovery is not None and recovery.took_ms is not None:
-        figures["recovery_ms"] = recovery.took_ms
-    return figures
+        found["recovery_ms"] = recovery.took_ms
+    return found
 
 
-def _load_figures(record: RunRecord) -> dict[str, float]:
+def _load_metrics(record: RunRecord) -> dict[str, float]:
     load = record.load
     return {
         "load_requests": load.requests,
@@ -182,28 +182,28 @@ def _load_figures(record: RunRecord) -> dict[str, float]:
     }
 
 
-def _fairness_figures(books: Books) -> dict[str, float]:
+def _fairness_metrics(actors: Sequence[ActorUse]) -> dict[str, float]:
     """How evenly actors were served."""
-    served = [use.served_share for use in use_by_actor(books)]
+    served = [use.served_share for use in actors]
     return {"fairness_jain_index": jain_index(served)} if served else {}
 
 
-def _resource_figures(record: RunRecord) -> dict[str, float]:
+def _resource_metrics(record: RunRecord) -> dict[str, float]:
     """The most that any validator was seen to use."""
     looks = record.resources
     memory = [look.memory_bytes for look in looks if look.memory_bytes is not None]
     files = [look.open_files for look in looks if look.open_files is not None]
-    figures: dict[str, float] = {}
+    found: dict[str, float] = {}
     if looks:
-        figures["disk_max_mb"] = max(look.disk_bytes for look in looks) / BYTES_PER_MB
+        found["disk_max_mb"] = max(look.disk_bytes for look in looks) / BYTES_PER_MB
     if memory:
-        figures["memory_max_mb"] = max(memory) / BYTES_PER_MB
+        found["memory_max_mb"] = max(memory) / BYTES_PER_MB
     if files:
-        figures["open_files_max"] = max(files)
-    return figures
+        found["open_files_max"] = max(files)
+    return found
 
 
-def _lag_figures(record: RunRecord) -> dict[str, float]:
+def _lag_metrics(record: RunRecord) -> dict[str, float]:
     """How long the machine kept the run's processes from running; the host that had most of it."""
     lags = lag_by_host(record)
     driver_ms = lags.pop(None)
@@ -219,8 +219,8 @@ def series(books: Books) -> dict[str, list[float | None]]:
     At most :data:`MAX_SERIES_HEIGHTS` heights, evenly thinned beyond.
     """
     latencies = finality_latencies(books.record)
-    first = first_finalizations(books.record.judged_finalizations)
-    blocks = books.ledger.figures[:: max(1, -(-len(books.ledger.figures) // MAX_SERIES_HEIGHTS))]
+    first = first_finalizations(books.record)
+    blocks = books.ledger.blocks[:: max(1, -(-len(books.ledger.blocks) // MAX_SERIES_HEIGHTS))]
     return {
         "height": [block.height for block in blocks],
         "finality_latency_ms": [_rounded(latencies.get(block.height)) for block in blocks],

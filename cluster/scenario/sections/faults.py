@@ -407,6 +407,14 @@ def kind_of(model: type[AnyFault]) -> str:
 KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
 LASTING_KINDS: Final = frozenset(kind_of(model) for model in KINDS if issubclass(model, _Lasting | UpgradeFault))
 """Faults of which is said what was seen of them once they are over."""
+RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync", "upgrade"})
+"""Faults whose targets restart from their disk."""
+RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
+"""Faults whose targets lose their disk."""
+CUTTING: Final = frozenset({"partition", "one_way_partition", "cut", "degrade"})
+"""Faults that drop messages."""
+SLOWING: Final = frozenset({"degrade", "leader_delay"})
+"""Faults during which no progress is demanded, however many validators are up."""
 
 
 def _is_known(given: Any) -> Any:

@@ -28,8 +28,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import Block, System, amount, read_block, read_transaction, transaction_hash
-from cluster.audit.ledger.fee_market import Basefees
-from cluster.audit.ledger.ledger import FEE_LIMIT, Ledger
+from cluster.audit.fee_market import Basefees
+from cluster.audit.ledger.context import FEE_LIMIT
+from cluster.audit.ledger.ledger import Ledger
+from cluster.record.rules import DROPPED, KEPT, PASSED_ON, PROMISE_RULES
 from cluster.record.run import PromiseRecord
 from validator.node.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
@@ -38,11 +40,6 @@ from validator.primitives.types import PRICE_LIMIT
 
 MAX_VIOLATIONS: Final = 100
 HASH_DIGITS: Final = 16
-
-PASSED_ON: Final = "passed_on"
-KEPT: Final = "kept"
-DROPPED: Final = "dropped"
-PROMISE_RULES: Final = (PASSED_ON, KEPT, DROPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +144,10 @@ class PromiseWatch:
         self._note_seen(transactions.values())
         for digest, wire in transactions.items():
             offered = _Offered.read(wire)
-            if offered.nonce < ledger.nonce(offered.sender):
+            if offered.nonce < ledger.chain.nonces[offered.sender]:
                 continue  # it has become final, or cannot any more: the validator is behind
             self._offered.setdefault(offered.sender, {})[digest] = offered
-            self._balances.setdefault(offered.sender, ledger.balances.get(offered.sender, 0))
+            self._balances.setdefault(offered.sender, ledger.accounts.balances.get(offered.sender, 0))
             if is_honest:
                 self._taken += 1
                 memory.open[digest] = _Promise(offered, self._next(), height)
@@ -209,13 +206,13 @@ class PromiseWatch:
         for each in self._memories:
             self._note_kept(each, hashes)
         for sender, offers in list(self._offered.items()):
-            first = ledger.nonce(sender)
+            first = ledger.chain.nonces[sender]
             left = {digest: offered for digest, offered in offers.items() if offered.nonce >= first}
             if left:
                 self._offered[sender] = left
             else:
                 del self._offered[sender]
-        self._balances = {sender: ledger.balances.get(sender, 0) for sender in self._offered}
+        self._balances = {sender: ledger.accounts.balances.get(sender, 0) for sender in self._offered}
         self._height = header.height
 
     def _note_kept(self, memory: _Memory, hashes: Iterable[bytes]) -> None:
@@ -229,9 +226,9 @@ class PromiseWatch:
         What the sender got in that block is left out, and what it spent is taken for the most that it can have been.
         """
         header, ledger, sender = block.header, self._ledger(), offered.sender
-        if offered.nonce != ledger.nonce(sender) or sender not in self._balances:
+        if offered.nonce != ledger.chain.nonces[sender] or sender not in self._balances:
             return False
-        fees, limits = Basefees.of(header), ledger.parameters
+        fees, limits = Basefees.of(header), ledger.instructions.in_force
         if offered.max_fee_per_cycle < fees.cycle or offered.max_fee_per_cell < fees.cell:
             return False
         lane = limits.lane_system_cycles if offered.is_system else limits.lane_user_cycles
@@ -254,11 +251,11 @@ class PromiseWatch:
         """Whether a reason to drop a transaction shows, at the height that the validator is at; ``None`` where the
         books are of another height by now, and do not tell."""
         offered, ledger = promise.offered, self._ledger()
-        if offered.nonce < ledger.nonce(offered.sender):
+        if offered.nonce < ledger.chain.nonces[offered.sender]:
             return True
         others = self._offered.get(offered.sender, {}).values()
         if reason == Departure.UNAFFORDABLE:
-            is_short = sum(one.cost for one in others) > ledger.balances.get(offered.sender, 0)
+            is_short = sum(one.cost for one in others) > ledger.accounts.balances.get(offered.sender, 0)
             return is_short if ledger.height == height else None
         if reason == Departure.REPLACED:
             return sum(one.nonce == offered.nonce for one in others) > 1

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.audit.reexecution.describe import lines
-from cluster.checks.run import Verdict
+from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
 from cluster.record.run import Backend, Sample
 from cluster.tools.console.validator_table import validator_table

@@ -10,7 +10,6 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
-from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.checks.metrics.metrics import first_finalizations
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
@@ -100,10 +99,8 @@ def straight_replay() -> Expectation:
 
 def judge_replay(books: Books) -> Judgement:
     """Whether every validator's blocks are what executing the final chain once, straight, gives."""
-    reexecutor = Reexecutor(books.record.genesis)
-    for record in books.chain:
-        if (mismatch := reexecutor.take(record)) is not None:
-            return Outcome.FAIL, f"height {mismatch.height}: {mismatch.reason}"
+    if (mismatch := books.reexecution.first_mismatch()) is not None:
+        return Outcome.FAIL, f"height {mismatch.height}: {mismatch.reason}"
     for told in books.divergences:
         return Outcome.FAIL, f"{told.validator} diverged at height {told.height}: {told.reason}"
     compared = 0
@@ -128,7 +125,7 @@ def judge_replay(books: Books) -> Judgement:
 
 def rate(books: Books, after_ms: float, until_ms: float) -> float:
     """Final heights a second in a stretch of the run; 0 where it is empty."""
-    seen = [at for at in first_finalizations(books.record.judged_finalizations).values() if after_ms < at <= until_ms]
+    seen = [at for at in first_finalizations(books.record).values() if after_ms < at <= until_ms]
     return len(seen) / (until_ms - after_ms) * 1_000 if until_ms > after_ms else 0.0
 
 
@@ -142,8 +139,8 @@ def unmet(books: Books) -> Outcome:
 
 def heights_apart(books: Books, validators: Sequence[ValidatorRecord], until: int) -> list[int]:
     """The heights, up to one, at which what these validators served is not the same; who joined later has none."""
-    held = [{books.seals[each.name].at(height) for each in validators} - {None} for height in range(1, until + 1)]
-    return [height for height, seals in enumerate(held, start=1) if len(seals) > 1]
+    held = [{books.chains[each.name].at(height) for each in validators} - {None} for height in range(1, until + 1)]
+    return [height for height, blocks in enumerate(held, start=1) if len(blocks) > 1]
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------

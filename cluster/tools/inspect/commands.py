@@ -91,6 +91,7 @@ def _verify_run(options: Any) -> int:
 def _bisect(options: Any) -> int:
     from cluster.audit.reexecution.bisect import bisect
     from cluster.audit.reexecution.describe import lines
+    from cluster.audit.reexecution.reexecutor import Reexecution
     from cluster.record.folder import read_run
 
     run = read_run(options.run)
@@ -98,7 +99,7 @@ def _bisect(options: Any) -> int:
     if options.validator is not None and not wanted:
         known = ", ".join(each.validator for each in run.executions) or "nobody"
         raise BadInput(f"{options.run}: {options.validator!r} did not diverge; {known} did")
-    pages = bisect(run.genesis, run.blocks, wanted)
+    pages = bisect(Reexecution(run.genesis, run.blocks), wanted)
     if options.json:
         print(json.dumps(pages, indent=2))
     elif pages:

@@ -16,6 +16,7 @@ from typing import Final
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import lines
 from cluster.audit.reexecution.interpreters import Answer, Mismatched, check_interpreter, execute
+from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.record.archive import DivergedExecution
 from cluster.record.folder import RESULT_FILE, ArchivedRun, read_run
@@ -92,7 +93,7 @@ def _where(run: ArchivedRun, python: str, mismatch: Mismatched) -> list[str]:
         return []
     expected = _header_root(run.blocks[mismatch.height - 1].block)
     given = (mismatch.height, mismatch.reason, expected, "", mismatch.receipts, mismatch.trace)
-    (page,) = bisect(run.genesis, run.blocks, [DivergedExecution(f"Python {python}", *given)])
+    (page,) = bisect(Reexecution(run.genesis, run.blocks), [DivergedExecution(f"Python {python}", *given)])
     return lines(page)[1:]
 
 

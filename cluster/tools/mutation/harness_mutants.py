@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger.accounts import Accounts
+from cluster.audit.ledger.phase_rules import PhaseRules
+from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.checks import run as checks
-from cluster.checks.run import Check, Verdict
+from cluster.checks.agreement import check_state_roots
+from cluster.checks.safety import check_evidence
+from cluster.checks.verdict import Check, Verdict
 from cluster.common.outcome import Outcome
 from cluster.faults import engine as fault_engine
 from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, RunCounter
@@ -112,28 +116,28 @@ def _without_ancestry(counter: RunCounter) -> AbstractContextManager[None]:
 
 
 def _without_work(counter: RunCounter) -> AbstractContextManager[None]:
-    def looks_away(_ledger: Ledger, _context: object, _outcome: object) -> None:
+    def looks_away(_phase: PhaseRules, _context: object) -> None:
         counter.ran()
 
-    return _replaced(Ledger, "_check_nothing_was_passed_over", looks_away)
+    return _replaced(PhaseRules, "check_nothing_was_passed_over", looks_away)
 
 
 def _without_fire_times(counter: RunCounter) -> AbstractContextManager[None]:
-    def looks_away(_ledger: Ledger, _context: object, _fire: object, _life: object) -> None:
+    def looks_away(_timers: TimerRegister, _context: object, _fire: object, _life: object) -> None:
         counter.ran()
 
-    return _replaced(Ledger, "_check_fire_time", looks_away)
+    return _replaced(TimerRegister, "_check_fire_time", looks_away)
 
 
 def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
-    pay = Ledger._pay
+    pay = Accounts.pay
 
-    def pays(ledger: Ledger, payer: bytes, burned: int, tip: int) -> None:
-        pay(ledger, payer, burned, tip)
-        ledger.burned += burned
+    def pays(accounts: Accounts, payer: bytes, burned: int, tip: int = 0) -> None:
+        pay(accounts, payer, burned, tip)
+        accounts.burned += burned
         counter.runs += burned > 0
 
-    return _replaced(Ledger, "_pay", pays)
+    return _replaced(Accounts, "pay", pays)
 
 
 def _always_bites(counter: RunCounter) -> AbstractContextManager[None]:
@@ -151,13 +155,13 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "compares-no-roots",
             "the check of state roots compares nothing, and passes",
             KnownAnswer(Hunt("calm", ONE), "state_roots", Outcome.FAIL, "wrong-balance"),
-            _blind_check(checks.check_state_roots),
+            _blind_check(check_state_roots),
         ),
         HarnessMutant(
             "reads-no-evidence",
             "the check of evidence reads no proof, and passes",
             KnownAnswer(Hunt("bad-links", ALL), "evidence", Outcome.FAIL, "finalizes-after-nullify"),
-            _blind_check(checks.check_evidence),
+            _blind_check(check_evidence),
         ),
         HarnessMutant(
             "monitor-without-certificates",

@@ -19,7 +19,8 @@ from functools import lru_cache
 from typing import Any
 
 from cluster.audit.served_proofs import SERVED_RULES
-from cluster.checks.run import Verdict, check_run
+from cluster.checks.run import check_run
+from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.mutants.base import Hunt, Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS

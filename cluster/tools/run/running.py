@@ -17,8 +17,9 @@ from typing import TextIO, cast
 
 from rich.console import Console
 
-from cluster.audit.books import Books, keep_books
-from cluster.checks.run import Check, Judge, Verdict, check_run
+from cluster.audit.books import keep_books
+from cluster.checks.run import Judge, Judged, judge_run
+from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
@@ -123,7 +124,7 @@ def perform_run(
                 progress.close()
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
-            verdict = finish(record, folder, interrupts, source, judge=judge)
+            verdict = finish(record, folder, interrupts, source, judge).verdict
         try:
             point_latest(folder)
             refresh_index(folder)
@@ -186,23 +187,24 @@ def finish(
     folder: Path,
     interrupts: Interrupts,
     scenario_path: Path | None = None,
-    books: Books | None = None,
     judge: Judge | None = None,
-) -> Verdict:
+) -> Judged:
     """Judge and write a run. A run with a signal, even one during the writing, counts as interrupted.
 
     After a signal during the writing, everything is written again, so that files and exit code agree. If the files
-    cannot be written, the verdict is at best inconclusive. ``books`` are the record's, if they exist already.
+    cannot be written, the verdict is at best inconclusive.
     """
-    books = books if books is not None else keep_books(record)
+    books = keep_books(record)
     while True:
         record.interrupted = record.interrupted or interrupts.seen
+        judged = judge_run(record, books, judge)
         try:
-            verdict = finish_run(record, folder, scenario_path, books, judge)
+            finish_run(record, folder, scenario_path, judged)
         except OSError as error:
-            return _unwritten(check_run(record, books, judge), f"{error.filename or folder}: {error.strerror or error}")
+            why = f"{error.filename or folder}: {error.strerror or error}"
+            return replace(judged, verdict=_unwritten(judged.verdict, why))
         if record.interrupted or not interrupts.seen:
-            return verdict
+            return judged
 
 
 def _unwritten(verdict: Verdict, why: str) -> Verdict:

@@ -9,9 +9,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.audit.books import keep_books
-from cluster.checks.metrics.metrics import metrics
-from cluster.checks.run import Verdict, check_run
+from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 
@@ -72,24 +70,24 @@ class SeedOutcome(msgspec.Struct, frozen=True):
         )
 
 
-def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Verdict]:
-    """The outcome of a run, and its verdict."""
-    books = keep_books(record)
-    verdict = check_run(record, books)
+def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
+    """The outcome of a run, and all that was found of it."""
+    judged = judge_run(record)
+    books, verdict = judged.books, judged.verdict
     outcome = SeedOutcome(
         seed=record.seed,
         verdict=verdict.outcome.value,
         reason=" ".join(verdict.reason.split()),
         undecided=[check.name for check in verdict.checks if check.verdict is Outcome.INCONCLUSIVE],
         heights=books.common_height,
-        fires=books.ledger.fires,
+        fires=books.ledger.timers.fires,
         faults=dict(Counter(fault.kind for fault in record.faults if fault.took_effect) + _behaviours(record)),
         faults_needed=min(FAULTS_TO_COUNT, len(record.scenario.faults)),
         digest=record.digest or "",
         seconds=seconds,
-        metrics=metrics(books),
+        metrics=judged.metrics,
     )
-    return outcome, verdict
+    return outcome, judged
 
 
 def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:

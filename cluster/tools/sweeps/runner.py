@@ -149,9 +149,9 @@ def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
     started, leaves = time.monotonic(), Path(folder) / f"seed-{seed}"
     try:
         record = simulate(task.scenario(seed), seed, commit)
-        outcome, _ = judge(record, time.monotonic() - started)
+        outcome, judged = judge(record, time.monotonic() - started)
         if outcome.failed:
-            finish_run(record, leaves)
+            finish_run(record, leaves, judged=judged)
     except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
         leaves.mkdir(parents=True, exist_ok=True)
         (leaves / TRACEBACK_FILE).write_text(traceback.format_exc(), encoding="utf-8")

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.audit.books import ledger_of, longest_chain
+from cluster.audit.books import ledger_of
+from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import (
     SERVED_FINALITY,
     SERVED_PROOFS,
@@ -271,7 +272,7 @@ def test_a_live_run_in_which_nobody_proved_anything_is_inconclusive(rule: str, o
     record.monitor = MonitorRecord([], dict.fromkeys(SERVED_RULES, 9) | ({rule: 0} if rule else {}))
     check = check_run(record).check("safety")
     assert check.verdict is (Outcome.INCONCLUSIVE if rule else Outcome.PASS)
-    words = f"never looked at: {rule}" if rule else "served_proofs 9; certificates are watched in the simulator alone"
+    words = f"never evaluated: {rule}" if rule else "served_proofs 9; certificates are watched in the simulator alone"
     assert check.detail.endswith(words)
 
 

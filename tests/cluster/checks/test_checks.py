@@ -9,15 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.audit.books import MAX_PENDING_ASKED, keep_books, longest_chain, questions
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.books import MAX_PENDING_ASKED, final_queries, keep_books
+from cluster.audit.ledger import ledger as ledger_module
+from cluster.audit.ledger.chain_rules import ChainRules
+from cluster.audit.ledger.phase_rules import PhaseRules
+from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.served_chains import longest_chain
 from cluster.checks import run as checks
-from cluster.checks.run import Check, Verdict, check_run
+from cluster.checks.run import check_run
+from cluster.checks.verdict import Check, Verdict
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome, worst
+from cluster.record.rules import SAFETY_RULES
 from cluster.record.run import MonitorRecord, RunRecord
 from cluster.scenario import EpochSection, NodeSection
-from cluster.simulation.watches.safety_monitor import RULES
 from tests.cluster.records import (
     ChainMaker,
     answer,
@@ -97,21 +102,21 @@ def test_every_invariant_is_evaluated_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "rule"),
+    ("owner", "name", "rule"),
     [
-        ("_check_seal", "chain links"),
-        ("_check_transaction_fee", "transaction fees"),
-        ("_check_value", "values moved"),
-        ("_check_fire_time", "fire times"),
-        ("_check_fire_fee", "fire fees"),
-        ("_check_phase", "lane limits"),
-        ("_check_nothing_was_passed_over", "no timer passed over"),
+        (ChainRules, "check", "chain links"),
+        (ledger_module, "_check_transaction_fee", "transaction fees"),
+        (ledger_module, "_check_value", "values moved"),
+        (TimerRegister, "_check_fire_time", "fire times"),
+        (PhaseRules, "check_fire_fee", "fire fees"),
+        (PhaseRules, "check", "lane limits"),
+        (PhaseRules, "check_nothing_was_passed_over", "no timer passed over"),
     ],
 )
 def test_an_invariant_that_is_never_evaluated_is_inconclusive(
-    monkeypatch: pytest.MonkeyPatch, method: str, rule: str
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, rule: str
 ) -> None:
-    monkeypatch.setattr(Ledger, method, lambda *_: None)
+    monkeypatch.setattr(owner, name, lambda *_: None)
     verdict = check_run(with_kill(make_record()))
     assert verdict.outcome is INCONCLUSIVE
     assert f"{rule} 0 times of" in verdict.check("coverage").detail
@@ -151,7 +156,7 @@ def test_fewer_evaluations_than_the_scenario_asks_for_are_inconclusive() -> None
 
 def test_each_rule_of_the_monitor_must_have_been_evaluated_often_enough() -> None:
     record = make_record()
-    record.monitor = MonitorRecord([], dict.fromkeys(RULES, 10))
+    record.monitor = MonitorRecord([], dict.fromkeys(SAFETY_RULES, 10))
     assert run_check(record, "coverage").verdict is PASS
     record.monitor.counts["roots"] = 9
     assert "safety: roots 9 times of 10" in run_check(record, "coverage").detail
@@ -399,7 +404,7 @@ def test_a_wrong_tip_fails() -> None:
 def test_books_that_do_not_balance_fail() -> None:
     record = make_record()
     books = keep_books(record)
-    books.ledger.burned += 1
+    books.ledger.accounts.burned += 1
     check = check_run(record, books).check("conservation")
     assert check.verdict is FAIL
     assert check.detail.startswith("minted 3,000,000,000,000,000,000 is not balances")
@@ -615,13 +620,13 @@ def too_short(record: RunRecord) -> None:
     [
         (never_began, INCONCLUSIVE, "never began"),
         (missing, INCONCLUSIVE, "1 of 1 faults never began"),
-        (never_bit, INCONCLUSIVE, "was not seen to bite"),
+        (never_bit, INCONCLUSIVE, "had no observable effect"),
         (never_down, INCONCLUSIVE, "never down"),
         (does_not_say, INCONCLUSIVE, "does not say how it started"),
         (too_short, INCONCLUSIVE, "less than views that fail in a row may take"),
         (never_back, FAIL, "never came back"),
         (nothing_on_disk, FAIL, "found nothing on its own disk"),
-        (left_behind, FAIL, "did not catch up: height 6 where the others have 12"),
+        (left_behind, FAIL, "did not catch up: it has height 6, the others have 12"),
         (network_stood_still, FAIL, "no height was finalised in the 11,000 ms"),
     ],
 )
@@ -706,10 +711,10 @@ def executed_too_little(record: RunRecord) -> None:
     [
         (join_missing, INCONCLUSIVE, "1 of 1 joins never began"),
         (join_never_began, INCONCLUSIVE, "never began"),
-        (join_never_ended, FAIL, "never had its snapshot"),
+        (join_never_ended, FAIL, "never received a snapshot"),
         (does_not_say_how, INCONCLUSIVE, "does not say how it began"),
         (no_snapshot, FAIL, "executed the chain from the genesis on"),
-        (stays_behind, FAIL, "did not catch up: height 4 where the others have 12"),
+        (stays_behind, FAIL, "did not catch up: it has height 4, the others have 12"),
         (executed_too_little, INCONCLUSIVE, "executed 9 heights after it joined, 10 needed"),
     ],
 )
@@ -774,7 +779,7 @@ def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
         for _ in range(40):
             maker.schedule(1_000)
         maker.seal()
-    asked = questions(maker.genesis, maker.blocks)
+    asked = final_queries(maker.genesis, maker.blocks)
     assert len(asked.timers) == MAX_PENDING_ASKED
     assert len(asked.accounts) == 4 + 3
 

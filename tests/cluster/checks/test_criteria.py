@@ -8,8 +8,8 @@ import pytest
 
 from cluster.audit.books import keep_books
 from cluster.checks.criteria import check_criteria
-from cluster.checks.metrics.metrics import metrics, samples
-from cluster.checks.run import CHECKS, check_run
+from cluster.checks.metrics.metrics import samples
+from cluster.checks.run import CHECKS, check_run, judge_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
@@ -142,9 +142,9 @@ def test_a_broken_criterion_fails_the_run() -> None:
 
 def test_every_figure_of_a_run_has_a_name_that_criteria_may_use() -> None:
     for record in (make_record(), with_kill(make_record()), make_record(backend="live")):
-        books = keep_books(record)
-        assert metrics(books).keys() <= METRICS.keys()
-        assert samples(books).keys() == SAMPLES.keys()
+        judged = judge_run(record)
+        assert judged.metrics.keys() <= METRICS.keys()
+        assert samples(judged.books).keys() == SAMPLES.keys()
 
 
 def test_figures_are_those_that_the_books_hold() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.run import Check, check_run
+from cluster.checks.run import check_run
+from cluster.checks.verdict import Check
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.disks.memory import FaultPlan, MemoryDisk
@@ -166,7 +167,7 @@ def test_a_fault_that_does_nothing_makes_the_run_inconclusive(kind: str, monkeyp
     assert not record.faults[0].took_effect
     found = check(record)
     assert found.verdict is Outcome.INCONCLUSIVE
-    assert "was not seen to bite" in found.detail
+    assert "had no observable effect" in found.detail
 
 
 def test_a_degradation_to_what_the_links_are_does_not_bite() -> None:

@@ -177,7 +177,7 @@ def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: Fau
     """And so does one that has no effect; without them the same run passes."""
     record = faulty_run.record
     never = record.faults[NEVER]
-    assert check_run(record).check("faults").detail.startswith(f"{never.name}: never began")
+    assert check_run(record).check("faults").detail.startswith(f"{never.name} never began")
     record.faults.remove(never)
     planned = [plan for number, plan in enumerate(record.scenario.faults) if number != NEVER]
     whole, record.scenario = record.scenario, record.scenario.model_copy(update={"faults": planned})
@@ -186,7 +186,7 @@ def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: Fau
         faulty_run.fault("partition").took_effect = False
         check = check_run(record).check("faults")
         assert check.verdict is Outcome.INCONCLUSIVE
-        assert "was not seen to bite" in check.detail
+        assert "had no observable effect" in check.detail
     finally:
         faulty_run.fault("partition").took_effect = True
         record.scenario = whole

@@ -7,9 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.audit.books import keep_books
-from cluster.checks.metrics.metrics import metrics
-from cluster.checks.run import check_run
+from cluster.checks.run import check_run, judge_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.lag import MAX_LAGS, LagLog, explains_delay, lag_by_host, running_ms, total_ms
@@ -177,10 +175,10 @@ def test_lag_of_hosts_that_are_in_no_committee_excuses_nothing(committee: list[i
 def test_lag_is_a_figure_of_the_run_and_on_its_page() -> None:
     record = lagging(make_record(backend="live"), lag_ms=700.0, hosts=2)
     record.lags.append(Lag(0.0, 1_000.0, 30.0, None))
-    books = keep_books(record)
-    figures = metrics(books)
+    judged = judge_run(record)
+    figures = judged.metrics
     assert (figures["host_lag_ms"], figures["driver_lag_ms"]) == (700, 30)
-    lag = result_of(books, check_run(record, books))["lag"]
+    lag = result_of(judged)["lag"]
     assert lag == {"host-0": {"lag_ms": 700}, "host-1": {"lag_ms": 700}, "driver": {"lag_ms": 30}}
     figure = lag_figure(record)
     assert [series.name for series in figure.chart.series] == ["driver", "host 0", "host 1"]
@@ -190,7 +188,7 @@ def test_lag_is_a_figure_of_the_run_and_on_its_page() -> None:
 def test_in_the_simulator_there_is_none() -> None:
     record = simulate(make_scenario(stop={"height": 3}), 1)
     assert record.lags == []
-    assert metrics(keep_books(record))["host_lag_ms"] == 0
+    assert judge_run(record).metrics["host_lag_ms"] == 0
     assert "In the simulator there is no lag." in lag_figure(record).drawing
 
 

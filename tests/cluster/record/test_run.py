@@ -25,4 +25,4 @@ NAMES = tuple(f"validator-{index}" for index in range(6))
 def test_whom_it_hit_is_named_where_the_scenario_does_not(target: str, targets: tuple[str, ...], whom: str) -> None:
     fault = FaultRecord("kill", target, 4, targets=targets)
     assert (fault.whom, fault.title) == (whom, f"kill {whom}")
-    assert fault.name == f"kill {whom} at height 4"
+    assert fault.name == f"kill of {whom} at height 4"

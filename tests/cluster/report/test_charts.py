@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from cluster.record.run import Resources
-from cluster.report.charts import resource_charts
-from tests.cluster.records import make_record
+from cluster.audit.books import keep_books
+from cluster.checks.metrics.metrics import first_finalizations
+from cluster.record.run import Finalization, Resources
+from cluster.report.charts import heights_chart, resource_charts
+from tests.cluster.records import make_record, make_scenario
 
 
 def test_the_memory_of_a_validator_that_was_down_is_not_drawn_meanwhile() -> None:
@@ -14,3 +16,15 @@ def test_the_memory_of_a_validator_that_was_down_is_not_drawn_meanwhile() -> Non
     memory = resource_charts(record)[0].chart.series[0]
     assert [at for at, _ in memory.points] == [0.0, 0.5, 1.0, 9.0, 9.5]
     assert 0.5 < memory.gap < 8.0
+
+
+def test_a_byzantine_validator_makes_nothing_final_first() -> None:
+    nodes = [{}, {}, {}, {"byzantine": "silent-leader"}]
+    record = make_record(scenario=make_scenario(validators={"count": 4, "nodes": nodes}))
+    record.validators[3].byzantine = ("silent-leader",)
+    honest = first_finalizations(record)
+    record.finalizations.append(Finalization(1.0, 3, 12))
+    assert min(seen.at_ms for seen in record.finalizations if seen.height == 12) == 1.0 < honest[12]
+    assert first_finalizations(record) == honest, "as the checks have it"
+    hints = heights_chart(keep_books(record)).chart.hints
+    assert hints == [(at / 1_000, f"height {h} final at {at / 1_000:.2f} s") for h, at in honest.items()]

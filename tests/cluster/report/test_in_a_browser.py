@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.audit.books import keep_books
-from cluster.checks.run import check_run
+from cluster.checks.run import judge_run
 from cluster.record.run import RunRecord, TraceWindow
 from cluster.report.page import render_report
 from cluster.scenario import Scenario
@@ -48,8 +47,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def write(record: RunRecord, path: Path) -> Path:
-    books = keep_books(record)
-    path.write_text(render_report(books, check_run(record, books), COMMAND), encoding="utf-8")
+    path.write_text(render_report(judge_run(record), COMMAND), encoding="utf-8")
     return path
 
 

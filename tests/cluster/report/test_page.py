@@ -10,11 +10,10 @@ from html.parser import HTMLParser
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.checks.run import CHECKS, check_run
+from cluster.checks.run import CHECKS, check_run, judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.message_trace import MAX_MESSAGES_PER_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from cluster.record.run import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
-from cluster.report import tables
 from cluster.report.charts import MAX_POINTS, charts, latency_chart
 from cluster.report.page import render_report
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
@@ -26,8 +25,7 @@ VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 def report_of(record: RunRecord) -> str:
-    books = keep_books(record)
-    return render_report(books, check_run(record, books), COMMAND)
+    return render_report(judge_run(record), COMMAND)
 
 
 def empty_record() -> RunRecord:
@@ -208,10 +206,9 @@ def test_faults_are_told_with_whom_they_hit_everywhere() -> None:
     assert "kill of leader (validator-2)" in text, "in the description of the chart"
 
 
-def test_a_long_duration_is_told_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_duration_is_told_in_seconds() -> None:
     for milliseconds, told in ((36_100.0, ("36.1", "s")), (840.0, ("840", "ms"))):
-        monkeypatch.setattr(tables, "metrics", lambda _, value=milliseconds: {"longest_stall_ms": value})
-        assert tiles(keep_books(make_record())) == [("longest stall", *told)]
+        assert tiles({"longest_stall_ms": milliseconds}) == [("longest stall", *told)]
 
 
 def test_a_single_fault_has_no_number() -> None:

@@ -14,7 +14,8 @@ import yaml
 from blake3 import blake3
 
 from cluster.audit.books import keep_books
-from cluster.checks.metrics import metrics as measures
+from cluster.checks.metrics import metrics as run_metrics
+from cluster.checks.run import judge_run
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
@@ -99,8 +100,8 @@ def test_the_figures_of_each_height_are_written(tmp_path: Path) -> None:
 
 
 def test_a_long_series_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measures, "MAX_SERIES_HEIGHTS", 5)
-    assert measures.series(keep_books(make_record()))["height"] == [1, 4, 7, 10]
+    monkeypatch.setattr(run_metrics, "MAX_SERIES_HEIGHTS", 5)
+    assert run_metrics.series(keep_books(make_record()))["height"] == [1, 4, 7, 10]
 
 
 def test_a_live_run_has_no_digest(tmp_path: Path) -> None:
@@ -254,7 +255,7 @@ def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path) -> None:
 def test_the_figures_of_a_run() -> None:
     record = make_record()
     record.metrics = {"startup_seconds": 1.5}
-    figures = measures.metrics(keep_books(record))
+    figures = judge_run(record).metrics
     assert figures["heights"] == 12
     assert figures["transactions"] == 36
     assert figures["fires"] == 17
@@ -276,14 +277,14 @@ def test_the_figures_of_a_run() -> None:
 def test_the_most_that_validators_used_are_figures() -> None:
     record = make_record()
     record.resources = [Resources(0.0, 0, 2_000_000, 5, 300_000_000, 1.0, 40), Resources(9.0, 1, 1_000_000, 9)]
-    figures = measures.metrics(keep_books(record))
+    figures = judge_run(record).metrics
     assert (figures["disk_max_mb"], figures["memory_max_mb"], figures["open_files_max"]) == (2, 300, 40)
 
 
 def test_what_a_run_does_not_allow_is_left_out() -> None:
     record = make_record()
     record.finalizations, record.proposals = [], {}
-    figures = measures.metrics(keep_books(record))
+    figures = judge_run(record).metrics
     assert not {"blocks_per_second", "finality_latency_p50_ms", "longest_stall_ms", "first_block_ms"} & set(figures)
 
 
@@ -297,4 +298,4 @@ def test_latency_is_to_the_first_finalization_anywhere() -> None:
     record = make_record()
     record.proposals = {1: 100.0}
     record.finalizations = [Finalization(300.0, 0, 1), Finalization(150.0, 1, 1), Finalization(170.0, 1, 2)]
-    assert measures.finality_latencies(record) == {1: 50.0}
+    assert run_metrics.finality_latencies(record) == {1: 50.0}

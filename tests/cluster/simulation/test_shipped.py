@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.audit.books import keep_books
-from cluster.checks.metrics.metrics import metrics, series
-from cluster.checks.run import check_run
+from cluster.checks.metrics.metrics import series
+from cluster.checks.run import check_run, judge_run
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.record.run import FaultRecord, RunRecord
@@ -163,11 +162,11 @@ def is_down_at(fault: FaultRecord, at_ms: float) -> bool:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_long_outage_leaves_a_backlog_of_timers_that_is_worked_off(protocol: str) -> None:
-    books = keep_books(kept_run("long-outage", protocol).record)
-    before = [backlog or 0 for backlog in series(books)["backlog"][:20]]
-    assert metrics(books)["backlog_max"] >= 100
-    assert max(before) < metrics(books)["backlog_max"] / 2
-    assert metrics(books)["backlog_at_end"] == 0
+    judged = judge_run(kept_run("long-outage", protocol).record)
+    before = [backlog or 0 for backlog in series(judged.books)["backlog"][:20]]
+    assert judged.metrics["backlog_max"] >= 100
+    assert max(before) < judged.metrics["backlog_max"] / 2
+    assert judged.metrics["backlog_at_end"] == 0
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.audit.evidence import proofs
 from cluster.checks.metrics.metrics import longest_stall
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
@@ -101,7 +100,7 @@ class Byzantine(Drill):
     def _judge_proven(books: Books) -> Judgement:
         record = books.record
         names, liars = record.scenario.validators.names, _liars(record.scenario)
-        shown = [proof for proof in proofs(record) if proof.holds]
+        shown = [proof for proof in books.proofs if proof.holds]
         innocent = [proof for proof in shown if proof.culprit not in liars]
         if innocent:
             culprit = innocent[0].culprit
@@ -110,12 +109,13 @@ class Byzantine(Drill):
         if not liars:
             return Outcome.INCONCLUSIVE, NO_LIARS
         guilty = {proof.culprit for proof in shown}
-        owing = [v for v in record.validators if v.byzantine and _owed(v.status)]
-        free = [validator.name for validator in owing if validator.index not in guilty]
+        accused = [v for v in record.validators if v.byzantine and _expected_evidence(v.status)]
+        free = [validator.name for validator in accused if validator.index not in guilty]
         if free:
             return unmet(books), f"nobody proves anything of {', '.join(free)}"
         proven = ", ".join(sorted(names[index] for index in guilty if index is not None)) or "nobody"
-        return Outcome.PASS, f"{len(owing)} owed a proof; proven guilty: {proven}, by {len(shown):,} proofs"
+        expected = f"evidence was expected against {len(accused)}"
+        return Outcome.PASS, f"{expected}; proven guilty: {proven}, by {len(shown):,} proofs"
 
 
 def _liars(scenario: Scenario) -> set[int]:
@@ -134,6 +134,6 @@ def _bites(status: dict[str, Any] | None) -> dict[str, int]:
     return bites if isinstance(bites, dict) else {}
 
 
-def _owed(status: dict[str, Any] | None) -> int:
-    owed = _page(status).get("expected_evidence")
-    return owed if isinstance(owed, int) else 0
+def _expected_evidence(status: dict[str, Any] | None) -> int:
+    expected = _page(status).get("expected_evidence")
+    return expected if isinstance(expected, int) else 0

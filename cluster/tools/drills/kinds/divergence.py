@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.audit.books import Books
-from cluster.audit.evidence import proofs
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import Backend, ValidatorRecord
@@ -210,7 +209,7 @@ def _as_drilled(books: Books, check: Check, culprit: Culprit) -> Check:
 def _is_about(books: Books, check: str, culprit: Culprit) -> bool:
     """Whether all that a check complains of is what the culprit executed or proposed."""
     if check == "evidence":
-        shown = [proof for proof in proofs(books.record) if proof.finder != culprit.name]
+        shown = [proof for proof in books.proofs if proof.finder != culprit.name]
         return all(proof.holds and proof.culprit == culprit.index for proof in shown)
     findings = [finding for finding in books.findings if finding.violation.check == check]
     return bool(findings) and all(finding.evidence and finding.validators == (culprit.name,) for finding in findings)

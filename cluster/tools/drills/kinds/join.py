@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.run import HEIGHTS_UNTIL_IT_VOTES
+from cluster.checks.quorums import HEIGHTS_UNTIL_IT_VOTES
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import JoinRecord, ValidatorRecord
 from cluster.scenario import Scenario

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import BlockFigures
+from cluster.audit.ledger.ledger import BlockMetrics
 from cluster.checks.metrics.committees import active_committees_during
 from cluster.checks.metrics.metrics import first_finalizations
 from cluster.common.outcome import Outcome
@@ -101,7 +101,7 @@ class Outage(Drill):
         if outage is None:
             return Outcome.INCONCLUSIVE, NO_OUTAGE
         height = max(fault.height_when_begun for fault in outage if fault.kind == KILL)
-        figures = books.ledger.figures
+        figures = books.ledger.blocks
         before, after = (_most(figures[:height]), _most(figures[height:]))
         if after is None or before is None or after.backlog <= before.backlog:
             return Outcome.INCONCLUSIVE, "no backlog was seen that was larger than before the outage"
@@ -114,7 +114,7 @@ class Outage(Drill):
 
     def _judge_recovery(self, books: Books) -> Judgement:
         outage, record = _outage(books), books.record
-        first = first_finalizations(record.judged_finalizations)
+        first = first_finalizations(record)
         if outage is None or not first:
             return Outcome.INCONCLUSIVE, NO_OUTAGE
         ends = [fault.ended_ms for fault in outage if fault.ended_ms is not None]
@@ -134,7 +134,7 @@ class Outage(Drill):
 
     def _judge_pace(self, books: Books, begun_ms: float, back_ms: float) -> Judgement:
         """Whether blocks come as fast again, as far as no other fault is under way."""
-        seen = first_finalizations(books.record.judged_finalizations).values()
+        seen = first_finalizations(books.record).values()
         others = [fault for fault in books.record.faults if fault.begun_ms is not None]
         first_ms = max([min(seen), *(each.ended_ms for each in others if each.ended_ms and each.ended_ms < begun_ms)])
         last_ms = min([max(seen), *(each.begun_ms for each in others if each.begun_ms and each.begun_ms > back_ms)])
@@ -158,5 +158,5 @@ def _outage(books: Books) -> list[FaultRecord] | None:
     return None
 
 
-def _most(figures: list[BlockFigures]) -> BlockFigures | None:
+def _most(figures: list[BlockMetrics]) -> BlockMetrics | None:
     return max(figures, key=lambda block: block.backlog, default=None)

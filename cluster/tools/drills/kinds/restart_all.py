@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.run import RECOVERED_BY_SNAPSHOT
 from cluster.common.outcome import Outcome
 from cluster.record.run import Finalization
 from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import RECOVERED_BY_SNAPSHOT
 from cluster.tools.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
 from cluster.tools.drills.expectations import KILL, down_at_once, faults_of, straight_replay, timers_once
 

@@ -95,7 +95,7 @@ class Storm(Drill):
             return Outcome.INCONCLUSIVE, f"{timers:,} timers are no storm: at least {MIN_TIMERS:,} make one"
         reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor in storm)
         most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
-        taken = sum(life.actor in storm for life in books.ledger.timers.values())
+        taken = sum(life.actor in storm for life in books.ledger.timers.lives.values())
         text = (
             f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {taken:,} that were"
             f" taken and {timers:,} asked for; at most {most:,} removed in a block"
@@ -114,7 +114,7 @@ class Storm(Drill):
             receipts = receipts_of(record.receipts)
             if receipts is not None:
                 late.update(height - fire.trigger_height for fire in receipts.fires if fire.actor in honest)
-        waiting = [life for life in books.ledger.pending.values() if life.actor in honest]
+        waiting = [life for life in books.ledger.timers.pending.values() if life.actor in honest]
         late.update(
             len(books.chain) - life.trigger_height for life in waiting if life.trigger_height < len(books.chain)
         )

@@ -108,7 +108,7 @@ def _whom(books: Books, plan: UpgradeFault, fault: FaultRecord) -> list[str]:
 def _judge_pace(books: Books, plan: UpgradeFault, fault: FaultRecord) -> Judgement:
     """Whether the chain went on while an upgrade that is over went on."""
     begun_ms, ended_ms = fault.begun_ms or 0.0, fault.ended_ms or 0.0
-    first = sorted(first_finalizations(books.record.judged_finalizations).values())
+    first = sorted(first_finalizations(books.record).values())
     during = [begun_ms, *(at for at in first if begun_ms < at < ended_ms), ended_ms]
     longest = max(later - earlier for earlier, later in pairwise(during))
     text = (

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.fee_market import Basefees
-from cluster.audit.ledger.ledger import TIMERS, Ledger
+from cluster.audit.ledger.context import TIMERS
+from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_phase import Terms, TurnAudit
 from cluster.audit.reexecution.describe import key_words
 from tests.cluster.records import ACTOR, ChainMaker
@@ -126,7 +127,7 @@ def test_an_agent_that_is_none_and_one_that_a_script_names_are_found() -> None:
     record = maker.seal()
     ledger = Ledger(maker.genesis)
     ledger.apply(record.block, record.receipts)
-    found = [(violation.check, violation.what) for violation in ledger.violations]
+    found = [(violation.check, violation.what) for violation in ledger.log.violations]
     assert found == [(TIMERS, "an agent was named for the timers of an actor by who must not")]
 
 
@@ -163,7 +164,7 @@ def violations_of(seed: int) -> list[str]:
         nonce = World(author.view_of(built.digest)).account(USERS[0]).nonce
         ledger.apply(encode(built.block), encode(author.executor._executed[built.digest].outcome.receipts))
         author.finalize(built.digest)
-    return [violation.what for violation in ledger.violations]
+    return [violation.what for violation in ledger.log.violations]
 
 
 def test_the_auditor_prices_as_the_chain_does() -> None:

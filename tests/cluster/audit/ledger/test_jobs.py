@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cluster.audit.ledger import jobs as job_books
-from cluster.audit.ledger.ledger import CHAIN, CONSERVATION, Ledger
+from cluster.audit.ledger.context import CHAIN, CONSERVATION
+from cluster.audit.ledger.ledger import Ledger
 from cluster.disks.memory import MemoryDisk
 from tests.cluster.audit.ledger.test_lanes import all_words, require_agreement, require_named, words
 from tests.cluster.records import ACTOR, FUNDS, OTHER, PRICE, USER_ADDRESS, ChainMaker, make_genesis
@@ -89,7 +90,7 @@ def walk(author: Author, heights: int, ledger: Ledger | None = None) -> Ledger:
         assert archived is not None
         ledger.apply(archived.block, archived.receipts)
         if checks:
-            assert ledger.violations == []
+            assert ledger.log.violations == []
             require_agreement(ledger, view)
             require_jobs(ledger, {key[1:]: decode_record(key, value) for key, value in view.scan(JOB)})
     return ledger
@@ -132,7 +133,7 @@ def faulty_words(transition: type[Transition] = Transition) -> str:
     ledger = Ledger(author.genesis)
     with suppress(AssertionError):
         walk(author, 80, ledger)
-    return "\n".join(violation.what for violation in ledger.violations)
+    return "\n".join(violation.what for violation in ledger.log.violations)
 
 
 FAULTY: list[tuple[str, str, str, str]] = [
@@ -232,7 +233,7 @@ def test_a_right_job_passes_and_costs_nobody_anything_when_it_comes() -> None:
     ledger = Ledger(maker.genesis)
     for record in maker.blocks:
         ledger.apply(record.block, record.receipts)
-    assert (ledger.balances[ACTOR], ledger.balances[OTHER]) == (FUNDS - 9, 9)
+    assert (ledger.accounts.balances[ACTOR], ledger.accounts.balances[OTHER]) == (FUNDS - 9, 9)
     life = ledger.jobs.jobs[JOB_ID]
     assert (life.requested_at, life.completed_at, life.called_back_at, life.consumed_at) == (1, 1, 2, 2)
 
@@ -482,12 +483,12 @@ def test_evidence_without_a_block_is_read_by_its_events() -> None:
     record = maker.seal()
     ledger = Ledger(maker.genesis)
     ledger.apply_evidence(record.receipts)
-    assert ledger.violations == []
+    assert ledger.log.violations == []
     assert ledger.jobs.jobs[JOB_ID].completed_at == 1
     maker.callback(JOB_ID)
     maker.seal()
     ledger.apply_evidence(maker.blocks[1].receipts)
-    assert ledger.violations == []
+    assert ledger.log.violations == []
     assert ledger.jobs.consumed == 1
 
 

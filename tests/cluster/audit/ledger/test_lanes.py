@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.ledger.ledger import CHAIN, CONSERVATION, TIMERS, Ledger, TimerState
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
+from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger.timer_register import TimerState
 from tests.cluster.records import ACTOR, BIDDER, FUNDS, OTHER, PRICE, USER_ADDRESS, ChainMaker, make_genesis
 from tests.validator import chains as small
 from tests.validator.executors import Author, wire
@@ -78,49 +80,51 @@ def walk(author: Author, heights: int) -> Ledger:
         archived = author.executor.archive.get(height)
         assert archived is not None
         ledger.apply(archived.block, archived.receipts)
-        assert ledger.violations == []
+        assert ledger.log.violations == []
         require_agreement(ledger, author.executor.final_view)
-        assert burned == (ledger.burned_cycle, ledger.burned_cell, ledger.burned_lane_timer)
+        assert burned == (ledger.accounts.burned_cycle, ledger.accounts.burned_cell, ledger.accounts.burned_lane_timer)
     return ledger
 
 
 def require_agreement(ledger: Ledger, view: View) -> None:
     held = {key[1:]: decode_record(key, value).balance for key, value in view.scan(ACCOUNT)}
-    assert {at: balance for at, balance in ledger.balances.items() if balance} == {at: b for at, b in held.items() if b}
+    assert {at: balance for at, balance in ledger.accounts.balances.items() if balance} == {
+        at: b for at, b in held.items() if b
+    }
     timers = {key[1:]: decode_record(key, value).expires_at for key, value in view.scan(TIMER)}
-    assert {key: life.expires_at for key, life in ledger.pending.items()} == timers
+    assert {key: life.expires_at for key, life in ledger.timers.pending.items()} == timers
     world = World(view)
-    assert ledger.burned == world.globals.burned
-    assert ledger.burned_lane_timer == world.globals.burned_timer_lane
-    assert ledger.minted == ledger.held() + ledger.burned
-    governed = ledger._governed.changed_by("{}")
+    assert ledger.accounts.burned == world.globals.burned
+    assert ledger.accounts.burned_lane_timer == world.globals.burned_timer_lane
+    assert ledger.accounts.minted == ledger.accounts.held() + ledger.accounts.burned
+    governed = ledger.instructions.changed_by("{}")
     assert governed == parameters_in_force(world, ledger.genesis.parameters)
 
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_the_books_follow_real_blocks_with_everything_in_them(policy: Policy) -> None:
     ledger = walk(author_of(policy), 20)
-    assert ledger.fires > 30
+    assert ledger.timers.fires > 30
     assert ledger.messages > 30
-    assert ledger.states[TimerState.CANCELLED] and ledger.states[TimerState.EXPIRED]
+    assert ledger.timers.states[TimerState.CANCELLED] and ledger.timers.states[TimerState.EXPIRED]
     assert (ledger.queries > 10) == (policy is Policy.CIP1)
-    assert sum(figures.messages for figures in ledger.figures) == ledger.messages
-    assert sum(figures.queries for figures in ledger.figures) == ledger.queries
+    assert sum(figures.messages for figures in ledger.blocks) == ledger.messages
+    assert sum(figures.queries for figures in ledger.blocks) == ledger.queries
 
 
 def test_books_with_the_genesis_parameters_for_ever_are_caught() -> None:
     author = author_of(Policy.CIP1)
     real = Ledger(author.genesis)
     blind = Ledger(author.genesis)
-    blind._governed.change = lambda _parameters: None  # type: ignore[method-assign]
+    blind.instructions.change = lambda _parameters: None  # type: ignore[method-assign]
     walk(author, 12)
     for height in range(1, 13):
         archived = author.executor.archive.get(height)
         assert archived is not None
         for ledger in (real, blind):
             ledger.apply(archived.block, archived.receipts)
-    assert real.violations == []
-    assert any("burned" in violation.what for violation in blind.violations)
+    assert real.log.violations == []
+    assert any("burned" in violation.what for violation in blind.log.violations)
 
 
 # --- made blocks ------------------------------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ def words(maker: ChainMaker, check: str) -> str:
     ledger = Ledger(maker.genesis)
     for record in maker.blocks:
         ledger.apply(record.block, record.receipts)
-    return "\n".join(violation.what for violation in ledger.violations if violation.check == check)
+    return "\n".join(violation.what for violation in ledger.log.violations if violation.check == check)
 
 
 def all_words(maker: ChainMaker) -> str:
@@ -164,7 +168,7 @@ def test_right_queries_pass_and_their_actor_pays() -> None:
     ledger = Ledger(maker.genesis)
     for record in maker.blocks:
         ledger.apply(record.block, record.receipts)
-    assert ledger.balances[BIDDER] == FUNDS - 200 * PRICE - (2_000 * 2 * PRICE + 10 * PRICE) - 10_000
+    assert ledger.accounts.balances[BIDDER] == FUNDS - 200 * PRICE - (2_000 * 2 * PRICE + 10 * PRICE) - 10_000
     assert ledger.queries == 2
 
 
@@ -302,10 +306,10 @@ def test_right_messages_move_schedule_and_cost_nothing() -> None:
     assert all_words(maker) == ""
     ledger = Ledger(maker.genesis)
     ledger.apply(maker.blocks[0].block, maker.blocks[0].receipts)
-    assert (ledger.balances[ACTOR], ledger.balances[OTHER]) == (FUNDS - 9, 9)
-    assert set(ledger.pending) == {new.timer_id}
+    assert (ledger.accounts.balances[ACTOR], ledger.accounts.balances[OTHER]) == (FUNDS - 9, 9)
+    assert set(ledger.timers.pending) == {new.timer_id}
     assert ledger.messages == 2
-    assert ledger.figures[0].scheduled == 2
+    assert ledger.blocks[0].scheduled == 2
 
 
 def stolen_by_message(maker: ChainMaker) -> None:

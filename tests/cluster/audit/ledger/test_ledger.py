@@ -9,8 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.audit.ledger.ledger import CHAIN, CONSERVATION, TIMERS, Ledger, TimerState
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
+from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
+from cluster.audit.ledger.timer_register import TimerState
+from cluster.record.rules import TIMER_IDS
 from tests.cluster.records import (
     ACTOR,
     OTHER,
@@ -40,13 +43,13 @@ def messages(maker: ChainMaker, check: str) -> str:
 
 def test_a_right_chain_leaves_no_violation_and_balanced_books() -> None:
     ledger = books_of(make_chain(20))
-    assert ledger.violations == []
+    assert ledger.log.violations == []
     assert ledger.height == 20
-    assert ledger.minted == ledger.held() + ledger.burned
-    assert ledger.balances[OTHER] == sum(1_000 + height for height in range(1, 21))
-    assert ledger.ids_recomputed == 40
-    assert ledger.fires + len(ledger.pending) == len(ledger.timers) == 40
-    assert [figures.height for figures in ledger.figures] == list(range(1, 21))
+    assert ledger.accounts.minted == ledger.accounts.held() + ledger.accounts.burned
+    assert ledger.accounts.balances[OTHER] == sum(1_000 + height for height in range(1, 21))
+    assert ledger.log.evaluated[TIMER_IDS] == 40
+    assert ledger.timers.fires + len(ledger.timers.pending) == len(ledger.timers.lives) == 40
+    assert [figures.height for figures in ledger.blocks] == list(range(1, 21))
 
 
 def test_a_timers_life_is_followed_from_schedule_to_end() -> None:
@@ -58,12 +61,12 @@ def test_a_timers_life_is_followed_from_schedule_to_end() -> None:
     maker.seal()
     maker.seal()
     ledger = books_of(maker)
-    assert ledger.violations == []
-    life = ledger.timers[fired.timer_id]
+    assert ledger.log.violations == []
+    life = ledger.timers.lives[fired.timer_id]
     assert (life.state, life.scheduled_at, life.ended_at) == (TimerState.FIRED, 1, 2)
-    assert ledger.pending[late.timer_id].trigger_height == 3
-    assert [figures.backlog for figures in ledger.figures] == [0, 0, 1, 1]
-    assert ledger.backlog == 1
+    assert ledger.timers.pending[late.timer_id].trigger_height == 3
+    assert [figures.backlog for figures in ledger.blocks] == [0, 0, 1, 1]
+    assert ledger.timers.backlog == 1
 
 
 def test_proposers_get_the_tips_and_the_rest_is_burned() -> None:
@@ -71,10 +74,14 @@ def test_proposers_get_the_tips_and_the_rest_is_burned() -> None:
     maker.transfer(5, tip=7)
     maker.seal()
     ledger = books_of(maker)
-    assert ledger.balances[address_of(maker.genesis.validators[1])] == ledger.tips == 7 * 5_000
-    assert ledger.burned == 5_200 * PRICE
-    assert (ledger.burned_cycle, ledger.burned_cell, ledger.burned_lane_timer) == (5_000 * PRICE, 200 * PRICE, 0)
-    assert ledger.balances[USER_ADDRESS] == maker.genesis.accounts[USER_ADDRESS] - 5 - 5_200 * PRICE - 35_000
+    assert ledger.accounts.balances[address_of(maker.genesis.validators[1])] == ledger.accounts.tips == 7 * 5_000
+    assert ledger.accounts.burned == 5_200 * PRICE
+    assert (ledger.accounts.burned_cycle, ledger.accounts.burned_cell, ledger.accounts.burned_lane_timer) == (
+        5_000 * PRICE,
+        200 * PRICE,
+        0,
+    )
+    assert ledger.accounts.balances[USER_ADDRESS] == maker.genesis.accounts[USER_ADDRESS] - 5 - 5_200 * PRICE - 35_000
 
 
 def test_cancelled_extended_and_expired_timers() -> None:
@@ -89,11 +96,14 @@ def test_cancelled_extended_and_expired_timers() -> None:
     maker.fire(extended)
     maker.seal()
     ledger = books_of(maker)
-    assert ledger.violations == []
+    assert ledger.log.violations == []
     assert (
-        ledger.states[TimerState.CANCELLED] == ledger.states[TimerState.EXPIRED] == ledger.states[TimerState.FIRED] == 1
+        ledger.timers.states[TimerState.CANCELLED]
+        == ledger.timers.states[TimerState.EXPIRED]
+        == ledger.timers.states[TimerState.FIRED]
+        == 1
     )
-    assert ledger.timers[extended.timer_id].extensions == 1
+    assert ledger.timers.lives[extended.timer_id].extensions == 1
 
 
 def test_a_deployed_script_actor_is_watched_too() -> None:
@@ -355,7 +365,7 @@ def test_a_missing_height_ends_the_books() -> None:
     ledger = books_of(maker)
     assert ledger.broken
     assert ledger.height == 2
-    assert [v.what for v in ledger.violations] == ["a block of height 4 where 3 is due"]
+    assert [v.what for v in ledger.log.violations] == ["a block of height 4 where 3 is due"]
 
 
 def test_a_replayed_transaction_is_named() -> None:
@@ -380,7 +390,7 @@ def test_bytes_that_cannot_be_read_end_the_books_without_an_exception(garbage: b
         ledger = Ledger(maker.genesis)
         ledger.apply(block, receipts)
         assert ledger.broken
-        assert "cannot be read" in ledger.violations[0].what
+        assert "cannot be read" in ledger.log.violations[0].what
 
 
 def test_amounts_that_are_no_numbers_end_the_books() -> None:
@@ -404,8 +414,8 @@ def test_evidence_is_audited_with_the_prices_of_the_final_block() -> None:
     for record in before:
         ledger.apply(record.block, record.receipts)
     ledger.apply_evidence(evidence, final.block)
-    assert [v.check for v in ledger.violations] == [TIMERS]
-    assert "fired, but had fired at height 2" in ledger.violations[0].what
+    assert [v.check for v in ledger.log.violations] == [TIMERS]
+    assert "fired, but had fired at height 2" in ledger.log.violations[0].what
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------
@@ -423,8 +433,8 @@ def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
     maker.fire(first, effects=Effects(scheduled=(second,)))
     maker.seal()
     ledger = books_of(maker)
-    assert ledger.violations == []
-    assert ledger.ids_recomputed == 2
+    assert ledger.log.violations == []
+    assert ledger.log.evaluated[TIMER_IDS] == 2
 
 
 @pytest.mark.parametrize(

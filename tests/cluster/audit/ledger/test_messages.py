@@ -26,7 +26,7 @@ def told(maker: ChainMaker) -> list[str]:
     ledger = Ledger(maker.genesis)
     for record in maker.blocks:
         ledger.apply(record.block, record.receipts)
-    return [violation.what for violation in ledger.violations]
+    return [violation.what for violation in ledger.log.violations]
 
 
 def run(maker: ChainMaker, sent: Sent, effects: Effects | None = None, **changes: Any) -> None:
@@ -173,4 +173,4 @@ def test_who_is_unknown_is_not_compared() -> None:
     assert told(maker)
     ledger = Ledger(maker.genesis)
     ledger.apply_evidence(maker.blocks[0].receipts)
-    assert not [violation for violation in ledger.violations if "sent before" in violation.what]
+    assert not [violation for violation in ledger.log.violations if "sent before" in violation.what]

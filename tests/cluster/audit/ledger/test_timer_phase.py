@@ -11,7 +11,9 @@ import pytest
 from cluster.audit.chain_codec import QueryReceipt
 from cluster.audit.ledger import timer_phase as turns
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.ledger import CONSERVATION, PASSED_OVER, TIMERS, Ledger
+from cluster.audit.ledger.context import CONSERVATION, TIMERS
+from cluster.audit.ledger.ledger import Ledger
+from cluster.record.rules import PASSED_OVER
 from loadgen.workloads.script import encode_script
 from tests.cluster.records import ACTOR, BIDDER, FUNDS, OTHER, PRICE, TIP, USER_ADDRESS, ChainMaker, make_genesis
 from validator.chain.block import DestroyedReceipt, Effects, Event, Header, Movement, Scheduled
@@ -161,10 +163,10 @@ def test_without_budget_for_removals_nothing_is_said_and_that_is_counted() -> No
     maker.seal(**NO_BUDGET)
     assert passed_over(maker) == []
     ledger = books(maker)
-    assert (ledger.turns.unjudged, ledger.evaluated[PASSED_OVER]) == (1, 0)
+    assert (ledger.turns.unjudged, ledger.log.evaluated[PASSED_OVER]) == (1, 0)
     maker.seal()
     ledger = books(maker)
-    assert (ledger.turns.unjudged, ledger.evaluated[PASSED_OVER]) == (1, 1)
+    assert (ledger.turns.unjudged, ledger.log.evaluated[PASSED_OVER]) == (1, 1)
 
 
 def test_beyond_so_many_timers_the_oldest_and_the_newest_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +186,7 @@ def priced(monkeypatch: pytest.MonkeyPatch, *prices: int) -> Callable[[], dict[s
     def following(header: Header, *_: Any) -> turns.Basefees:
         return turns.Basefees(PRICE, PRICE, prices[min(header.height, len(prices) - 1)])
 
-    monkeypatch.setattr("cluster.audit.ledger.ledger.following_basefees", following)
+    monkeypatch.setattr("cluster.audit.ledger.phase_rules.following_basefees", following)
     given = iter(prices)
     return lambda: {"basefee_lane_timer": pack_uint(next(given))}
 
@@ -496,7 +498,7 @@ def test_an_allowance_may_be_more_than_any_fee() -> None:
 def maker_hash(maker: ChainMaker) -> str:
     """Of the only transaction of the newest block."""
     ledger = books(maker)
-    (what,) = [violation.what for violation in ledger.violations]
+    (what,) = [violation.what for violation in ledger.log.violations]
     return what.split()[1]
 
 

@@ -16,7 +16,7 @@ from cluster.audit.books import Books, diverged_executions, keep_books
 from cluster.audit.reexecution import bisect as bisecting
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import key_words, lines
-from cluster.audit.reexecution.reexecutor import Reexecutor
+from cluster.audit.reexecution.reexecutor import Reexecution, Reexecutor
 from cluster.checks.run import check_run
 from cluster.common.errors import BadInput, ExitCode
 from cluster.misbehaviour.mutants.registry import MUTANTS
@@ -53,7 +53,7 @@ def test_a_fire_too_many_is_found_in_its_fire(doubled: Books) -> None:
     assert (page["validator"], page["step"]["kind"], page["step"]["spec_step"]) == ("validator-1", "fire", 4)
     assert page["step"] == page["right_step"], "both fired that timer; one of them twice"
     assert page["receipts"] == [{"name": "receipts", "theirs": "2", "right": "1"}]
-    fired = {receipt.timer_id for receipt in doubled.ledger.timers.values() if receipt.ended_at == page["height"]}
+    fired = {receipt.timer_id for receipt in doubled.ledger.timers.lives.values() if receipt.ended_at == page["height"]}
     assert bytes.fromhex(page["step"]["subject"]) in fired
     payer = next(key for key in page["keys"] if key["words"].startswith("account"))
     (balance,) = (field for field in payer["fields"] if field["name"] == "balance")
@@ -92,7 +92,7 @@ def test_another_root_over_the_same_values_is_the_state_tree(doubled: Books) -> 
     right = reexecutor.trace(doubled.chain[told.height - 1])
     figures = tuple((name, "00" if name == "state_root" else value) for name, value in right.figures)
     tree = replace(told, computed_root="00", trace=encode(msgspec.structs.replace(right, figures=figures)))
-    (page,) = bisect(doubled.record.genesis, doubled.chain, [tree])
+    (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), [tree])
     assert (page["step"], page["keys"], page["note"]) == (None, [], bisecting.STATE_TREE)
 
 
@@ -112,26 +112,26 @@ def test_one_that_is_right_against_all_is_told_so() -> None:
 
 def test_without_a_trace_the_receipts_tell(doubled: Books) -> None:
     silent = [replace(each, trace=b"") for each in diverged_executions(doubled)]
-    (page,) = bisect(doubled.record.genesis, doubled.chain, silent)
+    (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), silent)
     assert (page["step"]["kind"], page["note"], page["keys"]) == ("fire", bisecting.NO_TRACE, [])
-    (page,) = bisect(doubled.record.genesis, doubled.chain, [replace(silent[0], receipts=b"")])
+    (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), [replace(silent[0], receipts=b"")])
     assert page["note"] == bisecting.NOTHING
 
 
 def test_chains_that_cannot_be_followed_are_told(doubled: Books) -> None:
     (told,) = diverged_executions(doubled)
-    (page,) = bisect(doubled.record.genesis, doubled.chain[: told.height - 1], [told])
+    (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain[: told.height - 1]), [told])
     assert page["note"] == "no validator served the final block of that height"
     spoilt = list(doubled.chain)
     spoilt[2] = replace(spoilt[2], computed_root=bytes(32))
-    (page,) = bisect(doubled.record.genesis, spoilt, [told])
+    (page,) = bisect(Reexecution(doubled.record.genesis, spoilt), [told])
     assert page["note"].startswith("the final blocks are not what this code gives, from height 3 on: execution gives")
 
 
 def test_bytes_of_a_broken_validator_break_nothing(doubled: Books) -> None:
     (told,) = diverged_executions(doubled)
     for trace in (b"\xff", told.trace[:-1], told.trace[:100]):
-        (page,) = bisect(doubled.record.genesis, doubled.chain, [replace(told, trace=trace)])
+        (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), [replace(told, trace=trace)])
         assert page["note"] == bisecting.NO_TRACE
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from cluster.audit.books import Books, keep_books
-from cluster.audit.ledger.ledger import TimerState
+from cluster.audit.ledger.timer_register import TimerState
 from cluster.checks.metrics.actor_classes import (
     OTHERS,
     class_of_actors,
@@ -62,10 +62,10 @@ def test_a_class_is_a_workload_and_its_program(record: RunRecord) -> None:
 def test_every_fire_and_every_due_timer_is_counted_once(books: Books) -> None:
     uses = use_by_actor(books)
     ledger = books.ledger
-    assert sum(use.fires for use in uses) == ledger.fires > 0
-    assert sum((use.lateness for use in uses), Counter()) == ledger.lateness
-    due = sum(life.trigger_height <= ledger.height for life in ledger.timers.values() if life.ended_at is None)
-    ended = [life for life in ledger.timers.values() if life.ended_at is not None]
+    assert sum(use.fires for use in uses) == ledger.timers.fires > 0
+    assert sum((use.lateness for use in uses), Counter()) == ledger.timers.lateness
+    due = sum(life.trigger_height <= ledger.height for life in ledger.timers.lives.values() if life.ended_at is None)
+    ended = [life for life in ledger.timers.lives.values() if life.ended_at is not None]
     due += sum(life.trigger_height <= (life.ended_at or 0) for life in ended)
     assert sum(use.due for use in uses) == due
     assert {use.group for use in uses} == {"heartbeat", "flood"}
@@ -74,7 +74,7 @@ def test_every_fire_and_every_due_timer_is_counted_once(books: Books) -> None:
 def test_classes_are_the_sums_of_their_actors(books: Books) -> None:
     classes = use_by_class(use_by_actor(books))
     assert [group.name for group in classes] == ["flood", "heartbeat"]
-    assert sum(group.fires for group in classes) == books.ledger.fires
+    assert sum(group.fires for group in classes) == books.ledger.timers.fires
     for group in classes:
         assert group.fires == sum(group.lateness.values())
         late = group.lateness_blocks(1.0)
@@ -85,7 +85,7 @@ def test_weights_are_those_of_the_specification(books: Books) -> None:
     """Naively: W of every actor that had a timer due at each look, from all fires before."""
     uses = use_by_actor(books)
     ledger = books.ledger
-    fires = [(life.actor, life.ended_at) for life in ledger.timers.values() if life.state is TimerState.FIRED]
+    fires = [(life.actor, life.ended_at) for life in ledger.timers.lives.values() if life.state is TimerState.FIRED]
     looks = range(1, ledger.height + 1)
     for use in uses:
         total = 0.0

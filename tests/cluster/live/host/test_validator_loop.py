@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from cluster.audit.books import ledger_of, longest_chain
+from cluster.audit.books import ledger_of
+from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
 from cluster.live.driver.collect import ServedOverHttp, collect

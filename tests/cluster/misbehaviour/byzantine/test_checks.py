@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.books import keep_books, longest_chain
+from cluster.audit.books import keep_books
 from cluster.audit.evidence import proofs
-from cluster.checks.run import Check, check_run
+from cluster.audit.served_chains import longest_chain
+from cluster.checks.run import check_run
+from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord, Finalization, RunRecord
 from cluster.record.status import Tally
@@ -32,7 +34,7 @@ SIGNERS = [KeyedHashScheme().signer(bytes([index]) * 32) for index in range(4)]
 NAME = "conflicting-voter"
 
 
-def byzantine_record(bites: int = 5, owed: int = 3, *, own_keys: bool = True) -> RunRecord:
+def byzantine_record(effects: int = 5, expected: int = 3, *, own_keys: bool = True) -> RunRecord:
     """A right run in which the last validator is byzantine.
 
     With keys that tests can sign for, fees go to other accounts than the books expect.
@@ -43,7 +45,7 @@ def byzantine_record(bites: int = 5, owed: int = 3, *, own_keys: bool = True) ->
         record.genesis = replace(record.genesis, validators=tuple(signer.public_key for signer in SIGNERS))
         record.scheme = KeyedHashScheme()
     record.validators[3].byzantine = (NAME,)
-    status_of(record, 3)["byzantine"] = {"took_effect": {NAME: bites}, "expected_evidence": owed}
+    status_of(record, 3)["byzantine"] = {"took_effect": {NAME: effects}, "expected_evidence": expected}
     return record
 
 
@@ -79,9 +81,9 @@ def found(record: RunRecord, name: str) -> Check:
 
 def test_a_behaviour_that_never_bit_makes_the_run_inconclusive() -> None:
     assert found(make_record(), "byzantine") == Check.without_cause("byzantine", "the scenario has none")
-    assert found(byzantine_record(), "byzantine").detail == "validator-3: conflicting-voter bit 5 times"
-    idle = found(byzantine_record(bites=0), "byzantine")
-    assert (idle.verdict, idle.detail) == (INCONCLUSIVE, "validator-3: conflicting-voter was not seen to bite")
+    assert found(byzantine_record(), "byzantine").detail == "validator-3: conflicting-voter took effect 5 times"
+    idle = found(byzantine_record(effects=0), "byzantine")
+    assert (idle.verdict, idle.detail) == (INCONCLUSIVE, "conflicting-voter of validator-3 had no observable effect")
     silent = byzantine_record()
     silent.validators[3].status = None
     assert found(silent, "byzantine").verdict is INCONCLUSIVE
@@ -92,13 +94,13 @@ def test_a_behaviour_that_never_bit_makes_the_run_inconclusive() -> None:
 # --- evidence ---------------------------------------------------------------------------------------------------------
 
 
-def test_evidence_that_is_owed_must_be_found() -> None:
+def test_expected_evidence_must_be_found() -> None:
     record = byzantine_record()
     assert found(record, "evidence").verdict is FAIL
-    assert "validator-3 owes a proof for 3 views" in found(record, "evidence").detail
+    assert "evidence against validator-3 is expected for 3 views" in found(record, "evidence").detail
     assert found(replace(record, interrupted=True), "evidence").verdict is INCONCLUSIVE
-    assert found(byzantine_record(owed=2), "evidence").verdict is INCONCLUSIVE
-    assert found(byzantine_record(owed=0), "evidence").verdict is PASS
+    assert found(byzantine_record(expected=2), "evidence").verdict is INCONCLUSIVE
+    assert found(byzantine_record(expected=0), "evidence").verdict is PASS
     show(record, 1, encode_evidence(evidence_of(record, 3)))
     assert found(record, "evidence").verdict is PASS
     assert "blames byzantine ones alone: validator-3 (1)" in found(record, "evidence").detail
@@ -135,7 +137,7 @@ def test_evidence_that_does_not_hold_fails(how: str) -> None:
 
 
 def test_what_a_byzantine_validator_shows_is_no_evidence() -> None:
-    record = byzantine_record(owed=0)
+    record = byzantine_record(expected=0)
     show(record, 3, encode_evidence(evidence_of(record, 1)))
     assert found(record, "evidence").verdict is PASS
 
@@ -153,7 +155,7 @@ def test_who_was_cut_off_told_perhaps_nobody() -> None:
 
 
 def test_nothing_that_a_byzantine_validator_serves_counts() -> None:
-    record, sound = byzantine_record(owed=0, own_keys=False), byzantine_record(owed=0, own_keys=False)
+    record, sound = byzantine_record(expected=0, own_keys=False), byzantine_record(expected=0, own_keys=False)
     liar = record.validators[3]
     other = make_chain(8)
     for _ in range(9):
@@ -173,7 +175,7 @@ def test_nothing_that_a_byzantine_validator_serves_counts() -> None:
 
 
 def test_honest_validators_that_differ_fail_whatever_the_byzantine_one_serves() -> None:
-    record = byzantine_record(owed=0)
+    record = byzantine_record(expected=0)
     other = make_chain(8)
     while len(other.blocks) < 12:
         other.seal({"view": 100})

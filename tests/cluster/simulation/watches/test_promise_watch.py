@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.audit.ledger.ledger import Ledger
-from cluster.checks.run import Check, check_run
+from cluster.checks.run import check_run
+from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import LoadRecord, PromiseRecord
 from cluster.simulation.watches import promise_watch

@@ -9,14 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.audit.books import questions
+from cluster.audit.books import final_queries
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
+from cluster.record.rules import ABSTENTION, ANSWERS, PATIENCE, SAFETY_RULES
 from cluster.record.run import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
-from cluster.simulation.watches.safety_monitor import ABSTENTION, ANSWERS, PATIENCE, RULES, SafetyMonitor
+from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
@@ -140,7 +141,7 @@ def test_a_right_chain_is_followed() -> None:
 def test_the_books_are_lent_for_the_very_blocks_that_they_are_of() -> None:
     maker = make_chain()
     watching, blocks = follow(maker), maker.blocks
-    assert questions(maker.genesis, blocks, watching.ledger_of(blocks)) == questions(maker.genesis, blocks)
+    assert final_queries(maker.genesis, blocks, watching.ledger_of(blocks)) == final_queries(maker.genesis, blocks)
     others = ([], blocks[:-1], [*blocks, blocks[-1]], [*blocks[:-1], replace(blocks[-1], receipts=b"")])
     assert watching.ledger_of(blocks) is not None
     assert [watching.ledger_of(other) for other in others] == [None] * 4
@@ -370,7 +371,7 @@ def test_every_rule_is_looked_at_in_a_run(protocol: str) -> None:
     record = Simulation(short_scenario(protocol), 3, "test", scheme=KeyedHashScheme()).run()
     assert record.monitor is not None
     assert record.monitor.violations == []
-    unseen = [rule for rule in RULES if not record.monitor.counts[rule]]
+    unseen = [rule for rule in SAFETY_RULES if not record.monitor.counts[rule]]
     assert unseen == [ABSTENTION, ANSWERS, PATIENCE], "nobody joins, nobody is stuck, and no view is given up"
     assert check_run(record).check("safety").verdict is Outcome.PASS
 
@@ -399,17 +400,17 @@ def test_a_proof_that_says_the_contrary_is_named(monkeypatch: pytest.MonkeyPatch
 def test_the_check_says_what_was_watched() -> None:
     record = make_record()
     assert check_run(record).check("safety").verdict is Outcome.PASS
-    record.monitor = MonitorRecord(["7 ms: skips: view 1 is final and nullified"], dict.fromkeys(RULES, 3))
+    record.monitor = MonitorRecord(["7 ms: skips: view 1 is final and nullified"], dict.fromkeys(SAFETY_RULES, 3))
     assert check_run(record).check("safety").verdict is Outcome.FAIL
-    record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 3), "proofs": 0})
+    record.monitor = MonitorRecord([], {**dict.fromkeys(SAFETY_RULES, 3), "proofs": 0})
     check = check_run(record).check("safety")
-    assert (check.verdict, check.detail) == (Outcome.INCONCLUSIVE, "never looked at: proofs")
+    assert (check.verdict, check.detail) == (Outcome.INCONCLUSIVE, "never evaluated: proofs")
 
 
 @pytest.mark.parametrize(("ended_ms", "outcome"), [(None, Outcome.PASS), (9.0, Outcome.INCONCLUSIVE)])
 def test_who_joined_must_have_been_watched(ended_ms: float | None, outcome: Outcome) -> None:
     record = make_record()
-    record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 10), "abstention": 0})
+    record.monitor = MonitorRecord([], {**dict.fromkeys(SAFETY_RULES, 10), "abstention": 0})
     record.joins = [JoinRecord("validator-3", 5, ended_ms=ended_ms)]
     assert check_run(record).check("safety").verdict is outcome
 
@@ -417,6 +418,6 @@ def test_who_joined_must_have_been_watched(ended_ms: float | None, outcome: Outc
 @pytest.mark.parametrize(("count", "outcome"), [(1, Outcome.PASS), (2, Outcome.INCONCLUSIVE)])
 def test_only_one_validator_has_nobody_to_agree_with(count: int, outcome: Outcome) -> None:
     record = make_record(count=count)
-    record.monitor = MonitorRecord([], {**dict.fromkeys(RULES, 10), "agreement": 0})
+    record.monitor = MonitorRecord([], {**dict.fromkeys(SAFETY_RULES, 10), "agreement": 0})
     verdict = check_run(record)
     assert [verdict.check(name).verdict for name in ("safety", "coverage")] == [outcome] * 2

@@ -204,7 +204,7 @@ def test_a_block_takes_about_as_long_as_was_told(links: dict[str, Any], protocol
             "stop": {"height": 22, "drain_blocks": 0},
         }
     )
-    moments = list(first_finalizations(simulate(scenario, 3).finalizations).values())
+    moments = list(first_finalizations(simulate(scenario, 3)).values())
     measured = mean(later - earlier for earlier, later in pairwise(moments))
     assert block_ms(scenario) == pytest.approx(measured, rel=0.15)
 

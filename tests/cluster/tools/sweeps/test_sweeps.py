@@ -17,8 +17,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cluster.audit.books import keep_books
-from cluster.checks.metrics.metrics import metrics
+from cluster.checks.run import judge_run
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
@@ -52,10 +51,10 @@ SCENARIO: dict[str, Any] = {
 
 
 def test_a_run_that_saw_too_little_counts_for_nothing() -> None:
-    outcome, verdict = judge(with_kill(make_record(make_chain(40))), 2.0)
+    outcome, judged = judge(with_kill(make_record(make_chain(40))), 2.0)
     assert (outcome.verdict, outcome.heights, outcome.faults) == ("pass", 40, {"kill": 1})
     assert outcome.faults_needed == 1, "the scenario has no more"
-    assert verdict.outcome == "pass"
+    assert judged.verdict.outcome == "pass"
     assert outcome.counts == outcome.passed == (outcome.fires >= 20)
     short, _ = judge(with_kill(make_record()), 2.0)
     assert (short.verdict, short.counts, short.passed) == ("pass", False, False)
@@ -106,7 +105,7 @@ def test_a_summary_counts_the_seeds_that_saw_what_is_rare() -> None:
     out = io.StringIO()
     print_summary(Console(file=out), FuzzTask("simplex"), summary)
     assert "seeds that had           backlog_max 2, timers_expired 1\n" in out.getvalue()
-    told = metrics(keep_books(make_record()))
+    told = judge_run(make_record()).metrics
     assert set(SOMETIMES) - set(told) == {"deepest_reorg"}, "which is known of real executions alone"
 
 

@@ -1,0 +1,118 @@
+"""The block that the ledger enters, and the log of what was evaluated and found wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody, amount
+from cluster.audit.fee_market import Basefees, fire_cap, lane_price
+from validator.primitives.params import Parameters
+
+CHAIN: Final = "chain"
+TIMERS: Final = "timers"
+CONSERVATION: Final = "conservation"
+
+MAX_VIOLATIONS: Final = 1_000
+"""Violations kept; further ones are counted only."""
+
+FEE_LIMIT: Final = 2**256
+
+Bodies = tuple[tuple[bytes, TransactionBody], ...]
+"""Sender and body of each transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that a block breaks."""
+
+    check: str
+    """``chain``, ``timers`` or ``conservation``."""
+    height: int
+    what: str
+
+
+@dataclass(slots=True)
+class AuditLog:
+    """The findings of a ledger."""
+
+    violations: list[Violation] = field(default_factory=list)
+    violation_count: int = 0
+    evaluated: Counter[str] = field(default_factory=Counter)
+    """How often each of :data:`~cluster.record.rules.LEDGER_RULES` was evaluated."""
+
+    def found(self, check: str, height: int, what: str) -> None:
+        """Note a violation."""
+        self.violation_count += 1
+        if len(self.violations) < MAX_VIOLATIONS:
+            self.violations.append(Violation(check, height, what))
+
+
+@dataclass(frozen=True)
+class BlockContext:
+    """A block while it is entered. ``header`` and ``bodies`` are missing for evidence, which is receipts alone."""
+
+    receipts: BlockReceipts
+    parameters: Parameters
+    """In force in this block."""
+    is_auctioned: bool
+    """Whether the timer lane runs the auction (SPEC §13)."""
+    log: AuditLog
+    header: Header | None = None
+    bodies: Bodies = ()
+
+    @property
+    def height(self) -> int:
+        return self.receipts.height
+
+    @cached_property
+    def basefees(self) -> Basefees | None:
+        """The basefees of the header; ``None`` without a header."""
+        return None if self.header is None else Basefees.of(self.header)
+
+    @property
+    def basefee_cycle(self) -> int:
+        return 0 if self.basefees is None else self.basefees.cycle
+
+    @property
+    def basefee_cell(self) -> int:
+        return 0 if self.basefees is None else self.basefees.cell
+
+    @property
+    def basefee_lane_timer(self) -> int:
+        return 0 if self.basefees is None else self.basefees.lane_timer
+
+    @property
+    def lane_price(self) -> int | None:
+        """The price of a lane cycle on top of a cycle's (SPEC §7); ``None`` without an auction or a header."""
+        return lane_price(self.basefees, self.parameters) if self.basefees is not None and self.is_auctioned else None
+
+    @property
+    def fire_cap(self) -> int:
+        """The most cycles of a fire."""
+        return fire_cap(self.parameters, self.is_auctioned)
+
+    @property
+    def latest_end(self) -> int:
+        """The latest height at which a timer may expire that is scheduled or extended in this block."""
+        return self.height + self.parameters.max_ttl
+
+    def found(self, check: str, what: str) -> None:
+        """Note a violation."""
+        self.log.found(check, self.height, what)
+
+    def evaluate(self, rule: str, times: int = 1) -> None:
+        """Count evaluations of a rule."""
+        self.log.evaluated[rule] += times
+
+
+def fee(data: bytes) -> int:
+    """A fee or an amount. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
+    return amount(data, FEE_LIMIT)
+
+
+def short(key: bytes) -> str:
+    """The beginning of a hash or an id, for texts."""
+    return key.hex()[:16]

@@ -1,0 +1,83 @@
+"""Checks of what validators served: the same blocks, the roots of their own execution, a chain that hangs together."""
+
+from __future__ import annotations
+
+from cluster.audit.books import Books
+from cluster.audit.ledger.context import CHAIN
+from cluster.checks.details import (
+    compared_text,
+    finding_texts,
+    highest,
+    short_root,
+    unless_vacuous,
+)
+from cluster.checks.verdict import Check, examples
+from cluster.common.outcome import Outcome
+from cluster.common.wording import counted
+from cluster.record.rules import COMPUTED_ROOTS, SAME_BLOCK
+
+
+def check_agreement(books: Books) -> Check:
+    """All validators hold the same block at every height; heights that only some hold are compared among those."""
+    differences, compared, served = [], 0, books.served
+    for height in range(1, highest(books) + 1):
+        blocks = {name: chain.at(height) for name, chain in served}
+        held = {name: block.block_hash for name, block in blocks.items() if block is not None}
+        compared += len(held) > 1
+        if len(set(held.values())) > 1:
+            differences.append(f"height {height}: {_groups(held)}")
+    if differences:
+        return Check("agreement", Outcome.FAIL, f"different blocks at {examples(differences)}")
+    return unless_vacuous(books, "agreement", f"the same block at all {compared_text(books)}", {SAME_BLOCK: compared})
+
+
+def check_state_roots(books: Books) -> Check:
+    """Every validator's own execution gave the header's state root, and so everyone else's, at every height."""
+    problems = [
+        f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}): expected root"
+        f" {short_root(told.expected_root)}, computed {short_root(told.computed_root)}"
+        for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
+    ]
+    compared = 0
+    for name, chain in books.served:
+        for height, block in chain.items():
+            compared += 1
+            if block.computed_root != block.header_root:
+                problems.append(
+                    f"{name} at height {height}: header root {short_root(block.header_root.hex())},"
+                    f" computed {short_root(block.computed_root.hex())}"
+                )
+    if problems:
+        return Check("state_roots", Outcome.FAIL, examples(problems))
+    detail = f"{compared:,} computed roots equal their headers', {compared_text(books)}"
+    return unless_vacuous(books, "state_roots", detail, {COMPUTED_ROOTS: compared})
+
+
+def check_chain(books: Books) -> Check:
+    """Hash chain, roots over transactions and receipts, nonces: the served bytes hang together."""
+    problems = finding_texts(books, CHAIN)
+    unread = [
+        f"{validator.name}: the block at height {validator.first_height + len(blocks)} cannot be read"
+        for validator in books.judged
+        if len(blocks := books.chains[validator.name].blocks) < len(validator.blocks)
+    ]
+    missing = [
+        f"{validator.name}: nobody served what lies below height {validator.first_height}, where it begins"
+        for validator in books.seen
+        if len(books.chain) < validator.first_height - 1
+    ]
+    if problems or unread or missing:
+        is_for_want_of_time = books.record.interrupted and not problems and not unread
+        verdict = Outcome.INCONCLUSIVE if is_for_want_of_time else Outcome.FAIL
+        return Check("chain", verdict, examples([*unread, *missing, *problems]))
+    transactions = counted(books.ledger.transactions, "transaction")
+    detail = f"{counted(books.ledger.height, 'block')} with {transactions} hang together"
+    return unless_vacuous(books, "chain", detail)
+
+
+def _groups(held: dict[str, bytes]) -> str:
+    by_hash: dict[bytes, list[str]] = {}
+    for name, block_hash in held.items():
+        by_hash.setdefault(block_hash, []).append(name)
+    ordered = sorted(by_hash.items(), key=lambda item: -len(item[1]))
+    return ", ".join(f"{' and '.join(names)} {short_root(digest.hex())}" for digest, names in ordered)

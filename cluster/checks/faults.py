@@ -1,0 +1,168 @@
+"""Checks of faults and joins: an effect was observed, the network behaved as it must, the targets caught up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from cluster.audit.books import Books
+from cluster.checks.details import excuse_for, unless_too_slow
+from cluster.checks.metrics.recovery import recovery_of
+from cluster.checks.quorums import progress_during
+from cluster.checks.verdict import Check, Result
+from cluster.common.outcome import Outcome
+from cluster.common.wording import counted
+from cluster.record.run import FaultRecord, JoinRecord, ValidatorRecord
+from cluster.scenario.sections.faults import LASTING_KINDS, RECOVERED_BY_SNAPSHOT, RECOVERED_FROM_DISK
+
+CATCH_UP_SLACK_HEIGHTS: Final = 5
+"""A validator that ends so many heights behind the others still counts as caught up."""
+
+HEIGHTS_AFTER_A_JOIN: Final = 10
+"""Heights that a validator must execute after its join; with fewer the check is inconclusive."""
+
+
+def check_faults(books: Books) -> Check:
+    """Each fault took effect, the network made progress as the fault's kind implies, and its targets caught up."""
+    record = books.record
+    if not record.scenario.faults:
+        return Check.without_cause("faults", "the scenario has none")
+    results = [_check_fault(books, fault) for fault in record.faults]
+    missing = len(record.scenario.faults) - len(record.faults)
+    if missing > 0:
+        results.append((Outcome.INCONCLUSIVE, f"{missing} of {len(record.scenario.faults)} faults never began"))
+    return Check.of_parts("faults", results)
+
+
+def _check_fault(books: Books, fault: FaultRecord) -> Result:
+    record, name = books.record, fault.name
+    if fault.begun_ms is None:
+        return Outcome.INCONCLUSIVE, f"{name} never began"
+    if fault.problem:
+        return Outcome.FAIL, f"{name}: {fault.problem}"
+    if fault.ended_ms is None and fault.kind in LASTING_KINDS:
+        return Outcome.INCONCLUSIVE, f"{name} was still under way at the end"
+    if not fault.took_effect:
+        return Outcome.INCONCLUSIVE, f"{name} had no observable effect ({fault.evidence or 'no evidence'})"
+    if fault.ended_ms is None:
+        verdict = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
+        return verdict, f"{name}: the target never came back"
+    outcome, progress = progress_during(books, fault)
+    if outcome is not Outcome.PASS:
+        return outcome, f"{name}: {progress}"
+    words = [progress]
+    hit = fault.targets or fault.impaired
+    for validator in books.judged:
+        if validator.name in hit:
+            outcome, text = _caught_up(books, fault, validator)
+            if outcome is not Outcome.PASS:
+                return outcome, f"{name}: {text}"
+            words += [text] if fault.kind in RECOVERED_FROM_DISK | RECOVERED_BY_SNAPSHOT else []
+    if len(words) == 1 and hit:
+        words.append(f"{', '.join(hit)} caught up" if len(hit) < len(record.validators) else "all caught up")
+    effect = f"{name} took effect" + (f": {fault.evidence}" if fault.evidence else "")
+    return Outcome.PASS, "; ".join([effect, *words])
+
+
+def check_recovery(books: Books) -> Check:
+    """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
+    record, limit_ms = books.record, books.record.recovery_ms
+    if not any(fault.begun_ms is not None for fault in record.faults):
+        return Check.without_cause("recovery", "no fault began")
+    found = recovery_of(books)
+    if found is None:
+        return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
+    since = f"{found.last.title} was over at height {found.healed_height}"
+    if found.took_ms is None:
+        waited_ms = record.duration_ms - found.healed_ms
+        what = f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}"
+        if waited_ms <= limit_ms:
+            return Check("recovery", Outcome.INCONCLUSIVE, what)
+        excuse = excuse_for(books, found.healed_ms, record.duration_ms, limit_ms)
+        return unless_too_slow("recovery", Outcome.FAIL, what, excuse)
+    detail = f"a quorum finalised a new height {found.took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
+    if found.took_ms <= limit_ms:
+        return Check("recovery", Outcome.PASS, detail)
+    excuse = excuse_for(books, found.healed_ms, found.healed_ms + found.took_ms, limit_ms)
+    return unless_too_slow("recovery", Outcome.FAIL, detail, excuse)
+
+
+def check_joins(books: Books) -> Check:
+    """Each late validator joined by a snapshot, caught up, and then executed blocks itself."""
+    record = books.record
+    if not record.scenario.validators.late:
+        return Check.without_cause("joins", "the scenario has none")
+    results = [_check_join(books, join) for join in record.joins]
+    missing = len(record.scenario.validators.late) - len(record.joins)
+    if missing > 0:
+        results.append((Outcome.INCONCLUSIVE, f"{missing} of {len(record.scenario.validators.late)} joins never began"))
+    return Check.of_parts("joins", results)
+
+
+def _check_join(books: Books, join: JoinRecord) -> Result:
+    name = f"join of {join.target} at height {join.at_height}"
+    if join.begun_ms is None:
+        return Outcome.INCONCLUSIVE, f"{name} never began"
+    if join.ended_ms is None:
+        verdict = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
+        return verdict, f"{name}: the validator never received a snapshot"
+    validator = next((v for v in books.record.validators if v.name == join.target), None)
+    if validator is None or validator.status is None:
+        return Outcome.INCONCLUSIVE, f"{name}: the validator does not say how it began"
+    height = validator.status.get("snapshot_height")
+    if not isinstance(height, int) or height <= 0:
+        return Outcome.FAIL, f"{name}: the validator executed the chain from the genesis on, without a snapshot"
+    outcome, text = _level_with_others(books, validator)
+    if outcome is not Outcome.PASS:
+        return outcome, f"{name}: {text}"
+    executed = len(books.chains[validator.name].blocks)
+    if executed < HEIGHTS_AFTER_A_JOIN:
+        return (
+            Outcome.INCONCLUSIVE,
+            f"{name}: the validator executed {counted(executed, 'height')} afterwards, {HEIGHTS_AFTER_A_JOIN} needed",
+        )
+    chunks = f"{counted(sum(join.chunks.values()), 'chunk')} from {counted(len(join.chunks), 'peer')}"
+    return Outcome.PASS, (
+        f"{name} used the snapshot of height {height} ({chunks}) and took {join.ended_ms - join.begun_ms:,.0f} ms;"
+        f" the validator executed {counted(executed, 'height')} from there and {text}"
+    )
+
+
+def _level_with_others(books: Books, validator: ValidatorRecord) -> Result:
+    """Whether a validator ended at about the same height as the others."""
+    record = books.record
+    others = max((books.chains[v.name].tip for v in books.judged if v is not validator), default=0)
+    height = books.chains[validator.name].tip
+    unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
+    # a message that was lost just before the end would be repeated after it
+    told_ms = record.duration_ms - record.scenario.consensus.rebroadcast_ms
+    told = max((seen.height for seen in record.judged_finalizations if seen.at_ms <= told_ms), default=0)
+    if height < min(told, others - CATCH_UP_SLACK_HEIGHTS):
+        return unfinished, f"{validator.name} did not catch up: it has height {height}, the others have {others}"
+    return Outcome.PASS, f"caught up to {height}"
+
+
+def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> Result:
+    """Whether a fault's target caught up with the others, and recovered from its disk or a snapshot as it had to."""
+    outcome, level = _level_with_others(books, validator)
+    if outcome is not Outcome.PASS:
+        return outcome, level
+    if fault.kind not in RECOVERED_FROM_DISK | RECOVERED_BY_SNAPSHOT:
+        return Outcome.PASS, level
+    status: dict[str, Any] = validator.status or {}
+    starts, recovered = status.get("starts"), status.get("recovered_height")
+    if not isinstance(starts, int) or not isinstance(recovered, int):
+        return Outcome.INCONCLUSIVE, f"{validator.name} does not say how it started"
+    if starts <= 1:
+        return Outcome.INCONCLUSIVE, f"{validator.name} was started {counted(starts, 'time')}, so it was never down"
+    if fault.kind in RECOVERED_BY_SNAPSHOT:
+        height = status.get("snapshot_height")
+        if not isinstance(height, int) or height <= 0:
+            return Outcome.FAIL, f"{validator.name} lost its disk, but did not come back by a snapshot"
+        return Outcome.PASS, f"{validator.name} joined by the snapshot of height {height} and {level}"
+    if recovered <= 0:
+        begun_ms = math.inf if fault.begun_ms is None else fault.begun_ms
+        if not any(seen.validator == validator.index and seen.at_ms < begun_ms for seen in books.record.finalizations):
+            return Outcome.INCONCLUSIVE, f"{validator.name} had nothing final yet that it could have recovered"
+        return Outcome.FAIL, f"{validator.name} found nothing on its own disk when it came back"
+    return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and {level}"

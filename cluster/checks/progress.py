@@ -1,0 +1,98 @@
+"""Checks of how far a run got: heights and stalls, the load that was committed, problems around the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.audit.books import Books
+from cluster.checks.details import excuse_for, highest, unless_too_slow
+from cluster.checks.metrics.metrics import longest_stall, stalls_beyond_limit
+from cluster.checks.verdict import Check, examples
+from cluster.common.outcome import Outcome
+from cluster.common.wording import counted
+from cluster.record.lag import explains_shortfall
+from cluster.record.run import ValidatorRecord
+
+
+def check_progress(books: Books) -> Check:
+    """Everybody reached the target height, enough heights were finalised, and no stall was too long."""
+    record = books.record
+    success, target = record.scenario.success, record.target_height
+    least, limit = success.heights_compared, success.stall_ms
+    height, stall = highest(books), longest_stall(record)
+    reached = f"{counted(height, 'height')} finalised"
+    if stall is not None and stall.length_ms > limit:
+        return _check_stalls(books, limit)
+    unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
+    told = max((seen.height for seen in record.judged_finalizations), default=0)
+    if record.interrupted and not books.seen and told:
+        what = f"height {told} was final when it was interrupted, target {target}; nobody served a block"
+        return Check("progress", unfinished, what)
+    if height < target:
+        what = f"{reached}, target {target} not reached"
+        return unless_too_slow("progress", unfinished, what, explains_shortfall(record, height, target))
+    stuck = _stuck_below(books, target)
+    if stuck:
+        what = f"{examples([text for _, text in stuck])}, target {target}; the highest validator reached {height}"
+        return unless_too_slow("progress", unfinished, what, _explains_stuck(books, stuck, target))
+    if height < least:
+        return Check("progress", Outcome.INCONCLUSIVE, f"{reached}, {least} needed")
+    if stall is None:
+        return Check("progress", Outcome.INCONCLUSIVE, f"{reached}, but no times were recorded")
+    detail = f"{reached}, target {target}; longest stall {stall.length_ms:,.0f} ms of {limit:,} ms"
+    return Check("progress", Outcome.PASS, detail)
+
+
+def _check_stalls(books: Books, limit_ms: int) -> Check:
+    """The longest stall that the machine's lag does not explain, if there is one; else the longest of all."""
+    found = sorted(stalls_beyond_limit(books.record), key=lambda stall: -stall.length_ms)
+    excuses = [(stall, excuse_for(books, stall.began_ms, stall.ended_ms, limit_ms)) for stall in found]
+    stall, excuse = next(((stall, excuse) for stall, excuse in excuses if not excuse), excuses[0])
+    what = f"{stall.length_ms:,.0f} ms without a final block after height {stall.after_height}, allowed {limit_ms:,} ms"
+    return unless_too_slow("progress", Outcome.FAIL, what, excuse)
+
+
+def _stuck_below(books: Books, target: int) -> list[tuple[ValidatorRecord, str]]:
+    """The validators below a height, each with a text; without those that never answered, diverged or are mutated."""
+    diverged = {told.validator for told in books.divergences}
+    return [
+        (validator, f"{validator.name} stopped at height {books.chains[validator.name].tip}")
+        for validator in books.judged
+        if books.chains[validator.name].tip < target
+        and (validator.status is not None or validator.blocks)
+        and validator.name not in diverged
+        and validator.mutant is None
+    ]
+
+
+def _explains_stuck(books: Books, stuck: Sequence[tuple[ValidatorRecord, str]], target: int) -> str:
+    """How lag explains that all of these validators are below the target; empty if it does not for one of them."""
+    excuses = [
+        explains_shortfall(books.record, books.chains[validator.name].tip, target, validator.index)
+        for validator, _ in stuck
+    ]
+    return excuses[0] if all(excuses) else ""
+
+
+def check_load(books: Books) -> Check:
+    """Enough load transactions were committed and enough timers fired."""
+    success, ledger = books.record.scenario.success, books.ledger
+    enough = ledger.transactions >= success.transactions and ledger.timers.fires >= success.fires
+    detail = (
+        f"{counted(ledger.transactions, 'transaction')} committed ({ledger.reverted:,} reverted),"
+        f" {success.transactions:,} needed; {counted(ledger.timers.fires, 'fire')}, {success.fires:,} needed"
+    )
+    return Check("load", Outcome.PASS if enough else Outcome.INCONCLUSIVE, detail)
+
+
+def check_no_problems(books: Books) -> Check:
+    """Nothing went wrong around the run, and it was not ended early."""
+    record = books.record
+    problems = examples([*record.problems, *([record.time_up] if record.time_up else [])])
+    if record.interrupted:
+        return Check("no_problems", Outcome.INCONCLUSIVE, "interrupted" + (f"; {problems}" if problems else ""))
+    if record.time_up and not record.problems and check_progress(books).verdict is Outcome.INCONCLUSIVE:
+        return Check("no_problems", Outcome.INCONCLUSIVE, problems)
+    if problems:
+        return Check("no_problems", Outcome.FAIL, problems)
+    return Check("no_problems", Outcome.PASS, "none reported")

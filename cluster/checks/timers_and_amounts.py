@@ -1,0 +1,125 @@
+"""Checks that hold what validators served of timers and balances against the auditor's ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster.audit.books import Books, TipView
+from cluster.audit.ledger.context import CONSERVATION, TIMERS
+from cluster.audit.ledger.timer_register import TimerState
+from cluster.checks.details import ROOT_DIGITS, finding_texts, unless_vacuous
+from cluster.checks.verdict import Check, examples
+from cluster.common.outcome import Outcome
+from cluster.common.wording import counted
+from cluster.record.rules import SERVED_BALANCES, SUPPLIES, TIMER_ANSWERS, TIMER_IDS
+from cluster.record.run import Supply, ValidatorRecord
+
+
+def check_timers(books: Books) -> Check:
+    """Every scheduled timer fired, ended or is pending, exactly once, never early, and none is forgotten."""
+    problems = finding_texts(books, TIMERS)
+    answers = 0
+    compared, mismatches = _comparable(books)
+    for validator, view in compared:
+        answers += len(view.pending)
+        for text, pending in view.pending.items():
+            if validator.pending_timers[text] != pending:
+                served = "serves it as pending" if validator.pending_timers[text] else "does not serve it"
+                expected = "is pending" if pending else "is not pending"
+                problems.append(f"timer {text[:ROOT_DIGITS]} {expected}, but {validator.name} {served}")
+        count = (validator.status or {}).get("pending_timers")
+        if isinstance(count, int) and count != view.pending_timers:
+            problems.append(
+                f"{validator.name} counts {count:,} pending timers where the books have {view.pending_timers:,}"
+            )
+    if problems:
+        return Check("timers", Outcome.FAIL, examples(problems))
+    detail = f"{_timer_words(books)}; {answers:,} answers about single timers agree"
+    if mismatches:
+        return Check("timers", Outcome.INCONCLUSIVE, f"{examples(mismatches)}; {detail}")
+    if not answers and books.ledger.timers.lives:
+        return Check("timers", Outcome.INCONCLUSIVE, f"no validator was asked about a timer at its tip; {detail}")
+    return unless_vacuous(books, "timers", detail, {TIMER_ANSWERS: answers})
+
+
+def check_conservation(books: Books) -> Check:
+    """Minted = balances + burned in the books, fees are what prices say, and served balances are the books'."""
+    ledger, accounts = books.ledger, books.ledger.accounts
+    minted, held, burned = accounts.minted, accounts.held(), accounts.burned
+    problems = finding_texts(books, CONSERVATION)
+    if minted != held + burned:
+        problems.append(f"minted {minted:,} is not balances {held:,} + burned {burned:,}")
+    answers = 0
+    compared, mismatches = _comparable(books)
+    supplies = 0
+    for validator, view in compared:
+        answers += len(view.balances)
+        if (supply := validator.supply) is not None:
+            supplies += 1
+            problems.extend(_supply_problems(validator.name, supply, view))
+        for text, expected in view.balances.items():
+            served = validator.balances[text]
+            if served != expected:
+                problems.append(
+                    f"{validator.name} serves {served:,} for {text} at height {view.height}, the books have"
+                    f" {expected:,} ({served - expected:+,})"
+                )
+    if problems:
+        return Check("conservation", Outcome.FAIL, examples(problems))
+    detail = (
+        f"minted {minted:,} = balances {held:,} + burned {burned:,};"
+        f" {counted(ledger.messages, 'message')}, {_job_words(books)}"
+        f"{ledger.queries:,} {'query' if ledger.queries == 1 else 'queries'} of agents;"
+        f" {answers:,} served balances and the supplies of {counted(supplies, 'validator')} equal the books'"
+    )
+    if mismatches:
+        return Check("conservation", Outcome.INCONCLUSIVE, f"{examples(mismatches)}; {detail}")
+    if not answers:
+        return Check(
+            "conservation", Outcome.INCONCLUSIVE, f"no validator was asked about a balance at its tip; {detail}"
+        )
+    return unless_vacuous(books, "conservation", detail, {SERVED_BALANCES: answers, SUPPLIES: supplies})
+
+
+def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
+    """Where a validator's state and the books differ in all money there is, unknown accounts' included."""
+    for what, told, kept in (("balances", supply.balances, view.held), ("burned", supply.burned, view.burned)):
+        if told != kept:
+            difference = f"{told:,} at height {view.height}, in the books to {kept:,} ({told - kept:+,})"
+            yield f"{name}'s {what} come to {difference}"
+
+
+def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:
+    """Validators whose answers are about the last block that was collected from them; in words, the other ones.
+
+    Nothing can be said of the others' answers: they may have withheld blocks, or were still going on.
+    """
+    found, mismatches = [], []
+    for validator in books.judged:
+        view = books.tips.get(validator.name)
+        if view is None:
+            continue  # its chain cannot be followed, which the chain check tells
+        height = view.height if validator.status is None else validator.status.get("height")
+        if height == view.height:
+            found.append((validator, view))
+        else:
+            mismatches.append(f"{validator.name} says height {height} of itself, but served {view.height} blocks")
+    return found, mismatches
+
+
+def _timer_words(books: Books) -> str:
+    timers, states = books.ledger.timers, books.ledger.timers.states
+    lost = states[TimerState.INSUFFICIENT_FUNDS]
+    unjudged = books.ledger.turns.unjudged
+    left_out = f"; {counted(unjudged, 'wait')} of timers not judged, for many waited or removals had no budget"
+    return (
+        f"{len(timers.lives):,} scheduled: {states[TimerState.FIRED]:,} fired,"
+        f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
+        f" {lost:,} without funds, {len(timers.pending):,} pending;"
+        f" {books.ledger.log.evaluated[TIMER_IDS]:,} ids recomputed{left_out if unjudged else ''}"
+    )
+
+
+def _job_words(books: Books) -> str:
+    jobs = books.ledger.jobs
+    return f"{len(jobs.jobs):,} jobs, {jobs.consumed:,} consumed, " if jobs.jobs else ""
