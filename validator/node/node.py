@@ -9,8 +9,8 @@ executor's results say. How the parts meet:
 - The engine's ``Finalized`` makes a line of blocks final: executed where they are not yet, then committed one by one.
   Blocks of the line that are not here are fetched first: by digest when the line is short, as a range of final blocks,
   each range proved by a finalization certificate, when this node is far behind.
-- Transactions come by ``Submit`` and by gossip into the mempool (:mod:`validator.node.admission`), which judges by the
-  final state: accounts that the executor reads for it, and those that each final block changed.
+- Transactions come by ``Submit`` and by gossip into the mempool (:mod:`validator.node.pool.admission`), which judges by
+  the final state: accounts that the executor reads for it, and those that each final block changed.
 - A final block that does not execute to its header means that this validator computes another state than a quorum does:
   it says so (``Diverged``) and stops taking part. Continuing would only spread the damage.
 """
@@ -34,7 +34,7 @@ from consensus.protocols import EngineType, VotingEngine
 from consensus.simplex import Simplex, SimplexConfig
 from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
 from consensus.voting import HARMLESS_REASONS, Sizes
-from validator.chain.block import Block, header_hash
+from validator.chain.block import Block, decode_block, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.messages import (
     MAX_BLOCKS_ASKED,
@@ -58,8 +58,7 @@ from validator.chain.messages import (
     read_message,
 )
 from validator.chain.transactions import transaction_hash
-from validator.node.admission import Admission
-from validator.node.block_tree import BlockState, BlockTree, HeldBlock
+from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
 from validator.node.events import (
     Append,
     BlockFinal,
@@ -85,7 +84,7 @@ from validator.node.events import (
     TimerName,
 )
 from validator.node.evidence import INVALID_BLOCK, InvalidBlock, encode_misconduct
-from validator.node.executor import (
+from validator.node.executor.jobs import (
     AccountsRead,
     BlocksRead,
     Build,
@@ -99,9 +98,9 @@ from validator.node.executor import (
     ReadBlocks,
     ReadSnapshot,
     SnapshotRead,
-    decode_block,
 )
-from validator.node.mempool import Mempool, Refusal
+from validator.node.pool.admission import Admission
+from validator.node.pool.mempool import Mempool, Refusal
 from validator.primitives.codec import CodecError, encode
 from validator.primitives.types import HASH_BYTES, Hash, Height
 from validator.storage.finality_proof import MAX_LINKS, is_proved

@@ -69,12 +69,12 @@ from validator.node.events import (
     Timeout,
     TimerName,
 )
-from validator.node.executor import (
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import (
     BlocksRead,
     Build,
     Built,
     Execute,
-    Executor,
     Finalize,
     Job,
     JobResult,
@@ -82,9 +82,9 @@ from validator.node.executor import (
     ReadSnapshot,
     SnapshotRead,
 )
-from validator.node.joining import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
+from validator.node.executor.queries import Cursor, EventFilter, FinalityPage, PlacedEvent, StatePages
+from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
 from validator.node.node import NodeConfig
-from validator.node.queries import Cursor, EventFilter, FinalityPage, PlacedEvent, StatePages
 from validator.primitives.types import Address, Hash, Height, TimerId
 from validator.storage.disk import Disk
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
 from validator.chain.transactions import transaction_hash
-from validator.node.admission import Admission, Offer
 from validator.node.assembly import Parts
 from validator.node.events import Effect, Send
-from validator.node.executor import Built
-from validator.node.mempool import Departed, Departure, Mempool
+from validator.node.executor.jobs import Built
 from validator.node.node import Node
+from validator.node.pool.admission import Admission, Offer
+from validator.node.pool.mempool import Departed, Departure, Mempool
 
 
 def _keeps_to_itself(counter: RunCounter) -> Parts:

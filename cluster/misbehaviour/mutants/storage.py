@@ -11,8 +11,8 @@ from validator.chain.block import BlockReceipts
 from validator.chain.messages import read_message
 from validator.node.assembly import Parts
 from validator.node.events import ReplaceJournal
-from validator.node.executor import Executor
-from validator.node.joining import SnapshotJoin
+from validator.node.executor.executor import Executor
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
 from validator.primitives.codec import CodecError, encode
 from validator.state.engine import SectionHead

@@ -22,7 +22,7 @@ from validator.chain.block import Block, Header
 from validator.chain.messages import FinalBlocksResponse, SnapshotOffer
 from validator.node.assembly import Parts
 from validator.node.events import Effect, Event, Send
-from validator.node.joining import SnapshotJoin
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
 from validator.primitives.types import Hash
 from validator.state.intake import SnapshotIntake

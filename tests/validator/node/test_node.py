@@ -31,7 +31,6 @@ from validator.chain.messages import (
     encode_message,
 )
 from validator.chain.transactions import transaction_hash
-from validator.node import admission
 from validator.node import node as node_module
 from validator.node.events import (
     Append,
@@ -52,8 +51,10 @@ from validator.node.events import (
     TimerName,
 )
 from validator.node.evidence import base_digest, contradicts_its_vote, decode_misconduct, verify_misconduct
-from validator.node.executor import Executor, Finalize, execution_error
+from validator.node.executor.executor import Executor, execution_error
+from validator.node.executor.jobs import Finalize
 from validator.node.node import SYNC_TIMER
+from validator.node.pool import admission
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash
 from validator.storage.journal import encode_batch
@@ -492,14 +493,14 @@ def lying(network: Network, liar: int, lie: Callable[[Header], Header] = of_absu
 
 
 def test_a_leader_that_lies_about_heights_fills_nobodys_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.node.block_tree.MAX_HELD_BLOCKS", 16)
+    monkeypatch.setattr("validator.node.blocks.block_tree.MAX_HELD_BLOCKS", 16)
     network = Network()
     lying(network, 1)
     network.start()
     network.run_until(lambda: network.validator(0).node.view > 200, limit_ms=120_000)
     network.run_to(60, 0, 2, 3, limit_ms=120_000)
     assert len(network.validator(0).node._tree.held()) < 8
-    assert len(network.validator(0).executor._invalid) < 8
+    assert len(network.validator(0).executor._branches.invalid) < 8
 
 
 @pytest.mark.parametrize(
@@ -567,7 +568,7 @@ def vote_ahead(network: Network, signer: Signer, index: ValidatorIndex, view: Vi
 
 
 def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.node.block_tree.MAX_HELD_BLOCKS", 40)
+    monkeypatch.setattr("validator.node.blocks.block_tree.MAX_HELD_BLOCKS", 40)
     network = Network(cut={3}).start()
     network.run_to(150, 0, 1, 2, limit_ms=120_000)
     network.cut.clear()

@@ -65,9 +65,10 @@ from validator.chain.messages import (
 from validator.chain.records import GLOBALS
 from validator.chain.transactions import Call, Transaction, sign
 from validator.node.events import BlockFinal, Effect, Event, Message, TimerName
-from validator.node.executor import Executor, Job, JobResult
-from validator.node.joining import SnapshotJoin
-from validator.node.queries import EventFilter, StatePages
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Job, JobResult
+from validator.node.executor.queries import EventFilter, StatePages
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.primitives.codec import decode
 from validator.primitives.types import Address, Hash, Height
 from validator.state.proofs.proof import verify

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from validator.chain.block import Block, Header, header_hash
-from validator.node import block_tree as module
-from validator.node.block_tree import BlockState, BlockTree, HeldBlock
+from validator.node.blocks import block_tree as module
+from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
 from validator.primitives.types import Hash
 
 GENESIS = Hash(bytes(32))
