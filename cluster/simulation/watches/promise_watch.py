@@ -31,8 +31,8 @@ from cluster.audit.chain_codec import Block, System, amount, read_block, read_tr
 from cluster.audit.ledger.fee_market import Basefees
 from cluster.audit.ledger.ledger import FEE_LIMIT, Ledger
 from cluster.record.run import PromiseRecord
+from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
-from validator.node.node import MAX_CANDIDATES
 from validator.node.pool.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
 from validator.primitives.types import PRICE_LIMIT
 

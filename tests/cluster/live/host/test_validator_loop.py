@@ -689,7 +689,7 @@ def test_a_read_that_is_dropped_is_not_the_last_one(
             await members[0].reaches(9)
             loop, peer = members[0].loop, 1
             assert loop._validator is not None
-            reading = loop._validator.node._reading_for
+            reading = loop._validator.node._peer_service._reading_for
             while reading:
                 await turn()
             with monkeypatch.context() as patch:
