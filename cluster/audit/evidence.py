@@ -18,7 +18,7 @@ from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
 from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, MessageError, decode_evidence, verify_evidence
-from validator.chain.block import header_hash
+from validator.chain.block import decode_block, header_hash
 from validator.node.evidence import (
     INVALID_BLOCK,
     InvalidBlock,
@@ -27,7 +27,8 @@ from validator.node.evidence import (
     decode_misconduct,
     verify_misconduct,
 )
-from validator.node.executor import Executor, Finalize, decode_block, execution_error
+from validator.node.executor.executor import Executor, execution_error
+from validator.node.executor.jobs import Finalize
 from validator.primitives.codec import CodecError
 from validator.primitives.types import Hash
 

@@ -18,7 +18,7 @@ from consensus.protocols import PROTOCOLS
 from consensus.simplex import SimplexConfig
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.assembly import PRODUCTION, Parts
-from validator.node.executor import StorageConfig
+from validator.node.executor.executor import StorageConfig
 from validator.node.node import NodeConfig
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16

@@ -63,9 +63,9 @@ from validator.node.events import (
     SubmitResult,
     TransactionDropped,
 )
-from validator.node.executor import Build, Execute
-from validator.node.joining import JOIN_NONCE_BYTES, SnapshotJoin
-from validator.node.queries import FinalityPage, StatePages
+from validator.node.executor.jobs import Build, Execute
+from validator.node.executor.queries import FinalityPage, StatePages
+from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, SnapshotJoin
 from validator.primitives.types import ValidatorError, parse_address
 from validator.state import HistoryError
 from validator.state.proofs.proof import ProofError

@@ -52,8 +52,8 @@ from validator.node.events import (
     TransactionDropped,
     TransactionRefused,
 )
-from validator.node.executor import Build, Execute, Job, JobResult
-from validator.node.joining import SnapshotJoin, has_joined
+from validator.node.executor.jobs import Build, Execute, Job, JobResult
+from validator.node.joining.snapshot_join import SnapshotJoin, has_joined
 from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
 

@@ -29,7 +29,7 @@ from cluster.scenario.sections.faults import (
 from cluster.scenario.sections.release import Release
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
-from validator.node.joining import SnapshotJoin
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.storage.frames import split
 from validator.storage.journal import JOURNAL_FILE
 

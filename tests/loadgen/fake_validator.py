@@ -13,7 +13,7 @@ from cluster.live.web.event_stream import EventHub, Subscription
 from cluster.live.web.server import HttpServer, NotReady, serve
 from validator.chain.transactions import Transaction, TransactionError, parse, transaction_hash
 from validator.node.events import SubmitResult
-from validator.node.queries import Cursor, EventFilter, FinalityPage, PlacedEvent
+from validator.node.executor.queries import Cursor, EventFilter, FinalityPage, PlacedEvent
 from validator.primitives.types import Address, Hash, Height, TimerId, address_text
 from validator.state import HistoryError
 

@@ -15,8 +15,9 @@ from loadgen.workloads.shipped import source_of
 from validator.chain.block import BlockReceipts, FireReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import System, Transaction, parse
-from validator.node.executor import Build, Executor, Finalize, ReadAccounts
-from validator.node.mempool import Mempool
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Build, Finalize, ReadAccounts
+from validator.node.pool.mempool import Mempool
 from validator.primitives.codec import decode
 from validator.primitives.types import Hash
 

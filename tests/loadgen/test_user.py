@@ -14,7 +14,7 @@ from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
 from validator.chain.transactions import Transaction, parse
-from validator.node.mempool import NEAR_NONCES, Mempool
+from validator.node.pool.mempool import NEAR_NONCES, Mempool
 
 CHAIN_ID = "chain"
 START = Observation(1, 0, 1_000_000, 1_000_000, 1_000_000)

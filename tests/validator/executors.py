@@ -12,11 +12,12 @@ from tests.validator.chains import ACTOR, CHAIN_ID, KEYS, USERS, make_genesis, s
 from validator.chain.block import Block, transactions_root
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import Action, Call, Transaction, parse, sign, transaction_hash
-from validator.node.executor import Build, Built, Executor, Finalize, Finalized, FinalizedInvalid, execution_error
+from validator.node.executor.executor import Executor, execution_error
+from validator.node.executor.jobs import Build, Built, Finalize, Finalized, FinalizedInvalid
 from validator.primitives.types import Hash
 from validator.scheduler.index import SchedulerIndex
 from validator.state import View
-from validator.transition.transition import PreparedTransaction
+from validator.transition.transition import Outcome, PreparedTransaction
 
 
 def wire(nonce: int, *operations: Any, user: int = 0, action: Action | None = None, **fields: Any) -> bytes:
@@ -74,11 +75,16 @@ class Author:
     def view_of(self, digest: Hash) -> View:
         if digest == self.executor.final_digest:
             return self.executor.final_view
-        return self.executor._executed[digest].outcome.view
+        return self.outcome_of(digest).view
+
+    def outcome_of(self, digest: Hash) -> Outcome:
+        executed = self.executor._branches.executed(digest)
+        assert executed is not None
+        return executed.outcome
 
     def require_index(self, digest: Hash) -> None:
         """The index, moved to a block, is what a rebuild from that block's state gives."""
-        self.executor._move_index(digest)
+        self.executor._branches.move_index(digest)
         assert self.executor.index.contents() == SchedulerIndex.rebuild(self.genesis, self.view_of(digest)).contents()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
 from validator.chain.transactions import Transaction
-from validator.node import mempool as rules
+from validator.node.pool import mempool as rules
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 

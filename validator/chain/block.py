@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from validator.primitives.codec import OmitsEmptyLast, encode, merkle_root, tagged_hash
-from validator.primitives.types import Hash
+from validator.chain.transactions import transaction_hash
+from validator.primitives.codec import OmitsEmptyLast, decode, encode, merkle_root, tagged_hash
+from validator.primitives.types import Hash, ValidatorError
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
 
@@ -54,6 +55,25 @@ def header_hash(header: Header) -> Hash:
 
 def transactions_root(hashes: list[Hash]) -> Hash:
     return merkle_root(b"transactions", hashes)
+
+
+def transaction_hashes(block: Block) -> list[Hash]:
+    return [transaction_hash(wire) for wire in block.transactions]
+
+
+def decode_block(body: bytes) -> Block | None:
+    """The block of a body, or ``None`` if it is none: too large, malformed, not canonical, or of other transactions.
+
+    A digest covers the header alone. Since the header's ``transactions_root`` is held against the transactions here, a
+    digest has one body, and nobody can spoil a good block by sending its header with something else.
+    """
+    if len(body) > MAX_BLOCK_BYTES:
+        return None
+    try:
+        block = decode(body, Block)
+    except ValidatorError:
+        return None
+    return block if block.header.transactions_root == transactions_root(transaction_hashes(block)) else None
 
 
 # --- receipts -------------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """A piece of a chunk, as long as :data:`MAX_PIECE_BYTES` unless it is the last one
-    (:mod:`validator.node.pieces`)."""
+    (:mod:`validator.node.joining.pieces`)."""
 
     height: int
     chunk: int

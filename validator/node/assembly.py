@@ -9,8 +9,8 @@ from typing import Final
 from consensus.journal import JournalError
 from consensus.keys import Signer, ValidatorSet
 from validator.chain.genesis import Genesis
-from validator.node.executor import DEFAULT_STORAGE, Executor, RecoveryError, StorageConfig
-from validator.node.joining import SnapshotJoin
+from validator.node.executor.executor import DEFAULT_STORAGE, Executor, RecoveryError, StorageConfig
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import FinalPoint, Node, NodeConfig, NodeIdentity
 from validator.primitives.types import Height
 from validator.storage.disk import Disk
@@ -54,7 +54,7 @@ def open_validator(
 ) -> Validator:
     """Open a validator's data folder and recover what it holds; an empty one starts from the genesis.
 
-    Raises :class:`~validator.storage.disk.DiskError`, :class:`~validator.node.executor.RecoveryError` or
+    Raises :class:`~validator.storage.disk.DiskError`, :class:`~validator.node.executor.executor.RecoveryError` or
     :class:`~validator.transition.genesis_block.GenesisError`, each one line.
     """
     executor = parts.executor(disk, genesis, parts.transition, parts.storage)

@@ -4,7 +4,7 @@
 answer back as an event. The simulator and the live hosts perform the same effects; neither can do anything else to a
 validator.
 
-Work for the executor (:class:`validator.node.executor.Executor`) is an effect too: ``Run(job)`` is answered by
+Work for the executor (:class:`validator.node.executor.executor.Executor`) is an effect too: ``Run(job)`` is answered by
 ``Completed(result)``, jobs are run one at a time and in order. So votes flow while a block executes, and a slow
 executor can be modelled.
 """
@@ -21,7 +21,7 @@ from validator.primitives.types import Hash, Height
 
 if TYPE_CHECKING:
     from validator.chain.messages import Reading
-    from validator.node.executor import Job, JobResult
+    from validator.node.executor.jobs import Job, JobResult
 
 
 class TimerName(NamedTuple):
@@ -123,7 +123,7 @@ class SubmitResult(msgspec.Struct, frozen=True):
     error: str | None
     """One line for people."""
     reason: str | None = None
-    """One of the stable words of :class:`validator.node.mempool.Refusal`."""
+    """One of the stable words of :class:`validator.node.pool.mempool.Refusal`."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class TransactionRefused(msgspec.Struct, frozen=True):
-    """For observers: the mempool did not take a transaction, for a :class:`validator.node.mempool.Refusal`."""
+    """For observers: the mempool did not take a transaction, for a :class:`validator.node.pool.mempool.Refusal`."""
 
     transaction_hash: Hash
     reason: str
@@ -142,7 +142,7 @@ class TransactionRefused(msgspec.Struct, frozen=True):
 
 class TransactionDropped(msgspec.Struct, frozen=True):
     """For observers: a transaction that the mempool had taken, from a client or a peer, left it without becoming final,
-    for a :class:`validator.node.mempool.Departure`."""
+    for a :class:`validator.node.pool.mempool.Departure`."""
 
     transaction_hash: Hash
     reason: str

@@ -21,8 +21,8 @@ import msgspec
 from consensus.keys import ValidatorSet
 from consensus.leader import LeaderElection
 from consensus.messages import Vote, VoteKind, verify_vote
-from validator.chain.block import Block, header_hash
-from validator.node.executor import Executor, decode_block, execution_error
+from validator.chain.block import Block, decode_block, header_hash
+from validator.node.executor.executor import Executor, execution_error
 from validator.primitives.codec import CodecError, decode, encode
 from validator.primitives.types import Hash
 

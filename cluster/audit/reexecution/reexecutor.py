@@ -15,7 +15,8 @@ from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord
 from validator.chain.block import Block, header_hash
 from validator.chain.genesis import Genesis
-from validator.node.executor import Executor, Finalize, FinalizedInvalid, execution_error
+from validator.node.executor.executor import Executor, execution_error
+from validator.node.executor.jobs import Finalize, FinalizedInvalid
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import ValidatorError
 from validator.transition.trace import BlockTrace

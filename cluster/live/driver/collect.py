@@ -17,7 +17,7 @@ from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, wit
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
 from loadgen.client import ClientError, FinalityProof, NotFound, Refused, ValidatorClient
-from validator.node.queries import PENDING
+from validator.node.executor.queries import PENDING
 from validator.primitives.types import parse_address
 
 BLOCKS_PER_REQUEST: Final = 64

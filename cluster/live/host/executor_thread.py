@@ -11,7 +11,8 @@ from typing import Final, TypeVar
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, may_rot
-from validator.node.executor import Executor, Finalize, Job, JobResult, ReadBlocks, ReadSnapshot
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Finalize, Job, JobResult, ReadBlocks, ReadSnapshot
 from validator.storage.disk import Disk
 
 MAX_READS_WAITING: Final = 64

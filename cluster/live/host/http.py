@@ -35,7 +35,7 @@ from cluster.live.web.server import (
     read_body,
 )
 from validator.node.events import SubmitResult
-from validator.node.queries import Cursor, EventFilter, FinalityPage
+from validator.node.executor.queries import Cursor, EventFilter, FinalityPage
 from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash, Height, TimerId
 from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT

@@ -10,7 +10,7 @@ from typing import Final
 
 from validator.chain.messages import may_answer_join
 from validator.node.events import Effect, Event, Message, Started
-from validator.node.joining import SnapshotJoin
+from validator.node.joining.snapshot_join import SnapshotJoin
 
 MAX_JOIN_MESSAGES: Final = 4
 """Messages of one peer that wait for a join; it asks each for its view and one other thing at a time."""

@@ -25,7 +25,7 @@ from cluster.record.status import Tally, status_page
 from validator.chain.genesis import Genesis
 from validator.node.assembly import Validator
 from validator.node.events import Event, Submit, SubmitResult
-from validator.node.queries import Cursor, EventFilter, FinalityPage, PlacedEvent, StatePages
+from validator.node.executor.queries import Cursor, EventFilter, FinalityPage, PlacedEvent, StatePages
 from validator.primitives.types import Address, Hash, Height, TimerId
 
 MAX_PROOFS_WAITING: Final = 4

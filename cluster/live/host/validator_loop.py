@@ -58,7 +58,7 @@ from validator.node.events import (
     Synced,
     Timeout,
 )
-from validator.node.executor import (
+from validator.node.executor.jobs import (
     BlocksRead,
     Build,
     Built,
@@ -69,7 +69,7 @@ from validator.node.executor import (
     ReadSnapshot,
     SnapshotRead,
 )
-from validator.node.joining import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
+from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
 from validator.node.node import NodeConfig
 from validator.storage.disk import Disk
 

@@ -21,7 +21,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cluster.live.web.server import NotReady, Page
-from validator.node.queries import Cursor, EventFilter, PlacedEvent
+from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster.live.web.connections import JSON, Connection
-from validator.node.queries import AMOUNT_FIELDS
+from validator.node.executor.queries import AMOUNT_FIELDS
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
 from validator.chain.transactions import transaction_hash
-from validator.node.admission import Admission, Offer
 from validator.node.assembly import Parts
+from validator.node.blocks.proposals import Proposals
 from validator.node.events import Effect, Send
-from validator.node.executor import Built
-from validator.node.mempool import Departed, Departure, Mempool
+from validator.node.executor.jobs import Built
 from validator.node.node import Node
+from validator.node.pool.admission import Admission, Offer
+from validator.node.pool.mempool import Departed, Departure, Mempool
 
 
 def _keeps_to_itself(counter: RunCounter) -> Parts:
@@ -23,22 +24,23 @@ def _keeps_to_itself(counter: RunCounter) -> Parts:
             return kept
 
     class KeepsToItself(Node):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            self._admission = Selfish(self.mempool)
+        admission_class = Selfish
 
     return Parts(node=KeepsToItself)
 
 
 def _forgets_proposed(counter: RunCounter) -> Parts:
-    class ForgetsProposed(Node):
-        def _on_built(self, built: Built) -> None:
-            super()._on_built(built)
+    class Forgets(Proposals):
+        def built(self, built: Built) -> None:
+            super().built(built)
             for digest in map(transaction_hash, built.block.transactions):
-                waiting = self.mempool._by_hash.get(digest)
+                waiting = self._mempool._by_hash.get(digest)
                 if waiting is not None:
                     counter.ran()
-                    self.mempool._remove(waiting)
+                    self._mempool._remove(waiting)
+
+    class ForgetsProposed(Node):
+        proposals_class = Forgets
 
     return Parts(node=ForgetsProposed)
 
@@ -53,10 +55,7 @@ def _drops_the_affordable(counter: RunCounter) -> Parts:
             return departed
 
     class HasSuchAMempool(Node):
-        def __init__(self, config: Any, identity: Any, *rest: Any) -> None:
-            super().__init__(config, identity, *rest)
-            self.mempool = DropsAffordable(identity.genesis)
-            self._admission = Admission(self.mempool)
+        mempool_class = DropsAffordable
 
     return Parts(node=HasSuchAMempool)
 

@@ -17,7 +17,7 @@ from validator.execution.bidding import BidCandidate, BiddingRound
 from validator.execution.handler_context import ReadOnlyContext
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.node.assembly import Parts
-from validator.node.executor import Executor, StorageConfig
+from validator.node.executor.executor import Executor, StorageConfig
 from validator.primitives.meter import Meter
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, address_text

@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
 from validator.node.assembly import Parts
-from validator.node.executor import Executor
+from validator.node.executor.executor import Executor
 from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import ABSENT_TWIG, twig_hash
 from validator.state.merkle import Tree, TreeUndo

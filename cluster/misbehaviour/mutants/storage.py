@@ -10,9 +10,10 @@ from consensus.messages import Vote
 from validator.chain.block import BlockReceipts
 from validator.chain.messages import read_message
 from validator.node.assembly import Parts
+from validator.node.blocks.finality import Finality
 from validator.node.events import ReplaceJournal
-from validator.node.executor import Executor
-from validator.node.joining import SnapshotJoin
+from validator.node.executor.executor import Executor
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
 from validator.primitives.codec import CodecError, encode
 from validator.state.engine import SectionHead
@@ -123,14 +124,17 @@ def _unchecked_chunks(counter: RunCounter) -> Parts:
 
 
 def _journal_dropped(counter: RunCounter) -> Parts:
-    class DropsJournal(Node):
+    class DropsJournal(Finality):
         def _replace_journal(self) -> None:
             """Begins an empty journal: what is archived needs none."""
             kept: Sequence[bytes] = self._engine.journal_snapshot()
             counter.runs += bool(kept)
             self._effects.append(ReplaceJournal(encode_journal((), ())))
 
-    return Parts(node=DropsJournal)
+    class MakesFinalWithoutJournal(Node):
+        finality_class = DropsJournal
+
+    return Parts(node=MakesFinalWithoutJournal)
 
 
 def _journal_as_it_is(counter: RunCounter) -> Parts:

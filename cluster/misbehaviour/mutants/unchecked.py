@@ -21,8 +21,10 @@ from consensus.types import Signature, ValidatorIndex
 from validator.chain.block import Block, Header
 from validator.chain.messages import FinalBlocksResponse, SnapshotOffer
 from validator.node.assembly import Parts
+from validator.node.blocks.catch_up import CatchUp
+from validator.node.blocks.verification import Verification
 from validator.node.events import Effect, Event, Send
-from validator.node.joining import SnapshotJoin
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
 from validator.primitives.types import Hash
 from validator.state.intake import SnapshotIntake
@@ -59,15 +61,17 @@ def _unproved_snapshots(counter: RunCounter) -> Parts:
 
 
 def _unproved_blocks(counter: RunCounter) -> Parts:
-    class TakesAnyBlocks(Node):
-        def _take_final_blocks(self, response: FinalBlocksResponse) -> bool:
-            right = self._identity
-            self._identity = replace(right, validators=_credulous(right.validators, counter))
-            is_taken = super()._take_final_blocks(response)
-            self._identity = right
+    class TakesAnyBlocks(CatchUp):
+        def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
+            right, self._validators = self._validators, _credulous(self._validators, counter)
+            is_taken = super()._take_if_proved(response)
+            self._validators = right
             return is_taken
 
-    return Parts(node=TakesAnyBlocks)
+    class CatchesUpOnTrust(Node):
+        catch_up_class = TakesAnyBlocks
+
+    return Parts(node=CatchesUpOnTrust)
 
 
 class _AnyRoot(bytes):
@@ -129,7 +133,7 @@ def _not_held(*names: str) -> Callable[[RunCounter], Parts]:
 
 
 def _any_proposer(counter: RunCounter) -> Parts:
-    class TakesAnyProposer(Node):
+    class TakesAnyProposer(Verification):
         def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
             if block.header.proposer == request.proposer:
                 return super()._is_what_was_proposed(request, block)
@@ -137,7 +141,10 @@ def _any_proposer(counter: RunCounter) -> Parts:
             vote = msgspec.structs.replace(request.vote, signer=ValidatorIndex(block.header.proposer))
             return super()._is_what_was_proposed(msgspec.structs.replace(request, vote=vote), block)
 
-    return Parts(node=TakesAnyProposer)
+    class VerifiesForAnyProposer(Node):
+        verification_class = TakesAnyProposer
+
+    return Parts(node=VerifiesForAnyProposer)
 
 
 # --- whoever is wrong -------------------------------------------------------------------------------------------------

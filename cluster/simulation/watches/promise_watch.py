@@ -33,9 +33,9 @@ from cluster.audit.ledger.context import FEE_LIMIT
 from cluster.audit.ledger.ledger import Ledger
 from cluster.record.rules import DROPPED, KEPT, PASSED_ON, PROMISE_RULES
 from cluster.record.run import PromiseRecord
-from validator.node.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
-from validator.node.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
-from validator.node.node import MAX_CANDIDATES
+from validator.node.blocks.proposals import MAX_CANDIDATES
+from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
+from validator.node.pool.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
 from validator.primitives.types import PRICE_LIMIT
 
 MAX_VIOLATIONS: Final = 100

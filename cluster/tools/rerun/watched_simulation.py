@@ -58,7 +58,6 @@ from validator.chain.messages import (
     ViewRequest,
     decode_message,
 )
-from validator.node import executor
 from validator.node.events import (
     BlockFinal,
     Completed,
@@ -76,6 +75,7 @@ from validator.node.events import (
     TransactionDropped,
     TransactionRefused,
 )
+from validator.node.executor import jobs
 from validator.primitives.codec import CodecError
 
 KINDS: Final = (
@@ -350,39 +350,39 @@ def _other(message: PeerMessage) -> tuple[str, str]:
             return "garbage", type(message).__name__
 
 
-def describe_job(job: executor.Job) -> str:
+def describe_job(job: jobs.Job) -> str:
     """The text of an executor's job."""
     match job:
-        case executor.Build(view, parent, candidates=candidates):
+        case jobs.Build(view, parent, candidates=candidates):
             return f"build for view {view} on {head(parent)}, {counted(len(candidates), 'candidate')}"
-        case executor.Execute(digest, block):
+        case jobs.Execute(digest, block):
             return f"execute block {head(digest)} of height {block.header.height}, view {block.header.view}"
-        case executor.Finalize(digest):
+        case jobs.Finalize(digest):
             return f"make block {head(digest)} final"
-        case executor.ReadBlocks(peer, first, most):
+        case jobs.ReadBlocks(peer, first, most):
             return f"read blocks from height {first} on, at most {most}, for validator {peer}"
-        case executor.ReadSnapshot(peer):
+        case jobs.ReadSnapshot(peer):
             return f"read of a snapshot for validator {peer}"
-        case executor.ReadAccounts(addresses):
+        case jobs.ReadAccounts(addresses):
             return f"read {counted(len(addresses), 'account')} for the mempool"
 
 
-def describe_result(result: executor.JobResult) -> str:
+def describe_result(result: jobs.JobResult) -> str:
     """The text of a job's result."""
     match result:
-        case executor.Built(view, digest=digest, block=block):
+        case jobs.Built(view, digest=digest, block=block):
             return f"built block {head(digest)} of height {block.header.height} for view {view}"
-        case executor.Executed(digest, error):
+        case jobs.Executed(digest, error):
             return f"executed block {head(digest)}: {error or 'valid'}"
-        case executor.Finalized(digest, header):
+        case jobs.Finalized(digest, header):
             return f"block {head(digest)} of height {header.height} is committed"
-        case executor.FinalizedInvalid(digest, header, reason):
+        case jobs.FinalizedInvalid(digest, header, reason):
             return f"block {head(digest)} of height {header.height} is final and invalid: {reason}"
-        case executor.BlocksRead(peer, bodies):
+        case jobs.BlocksRead(peer, bodies):
             return f"read {counted(len(bodies), 'block')} for validator {peer}"
-        case executor.SnapshotRead(peer):
+        case jobs.SnapshotRead(peer):
             return f"read of a snapshot for validator {peer}"
-        case executor.AccountsRead(accounts=accounts):
+        case jobs.AccountsRead(accounts=accounts):
             return f"read {counted(len(accounts), 'account')} for the mempool"
 
 

@@ -22,7 +22,7 @@ from consensus.messages import Certificate
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.types import View
-from validator.chain.block import BlockReceipts
+from validator.chain.block import BlockReceipts, decode_block
 from validator.chain.messages import (
     ChunkRequest,
     ChunkResponse,
@@ -33,11 +33,12 @@ from validator.chain.messages import (
     decode_message,
     encode_message,
 )
-from validator.node import pieces, snapshot_service
 from validator.node.events import Append, Effect, Message, PeerFault, Send, Started, Timeout, TimerName
-from validator.node.executor import ReadSnapshot, SnapshotRead, decode_block
-from validator.node.joining import JOIN_TIMER, SnapshotJoin, has_joined
-from validator.node.snapshot_service import SNAPSHOT_INTERVAL
+from validator.node.executor import snapshot_service
+from validator.node.executor.jobs import ReadSnapshot, SnapshotRead
+from validator.node.executor.snapshot_service import SNAPSHOT_INTERVAL
+from validator.node.joining import pieces
+from validator.node.joining.snapshot_join import JOIN_TIMER, SnapshotJoin, has_joined
 from validator.primitives.types import Height
 from validator.storage.archive import ArchivedBlock, BlockArchive
 

@@ -16,8 +16,8 @@ from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme
 from validator.chain.messages import TransactionsMessage, encode_message
 from validator.chain.transactions import Transaction, Transfer, address_of, sign
-from validator.node import mempool
 from validator.node.events import Effect, Reply, TransactionDropped, TransactionRefused
+from validator.node.pool import mempool
 
 FLOODED: dict[str, Any] = {
     "name": "flooded",

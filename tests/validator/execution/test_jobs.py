@@ -22,7 +22,7 @@ from validator.execution import jobs
 from validator.execution.handler_context import HandlerContext
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.execution.timer_calls import SchedulingTerms
-from validator.node.executor import Executor
+from validator.node.executor.executor import Executor
 from validator.primitives.codec import CodecError, decode, encode, keccak256
 from validator.primitives.errors import OutOfCells, OutOfCycles, Rejection
 from validator.primitives.meter import Meter
@@ -691,7 +691,7 @@ def test_branches_that_complete_a_job_differently_do_not_meet() -> None:
     assert Job(ACTOR, "consume", 2, 3_601, (BOB, SECOND), True) == World(author.view_of(called.digest)).get(
         job_key(KNOWN)
     )
-    assert [event.name for event in author.executor._executed[last.digest].outcome.events][:1] == ["JobConsumed"]
+    assert [event.name for event in author.outcome_of(last.digest).events][:1] == ["JobConsumed"]
     for digest in (first.digest, slow.digest, slower.digest, last.digest):
         author.finalize(digest)
     assert [callbacks_of(author, height) for height in (1, 2, 3, 4)] == [[], [], [], [KNOWN.hex()]]

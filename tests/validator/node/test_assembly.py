@@ -18,7 +18,7 @@ from consensus.keys import KeyedHashScheme
 from consensus.messages import Vote, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
 from validator.node.assembly import Validator, open_validator
-from validator.node.executor import RecoveryError
+from validator.node.executor.executor import RecoveryError
 from validator.storage.disk import DiskError
 from validator.storage.journal import JOURNAL_FILE, encode_batch, open_journal
 

@@ -31,8 +31,10 @@ from validator.chain.messages import (
     encode_message,
 )
 from validator.chain.transactions import transaction_hash
-from validator.node import admission
 from validator.node import node as node_module
+from validator.node import peer_service
+from validator.node.blocks import finality, verification
+from validator.node.blocks.catch_up import SYNC_TIMER
 from validator.node.events import (
     Append,
     BlockFinal,
@@ -52,8 +54,9 @@ from validator.node.events import (
     TimerName,
 )
 from validator.node.evidence import base_digest, contradicts_its_vote, decode_misconduct, verify_misconduct
-from validator.node.executor import Executor, Finalize, execution_error
-from validator.node.node import SYNC_TIMER
+from validator.node.executor.executor import Executor, execution_error
+from validator.node.executor.jobs import Finalize
+from validator.node.pool import admission
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash
 from validator.storage.journal import encode_batch
@@ -169,7 +172,8 @@ def test_a_block_that_nothing_waits_for_any_more_is_not_asked_for_for_ever() -> 
     network.run_to(3)
     node = network.validator(0).node
     for waiting, asked in (({}, 0), ({Hash(b"\2" * 32): []}, 1)):
-        node._wanted, node._verifying, node._proposal, node._target = Hash(b"\1" * 32), waiting, None, None
+        node._catch_up._wanted, node._verification._requests = Hash(b"\1" * 32), waiting
+        node._proposals._due, node._finality.target = None, None
         effects = node.handle(Timeout(SYNC_TIMER))
         requests = [peer_message(effect.payload) for effect in effects if isinstance(effect, Send)]
         assert requests == [BlockRequest(b"\1" * 32)] * asked
@@ -263,7 +267,7 @@ def test_a_header_with_other_transactions_does_not_spoil_the_block() -> None:
 
 def test_a_node_that_takes_any_body_for_a_digest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: the one that got the spoiled body takes itself to have diverged."""
-    monkeypatch.setattr(node_module, "decode_block", lambda body: decode(body, Block))
+    monkeypatch.setattr(verification, "decode_block", lambda body: decode(body, Block))
     network = spoil_bodies(3).start()
     keep_busy(network)
     network.run_to(15, 0, 1, 2)
@@ -290,7 +294,7 @@ def test_a_peer_that_asks_for_blocks_without_end_is_given_so_many_bytes(monkeypa
     node = network.validator(0).node
     network.run_until(lambda: any(held.body for held in node._tree.held()))
     held = next(held for held in node._tree.held() if held.body)
-    monkeypatch.setattr(node_module, "MAX_GIVEN_BYTES", 10 * len(held.body))
+    monkeypatch.setattr(peer_service, "MAX_GIVEN_BYTES", 10 * len(held.body))
     asked = Message(1, encode_message(BlockRequest(held.digest)))
 
     def given(times: int, request: Message) -> int:
@@ -312,7 +316,7 @@ def test_a_peer_whose_range_of_blocks_is_bad_is_not_heard_before_the_next_tick(m
     network.tap = lambda _sender, _target, payload: (
         None if isinstance(peer_message(payload), FinalBlocksResponse) else payload
     )
-    network.run_until(lambda: network.validator(3).node._target is not None)
+    network.run_until(lambda: network.validator(3).node._finality.target is not None)
     wrong = encode_message(FinalBlocksResponse((), (), b""))
     tick(network, 3)
     assert [faults(network, 3, wrong) for _ in range(3)] == [["bad_final_blocks"], [], []]
@@ -369,7 +373,7 @@ def test_ranges_that_prove_nothing_are_refused() -> None:
     network.tap = lambda _sender, _target, payload: (
         None if isinstance(peer_message(payload), FinalBlocksResponse) else payload
     )
-    network.run_until(lambda: network.validator(3).node._target is not None)
+    network.run_until(lambda: network.validator(3).node._finality.target is not None)
     wrong = [
         FinalBlocksResponse((), (), certificates[0]),
         FinalBlocksResponse(bodies, (), b""),
@@ -428,7 +432,7 @@ def test_links_that_do_not_lead_to_the_certificate_prove_nothing() -> None:
     network.tap = lambda _sender, _target, payload: (
         None if isinstance(peer_message(payload), FinalBlocksResponse) else payload
     )
-    network.run_until(lambda: network.validator(3).node._target is not None)
+    network.run_until(lambda: network.validator(3).node._finality.target is not None)
     for links in (headers[1:4], headers[2:5], (headers[1], *headers[3:5]), headers[1:6]):
         wrong = FinalBlocksResponse((body,), tuple(links), certificate)
         tick(network, 3)
@@ -492,14 +496,14 @@ def lying(network: Network, liar: int, lie: Callable[[Header], Header] = of_absu
 
 
 def test_a_leader_that_lies_about_heights_fills_nobodys_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.node.block_tree.MAX_HELD_BLOCKS", 16)
+    monkeypatch.setattr("validator.node.blocks.block_tree.MAX_HELD_BLOCKS", 16)
     network = Network()
     lying(network, 1)
     network.start()
     network.run_until(lambda: network.validator(0).node.view > 200, limit_ms=120_000)
     network.run_to(60, 0, 2, 3, limit_ms=120_000)
     assert len(network.validator(0).node._tree.held()) < 8
-    assert len(network.validator(0).executor._invalid) < 8
+    assert len(network.validator(0).executor._branches.invalid) < 8
 
 
 @pytest.mark.parametrize(
@@ -567,7 +571,7 @@ def vote_ahead(network: Network, signer: Signer, index: ValidatorIndex, view: Vi
 
 
 def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.node.block_tree.MAX_HELD_BLOCKS", 40)
+    monkeypatch.setattr("validator.node.blocks.block_tree.MAX_HELD_BLOCKS", 40)
     network = Network(cut={3}).start()
     network.run_to(150, 0, 1, 2, limit_ms=120_000)
     network.cut.clear()
@@ -587,7 +591,7 @@ def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPa
 def test_a_crash_right_after_the_journal_was_replaced_loses_nothing(
     victim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_module, "JOURNAL_REPLACED_EVERY", 3)
+    monkeypatch.setattr(finality, "JOURNAL_REPLACED_EVERY", 3)
     network = Network()
     crashes: list[int] = []
 

@@ -15,7 +15,7 @@ from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.genesis import Genesis, GenesisActor
 from validator.chain.transactions import Call
 from validator.execution.mailbox import MIN_MESSAGE_CYCLES
-from validator.node.executor import Executor
+from validator.node.executor.executor import Executor
 from validator.primitives import costs
 from validator.primitives.codec import encode
 from validator.primitives.params import DEFAULTS, Parameters
@@ -195,9 +195,9 @@ def test_a_page_of_blocks_ends_where_it_gets_too_long(monkeypatch: pytest.Monkey
     whole = pages.blocks(1, 10)
     assert len(whole) == 4
     size = max(len(block) + len(receipts) for block, receipts, _ in whole)
-    monkeypatch.setattr("validator.node.queries.MAX_BLOCKS_BYTES", 2 * size)
+    monkeypatch.setattr("validator.node.executor.queries.MAX_BLOCKS_BYTES", 2 * size)
     assert pages.blocks(1, 10) == whole[:2] and pages.blocks(3, 10) == whole[2:]
-    monkeypatch.setattr("validator.node.queries.MAX_BLOCKS_BYTES", 1)
+    monkeypatch.setattr("validator.node.executor.queries.MAX_BLOCKS_BYTES", 1)
     assert pages.blocks(4, 10) == whole[3:], "one block at least"
 
 

@@ -20,7 +20,8 @@ from tests.validator.executors import Author, wire, with_transactions
 from validator.chain.block import Block, BlockReceipts, header_hash
 from validator.chain.records import account_key
 from validator.chain.transactions import address_of
-from validator.node.executor import Executor, Finalize, FinalizedInvalid, execution_error
+from validator.node.executor.executor import Executor, execution_error
+from validator.node.executor.jobs import Finalize, FinalizedInvalid
 from validator.primitives.codec import decode, encode
 from validator.transition import trace as tracing
 from validator.transition.trace import LongValue, StepKind, steps_apart, writes_of
@@ -53,7 +54,9 @@ def test_steps_add_up_to_the_block(run: RunRecord) -> None:
         trace = executor.trace(block)
         assert executor.index.contents() == before, "the index stands where it stood"
         assert execution_error(executor, block) is None
-        outcome = executor._executed[header_hash(block.header)].outcome
+        executed = executor._branches.executed(header_hash(block.header))
+        assert executed is not None
+        outcome = executed.outcome
         assert net_writes(trace) == list(writes_of(outcome.changes))
         receipts = decode(record.receipts, BlockReceipts)
         lists = (receipts.transactions, receipts.queries, receipts.fires, receipts.destroyed)

@@ -14,7 +14,7 @@ from cluster.misbehaviour.byzantine.base import Behaviour, Position, first_half,
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
 from validator.node.events import Completed, Effect, Event, Run, Started
-from validator.node.executor import Build, Built
+from validator.node.executor.jobs import Build, Built
 
 
 class EquivocatingLeader(Behaviour):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cluster.misbehaviour.byzantine.base import Behaviour
 from validator.node.events import Effect, Run
-from validator.node.executor import Build
+from validator.node.executor.jobs import Build
 
 
 class FalseProposer(Behaviour):

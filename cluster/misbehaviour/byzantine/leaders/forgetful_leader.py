@@ -14,7 +14,7 @@ from cluster.misbehaviour.byzantine.base import Behaviour, Position, forget_old,
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest, View
 from validator.node.events import BlockFinal, Completed, Effect, Event, Run, Started
-from validator.node.executor import Build, Built, Finalize
+from validator.node.executor.jobs import Build, Built, Finalize
 from validator.primitives.types import Hash
 
 

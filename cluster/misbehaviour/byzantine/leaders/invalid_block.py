@@ -18,10 +18,9 @@ import msgspec
 from cluster.misbehaviour.byzantine.base import Behaviour, Position, recipient_of, tell
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
-from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
+from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, decode_block, header_hash, transactions_root
 from validator.chain.transactions import transaction_hash
 from validator.node.events import Effect
-from validator.node.executor import decode_block
 from validator.primitives.codec import encode, pack_uint, unpack_uint
 from validator.primitives.types import PRICE_LIMIT
 

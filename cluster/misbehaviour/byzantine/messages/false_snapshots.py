@@ -13,10 +13,11 @@ from typing import Final
 import msgspec
 
 from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, peer_message, recipient_of
+from validator.chain.block import decode_block
 from validator.chain.messages import ChunkRequest, ChunkResponse, SnapshotOffer
 from validator.chain.records import ACCOUNT
 from validator.node.events import Completed, Effect, Event, Run, Send, Started
-from validator.node.executor import ReadSnapshot, SnapshotRead, decode_block
+from validator.node.executor.jobs import ReadSnapshot, SnapshotRead
 from validator.primitives.types import Hash, Height
 from validator.state.hashing import BITMAP_BYTES, TWIG_ENTRIES, TWIG_LEVELS, decode_entry, twig_hash
 from validator.state.snapshot import Manifest, SnapshotError, known_nodes, tree_of

@@ -15,10 +15,9 @@ from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, peer_
 from consensus.messages import MAX_VIEW, Certificate, VoteKind
 from consensus.messages import encode as encode_consensus
 from consensus.types import Digest, View
-from validator.chain.block import header_hash
+from validator.chain.block import decode_block, header_hash
 from validator.chain.messages import FinalBlocksResponse, PeerMessage, SnapshotOffer
 from validator.node.events import Effect
-from validator.node.executor import decode_block
 from validator.primitives.codec import encode
 
 

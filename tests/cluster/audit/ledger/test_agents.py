@@ -162,7 +162,7 @@ def violations_of(seed: int) -> list[str]:
             wires.append(sign(KEYS[0], CHAIN_ID, replace(drawn, sender=USERS[0])))
         built = author.build(None, *wires)
         nonce = World(author.view_of(built.digest)).account(USERS[0]).nonce
-        ledger.apply(encode(built.block), encode(author.executor._executed[built.digest].outcome.receipts))
+        ledger.apply(encode(built.block), encode(author.outcome_of(built.digest).receipts))
         author.finalize(built.digest)
     return [violation.what for violation in ledger.log.violations]
 

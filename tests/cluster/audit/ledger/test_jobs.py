@@ -26,7 +26,7 @@ from validator.chain.records import JOB, decode_record
 from validator.chain.transactions import Call
 from validator.execution import jobs
 from validator.execution.jobs import job_id_of
-from validator.node.executor import Executor
+from validator.node.executor.executor import Executor
 from validator.primitives.codec import encode, pack_uint
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, Address, address_text
 from validator.transition.transition import Transition

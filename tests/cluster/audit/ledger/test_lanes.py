@@ -24,7 +24,7 @@ from validator.chain.receipts import NOTHING_BURNED
 from validator.chain.records import ACCOUNT, TIMER, decode_record
 from validator.chain.transactions import Call, CancelTimer, ExtendTimer, System, UpdateTimerConfig
 from validator.execution.governance import parameters_in_force
-from validator.node.executor import Finalized
+from validator.node.executor.jobs import Finalized
 from validator.primitives.codec import pack_uint
 from validator.state import View
 from validator.state.working_set import World

@@ -32,7 +32,7 @@ from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
 from validator.chain.transactions import Transaction, Transfer, address_of, sign, transaction_hash
 from validator.node.events import SubmitResult
-from validator.node.queries import AMOUNT_FIELDS, MAX_EVENT_BLOCKS, MAX_EVENTS, MAX_EVENTS_BYTES
+from validator.node.executor.queries import AMOUNT_FIELDS, MAX_EVENT_BLOCKS, MAX_EVENTS, MAX_EVENTS_BYTES
 from validator.primitives.types import Address, Height, TimerId
 from validator.storage.archive import MAX_ENDED_TIMERS
 

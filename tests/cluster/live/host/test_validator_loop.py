@@ -60,9 +60,10 @@ from validator.chain.messages import (
 from validator.chain.records import GLOBALS
 from validator.chain.transactions import Call, Transaction, sign
 from validator.node.events import BlockFinal, Effect, Event, Message, TimerName
-from validator.node.executor import Executor, Job, JobResult
-from validator.node.joining import SnapshotJoin
-from validator.node.queries import EventFilter, StatePages
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Job, JobResult
+from validator.node.executor.queries import EventFilter, StatePages
+from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.primitives.codec import decode
 from validator.primitives.types import Address, Hash, Height
 from validator.state.proofs.proof import verify
@@ -683,7 +684,7 @@ def test_a_read_that_is_dropped_is_not_the_last_one(
             await members[0].reaches(9)
             loop, peer = members[0].loop, 1
             assert loop._validator is not None
-            reading = loop._validator.node._reading_for
+            reading = loop._validator.node._peer_service._reading_for
             while reading:
                 await turn()
             with monkeypatch.context() as patch:

@@ -19,7 +19,7 @@ from cluster.live.web.event_stream import EventHub
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from validator.chain.block import Event
 from validator.chain.receipts import Source
-from validator.node.queries import Cursor, EventFilter, PlacedEvent
+from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent
 
 WAIT_SECONDS = 20.0
 ONE, OTHER = b"\x01" * 20, b"\x02" * 20

@@ -16,7 +16,7 @@ from consensus.messages import MAX_VIEW, Proposal, VoteKind, decode
 from consensus.types import Digest, Signature, ValidatorIndex, View
 from tests.cluster.misbehaviour.byzantine.runs import SEED, scenario
 from tests.cluster.misbehaviour.byzantine.test_memory import HOSTILE, position_in
-from validator.chain.block import Block, Header, header_hash
+from validator.chain.block import Block, Header, decode_block, header_hash
 from validator.chain.messages import (
     ChunkRequest,
     ChunkResponse,
@@ -26,16 +26,8 @@ from validator.chain.messages import (
     SnapshotRequest,
 )
 from validator.node.events import Completed, Message, Run
-from validator.node.executor import (
-    BlocksRead,
-    Build,
-    Executor,
-    Job,
-    ReadBlocks,
-    ReadSnapshot,
-    SnapshotRead,
-    decode_block,
-)
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import BlocksRead, Build, Job, ReadBlocks, ReadSnapshot, SnapshotRead
 from validator.primitives.codec import encode
 from validator.primitives.types import Hash, Height
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk

@@ -15,7 +15,7 @@ from cluster.simulation.watches import promise_watch
 from cluster.simulation.watches.promise_watch import PromiseWatch
 from tests.cluster.records import CHAIN_ID, FUNDS, OTHER, PRICE, USER, USER_ADDRESS, ChainMaker, make_record
 from validator.chain.transactions import Transaction, Transfer, sign, transaction_hash
-from validator.node.mempool import Departure
+from validator.node.pool.mempool import Departure
 from validator.primitives.params import Parameters
 
 LANE = Parameters().lane_user_cycles

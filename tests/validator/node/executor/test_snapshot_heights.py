@@ -6,7 +6,7 @@ import pytest
 
 from cluster.disks.memory import MemoryDisk
 from validator.chain.messages import ChunkRequest, ChunkResponse
-from validator.node.snapshot_service import SNAPSHOT_INTERVAL, read_snapshot
+from validator.node.executor.snapshot_service import SNAPSHOT_INTERVAL, read_snapshot
 from validator.primitives.types import Height
 from validator.state import LogStateStore
 from validator.storage.archive import BlockArchive

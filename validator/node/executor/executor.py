@@ -1,12 +1,9 @@
 """The executor: everything slow that a validator does, one job at a time and in order.
 
-It owns the state store, the scheduler's index, the tree of executed blocks over the last final one, and the archive.
-The node tells it what to do by jobs; the driver runs them (on a thread of their own in the live testnet, in place in
-the simulator) and hands the results back. A job depends on nothing but the executor's state and its own content.
-
-*Speculation.* An executed block is a view over its parent's state plus the changes that moved the index. Going to
-another branch moves the index back along one path and forward along the other; final blocks become the base,
-everything that does not descend from them is dropped.
+It owns the state store, the archive and the branches of executed blocks over the last final one
+(:mod:`validator.node.executor.branches`). The node gives it jobs (:mod:`validator.node.executor.jobs`). The driver runs
+them, on a thread of their own in the live testnet and in place in the simulator, and hands the results back. A job
+depends on nothing but the executor's state and its own content.
 """
 
 from __future__ import annotations
@@ -17,14 +14,31 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
+from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transaction_hashes, transactions_root
 from validator.chain.genesis import Genesis
-from validator.chain.messages import ChunkRequest, ChunkResponse, SnapshotOffer, SnapshotRequest
-from validator.chain.receipts import NOTHING_BURNED, Burned, burned
+from validator.chain.receipts import burned
 from validator.chain.records import ACCOUNT, GLOBALS, Account, Globals, decode_record
-from validator.chain.transactions import TransactionError, address_of, parse, transaction_hash
-from validator.node.queries import StatePages
-from validator.node.snapshot_service import read_snapshot
+from validator.chain.transactions import TransactionError, address_of, parse
+from validator.node.executor.branches import Branches, RejectedBlock
+from validator.node.executor.jobs import (
+    AccountsRead,
+    BlocksRead,
+    Build,
+    Built,
+    Execute,
+    Executed,
+    Finalize,
+    Finalized,
+    FinalizedInvalid,
+    Job,
+    JobResult,
+    ReadAccounts,
+    ReadBlocks,
+    ReadSnapshot,
+    SnapshotRead,
+)
+from validator.node.executor.queries import StatePages
+from validator.node.executor.snapshot_service import read_snapshot
 from validator.primitives.codec import decode, encode, pack_uint
 from validator.primitives.types import Address, Hash, Height, ValidatorError
 from validator.pvm.runtime.machine import PythonVm
@@ -40,11 +54,9 @@ from validator.storage.finality_proof import find_proof
 from validator.transition.genesis_block import genesis_batch, genesis_header
 from validator.transition.receipt_bound import require_receipts_fit
 from validator.transition.trace import BlockTrace, StepRecorder, traced, writes_of
-from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
+from validator.transition.transition import BlockContext, NotAdmitted, PreparedTransaction, Transition
 
 GENESIS_FILE: Final = "genesis"
-NO_ROOT: Final = Hash(b"")
-"""Of a block whose execution did not come to its end."""
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
 MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
 """Transaction bytes that a proposer puts into a block; a block may hold more and still be valid up to the maximum."""
@@ -52,153 +64,6 @@ MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
 
 class RecoveryError(ValidatorError):
     """What is on disk does not fit together, or not with the genesis. The message says what."""
-
-
-# --- jobs and results -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """Build a block on an executed parent from the mempool's candidates, in the order given."""
-
-    view: int
-    parent: Hash
-    proposer: int
-    candidates: tuple[PreparedTransaction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    view: int
-    parent: Hash
-    digest: Hash
-    block: Block
-    body: bytes
-    refused: tuple[Address, ...]
-    """Senders whose next transaction could not run, for want of funds, fees or earlier nonces."""
-
-
-@dataclass(frozen=True, slots=True)
-class Execute:
-    """Execute a block on its executed parent against its header."""
-
-    digest: Hash
-    block: Block
-    known: Mapping[Hash, PreparedTransaction]
-    """Transactions of the block whose signatures were checked before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Executed:
-    """``error`` is ``None`` for a valid block."""
-
-    digest: Hash
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Finalize:
-    """Make an executed child of the last final block final and durable."""
-
-    digest: Hash
-    certificate: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Finalized:
-    """A block is final here; figures for observers."""
-
-    digest: Hash
-    header: Header
-    transactions: tuple[Hash, ...]
-    accounts: Mapping[Address, Account]
-    """The accounts that the block changed, as they are now, addresses ascending."""
-    fires: int
-    destroyed: int
-    pending_timers: int
-    backlog: int
-    burned: Burned = NOTHING_BURNED
-
-
-@dataclass(frozen=True, slots=True)
-class FinalizedInvalid:
-    """A final block did not execute to its header here: this validator has diverged."""
-
-    digest: Hash
-    header: Header
-    reason: str
-    computed_root: Hash
-    receipts: bytes
-    trace: BlockTrace
-    """Of the block executed once more, step by step."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBlocks:
-    """Read final blocks for a peer that catches up."""
-
-    peer: int
-    first: int
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class BlocksRead:
-    peer: int
-    bodies: tuple[bytes, ...]
-    links: tuple[Header, ...]
-    """Headers that lead from the last of them to the block of the certificate; empty where it is that block."""
-    certificate: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSnapshot:
-    """Read for a peer that joins: what snapshot is offered, or a chunk of one."""
-
-    peer: int
-    request: SnapshotRequest | ChunkRequest
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotRead:
-    peer: int
-    response: SnapshotOffer | ChunkResponse | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadAccounts:
-    """Read accounts in the last final state, for the mempool."""
-
-    addresses: tuple[Address, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AccountsRead:
-    header: Header
-    """Of the last final block."""
-    accounts: Mapping[Address, Account]
-
-
-Job = Build | Execute | Finalize | ReadBlocks | ReadSnapshot | ReadAccounts
-JobResult = Built | Executed | Finalized | FinalizedInvalid | BlocksRead | SnapshotRead | AccountsRead
-
-
-@dataclass(frozen=True, slots=True)
-class _ExecutedBlock:
-    digest: Hash
-    parent: Hash
-    block: Block
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class _InvalidBlock:
-    block: Block
-    reason: str
-    computed_root: Hash = NO_ROOT
-    """What execution gave, as far as it came; the receipts encoded."""
-    receipts: bytes = b""
-    changes: Sequence[Change] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,16 +101,12 @@ class Executor:
         self._store.log.segment_bytes = storage.segment_bytes
         self._archive = self.archive_class(disk)
         self._genesis_header = self._open_genesis(disk)
-        self._executed: dict[Hash, _ExecutedBlock] = {}
         self._accounts: dict[int, Address] = {}
         """Accounts of validators that proposed, by their index."""
-        self._invalid: dict[Hash, _InvalidBlock] = {}
         self._vm = PythonVm()
-        self._final_header = self._header_at(self._store.final.height)
-        self._final = header_hash(self._final_header)
-        self._check_final_state()
-        self._index = self.index_class.rebuild(genesis, self._store.final)
-        self._index_at = self._final
+        final = self._header_at(self._store.final.height)
+        self._check_final_state(final)
+        self._branches = Branches(final, self.index_class.rebuild(genesis, self._store.final))
         self.recovered_height = self._archive.height
         """Height of the newest final block found on disk."""
         self.replayed_blocks = self._replay()
@@ -261,11 +122,11 @@ class Executor:
     @property
     def final_header(self) -> Header:
         """Header of the last final block."""
-        return self._final_header
+        return self._branches.final_header
 
     @property
     def final_digest(self) -> Hash:
-        return self._final
+        return self._branches.final
 
     @property
     def final_view(self) -> View:
@@ -279,12 +140,11 @@ class Executor:
     @property
     def index(self) -> SchedulerIndex:
         """The scheduler's index, standing wherever the last job left it."""
-        return self._index
+        return self._branches.index
 
     def height_of(self, digest: Hash) -> int | None:
         """Height of the last final block or of one that was executed above it; ``None`` of any other."""
-        is_known = digest == self._final or digest in self._executed
-        return self._header_of(digest).height if is_known else None
+        return self._branches.header_of(digest).height if digest in self._branches else None
 
     def prove(self, key: bytes, height: int) -> bytes:
         """The encoded proof of what the state of a retained height says of a key (:meth:`LogStateStore.prove`)."""
@@ -322,11 +182,10 @@ class Executor:
                 return SnapshotRead(job.peer, read_snapshot(self._store, self._archive, job.request))
             case ReadAccounts(addresses):
                 world = World(self._store.final)
-                return AccountsRead(self._final_header, {address: world.account(address) for address in addresses})
+                return AccountsRead(self.final_header, {address: world.account(address) for address in addresses})
 
     def _build(self, job: Build) -> Built:
-        parent = self._header_of(job.parent)
-        height = Height(parent.height + 1)
+        height = Height(self._branches.header_of(job.parent).height + 1)
         transition = self._transition_on(job.parent, height, job.proposer)
         taken, refused, outcome = transition.select(
             _within(job.candidates, MAX_BLOCK_PAYLOAD_BYTES), MAX_BLOCK_TRANSACTIONS
@@ -350,15 +209,16 @@ class Executor:
         )
         block = Block(header, tuple(prepared.wire for prepared in taken))
         digest = header_hash(header)
-        self._keep(digest, block, outcome)
+        self._branches.add(digest, block, outcome)
         return Built(job.view, job.parent, digest, block, encode(block), refused)
 
     def _execute(self, digest: Hash, block: Block, known: Mapping[Hash, PreparedTransaction]) -> str | None:
-        """Execute a block; ``None`` where it is valid, else why it is not."""
-        if digest in self._executed:
+        """Execute a block; ``None`` if it is valid, else why it is not."""
+        branches = self._branches
+        if branches.executed(digest) is not None:
             return None
-        if digest in self._invalid:
-            return self._invalid[digest].reason
+        if digest in branches.invalid:
+            return branches.invalid[digest].reason
         try:
             prepared = self._check(block, known)
             transition = self._transition_on(
@@ -366,35 +226,34 @@ class Executor:
             )
             outcome = transition.apply(prepared)
         except _Invalid as error:
-            self._invalid[digest] = _InvalidBlock(block, str(error))
+            branches.invalid[digest] = RejectedBlock(block, str(error))
             return str(error)
         except NotAdmitted as error:
-            self._index.abandon()
-            self._invalid[digest] = _InvalidBlock(block, str(error))
+            branches.index.abandon()
+            branches.invalid[digest] = RejectedBlock(block, str(error))
             return str(error)
         differing = outcome.matches(block.header)
         if differing is not None:
-            self._index.abandon()
+            branches.index.abandon()
             reason = f"execution gives another {differing}"
             receipts = encode(outcome.receipts)
-            self._invalid[digest] = _InvalidBlock(block, reason, outcome.state_root, receipts, outcome.changes)
+            branches.invalid[digest] = RejectedBlock(block, reason, outcome.state_root, receipts, outcome.changes)
             return reason
-        self._keep(digest, block, outcome)
+        branches.add(digest, block, outcome)
         return None
 
     def _finalize(self, job: Finalize) -> Finalized | FinalizedInvalid:
-        invalid = self._invalid.get(job.digest)
+        invalid = self._branches.invalid.get(job.digest)
         if invalid is not None:
             return self._diverged(job.digest, invalid)
-        executed = self._executed[job.digest]
-        assert executed.parent == self._final, "blocks become final in order"
-        self._move_index_below(job.digest)
+        executed = self._branches.executed(job.digest)
+        assert executed is not None, "only executed blocks become final"
+        assert executed.parent == self.final_digest, "blocks become final in order"
         outcome = executed.outcome
         archived = ArchivedBlock(encode(executed.block), encode(outcome.receipts), job.certificate, outcome.state_root)
         self._archive.append(archived, outcome.receipts)
         self._store.commit(outcome.view)
-        self._final, self._final_header = job.digest, executed.block.header
-        self._drop_other_branches()
+        self._branches.finalize(job.digest)
         return Finalized(
             digest=job.digest,
             header=executed.block.header,
@@ -404,10 +263,10 @@ class Executor:
             destroyed=len(outcome.receipts.destroyed),
             pending_timers=outcome.live_timers,
             backlog=outcome.backlog,
-            burned=burned(self._final_header, outcome.receipts),
+            burned=burned(executed.block.header, outcome.receipts),
         )
 
-    def _diverged(self, digest: Hash, invalid: _InvalidBlock) -> FinalizedInvalid:
+    def _diverged(self, digest: Hash, invalid: RejectedBlock) -> FinalizedInvalid:
         """A block that is invalid here is final: say what it came to, and execute it once more to see how."""
         trace = self.trace(invalid.block)
         if trace.figure("state_root") != invalid.computed_root.hex():
@@ -429,7 +288,7 @@ class Executor:
         except NotAdmitted as error:
             return recorder.trace(height, digest, None, str(error))
         finally:
-            self._index.abandon()
+            self._branches.index.abandon()
         return recorder.trace(height, digest, outcome)
 
     def _read_blocks(self, job: ReadBlocks) -> BlocksRead:
@@ -453,75 +312,22 @@ class Executor:
                 return BlocksRead(job.peer, tuple(bodies), *proof)
         return BlocksRead(job.peer, tuple(bodies[:certified]), (), certificate)
 
-    # --- the tree of executed blocks --------------------------------------------------------------------------------
-
     def _transition_on(
         self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
     ) -> Transition:
         """A block's transition, begun; of another class than the validator's own where one is given."""
-        self._move_index(parent)
+        self._branches.move_index(parent)
         make = self._transition if transition is None else transition
-        view = self._store.final if parent == self._final else self._executed[parent].outcome.view
+        executed = self._branches.executed(parent)
+        view = self._store.final if executed is None else executed.outcome.view
         account = self._account_of(proposer)
-        return make(view, self._index, BlockContext(height, account, self._genesis), self._vm)
+        return make(view, self._branches.index, BlockContext(height, account, self._genesis), self._vm)
 
     def _account_of(self, proposer: int) -> Address:
         account = self._accounts.get(proposer)
         if account is None:
             account = self._accounts[proposer] = address_of(self._genesis.validators[proposer])
         return account
-
-    def _keep(self, digest: Hash, block: Block, outcome: Outcome) -> None:
-        """Take an executed block into the tree; the index, begun for it, moves to it."""
-        self._index.advance(outcome.changes)
-        self._index_at = digest
-        self._executed[digest] = _ExecutedBlock(digest, Hash(block.header.parent_hash), block, outcome)
-
-    def _header_of(self, digest: Hash) -> Header:
-        return self._final_header if digest == self._final else self._executed[digest].block.header
-
-    def _path(self, digest: Hash) -> list[_ExecutedBlock]:
-        """The executed blocks from the last final one (exclusive) to ``digest``, ascending."""
-        path: list[_ExecutedBlock] = []
-        while digest != self._final:
-            path.append(self._executed[digest])
-            digest = path[-1].parent
-        path.reverse()
-        return path
-
-    def _move_index(self, digest: Hash) -> None:
-        """Move the index to an executed block, back and forth along the tree."""
-        if digest == self._index_at:
-            return
-        here, there = self._path(self._index_at), self._path(digest)
-        shared = 0
-        while shared < min(len(here), len(there)) and here[shared].digest == there[shared].digest:
-            shared += 1
-        for block in reversed(here[shared:]):
-            self._index.retreat(block.outcome.changes)
-        for block in there[shared:]:
-            self._index.redo(block.block.header.height, block.outcome.changes)
-        self._index_at = digest
-
-    def _move_index_below(self, digest: Hash) -> None:
-        """Make the index stand at ``digest`` or at a descendant of it."""
-        if all(block.digest != digest for block in self._path(self._index_at)):
-            self._move_index(digest)
-
-    def _drop_other_branches(self) -> None:
-        """Keep only what descends from the last final block."""
-        self._index.settle(self._final_header.height)
-        kept: dict[Hash, _ExecutedBlock] = {}
-        ascending = sorted(self._executed.values(), key=lambda block: block.block.header.height)
-        for block in ascending:
-            if block.parent == self._final or block.parent in kept:
-                kept[block.digest] = block
-        self._executed = kept
-        self._invalid = {
-            digest: invalid
-            for digest, invalid in self._invalid.items()
-            if (parent := Hash(invalid.block.header.parent_hash)) == self._final or parent in kept
-        }
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -531,13 +337,13 @@ class Executor:
         parent_hash = Hash(header.parent_hash)
         if header.chain_id != self._genesis.chain_id:
             raise _Invalid("the block is of another chain")
-        if parent_hash != self._final and parent_hash not in self._executed:
+        if parent_hash not in self._branches:
             raise _Invalid("the parent is not executed")
-        if header.height != self._header_of(parent_hash).height + 1:
+        if header.height != self._branches.header_of(parent_hash).height + 1:
             raise _Invalid("the height does not follow its parent's")
         if not 0 <= header.proposer < len(self._genesis.validators):
             raise _Invalid("the proposer is no validator")
-        hashes = _hashes(block)
+        hashes = transaction_hashes(block)
         if header.transactions_root != transactions_root(hashes):
             raise _Invalid("another transactions_root")
         return [self._prepare(digest, wire, known) for digest, wire in zip(hashes, block.transactions, strict=True)]
@@ -581,8 +387,8 @@ class Executor:
             raise RecoveryError(f"state is at height {height}, the archive ends at {self._archive.height}")
         return block.header
 
-    def _check_final_state(self) -> None:
-        header, view = self._final_header, self._store.final
+    def _check_final_state(self, header: Header) -> None:
+        view = self._store.final
         if header.chain_id != self._genesis.chain_id or header.state_root != view.root:
             raise RecoveryError(
                 f"state at height {view.height} has root {view.root.hex()}, its block says {header.state_root.hex()}"
@@ -591,18 +397,17 @@ class Executor:
     def _replay(self) -> int:
         """Execute the archived blocks that the state lags behind."""
         replayed = 0
-        for height in range(self._final_header.height + 1, self._archive.height + 1):
+        for height in range(self.final_header.height + 1, self._archive.height + 1):
             block = self._archive.block(height)
             assert block is not None
             digest = header_hash(block.header)
             error = self._execute(digest, block, {})
             if error is not None:
                 raise RecoveryError(f"archived block {height} does not execute: {error}")
-            outcome = self._executed[digest].outcome
-            self._move_index(digest)
-            self._store.commit(outcome.view)
-            self._final, self._final_header = digest, block.header
-            self._drop_other_branches()
+            executed = self._branches.executed(digest)
+            assert executed is not None
+            self._store.commit(executed.outcome.view)
+            self._branches.finalize(digest)
             replayed += 1
         return replayed
 
@@ -636,22 +441,3 @@ def execution_error(executor: Executor, block: Block) -> str | None:
     result = executor.run(Execute(header_hash(block.header), block, {}))
     assert isinstance(result, Executed)
     return result.error
-
-
-def decode_block(body: bytes) -> Block | None:
-    """The block of a body, or ``None`` where it is none: too large, malformed, not canonical, or of other transactions.
-
-    A digest covers the header alone. Since the header's ``transactions_root`` is held against the transactions here, a
-    digest has one body, and nobody can spoil a good block by sending its header with something else.
-    """
-    if len(body) > MAX_BLOCK_BYTES:
-        return None
-    try:
-        block = decode(body, Block)
-    except ValidatorError:
-        return None
-    return block if block.header.transactions_root == transactions_root(_hashes(block)) else None
-
-
-def _hashes(block: Block) -> list[Hash]:
-    return [transaction_hash(wire) for wire in block.transactions]

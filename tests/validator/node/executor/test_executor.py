@@ -15,22 +15,20 @@ from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.chain.test_block import changed
 from tests.validator.chains import ACTOR, ALICE, BOB, RICH, USERS, make_genesis, schedule
 from tests.validator.executors import Author, chain_of, wire, with_transactions
-from validator.chain.block import Block, Header, header_hash
+from validator.chain.block import Block, Header, decode_block, header_hash
 from validator.chain.genesis import Genesis, GenesisAgent, Policy
 from validator.chain.records import Account
 from validator.chain.transactions import Transfer
-from validator.node.executor import (
+from validator.node.executor.branches import Branches
+from validator.node.executor.executor import Executor, RecoveryError, execution_error
+from validator.node.executor.jobs import (
     AccountsRead,
     BlocksRead,
-    Executor,
     Finalize,
     Finalized,
     FinalizedInvalid,
     ReadAccounts,
     ReadBlocks,
-    RecoveryError,
-    decode_block,
-    execution_error,
 )
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Address, Hash
@@ -99,9 +97,9 @@ def test_bodies_that_are_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
     built = Author().build(None, *BUSY)
     for body in (b"", b"\xc1", built.body[:-1], built.body + b"\0", encode(built.block.header)):
         assert decode_block(body) is None
-    monkeypatch.setattr("validator.node.executor.MAX_BLOCK_BYTES", len(built.body))
+    monkeypatch.setattr("validator.chain.block.MAX_BLOCK_BYTES", len(built.body))
     assert decode_block(built.body) == built.block
-    monkeypatch.setattr("validator.node.executor.MAX_BLOCK_BYTES", len(built.body) - 1)
+    monkeypatch.setattr("validator.chain.block.MAX_BLOCK_BYTES", len(built.body) - 1)
     assert decode_block(built.body) is None
 
 
@@ -158,9 +156,9 @@ def test_a_builder_takes_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     wires = [wire(nonce) for nonce in range(4)]
     assert author.build(None, *wires).block.transactions == tuple(wires)
     assert author.build(None, wires[0], wires[2], wires[1]).block.transactions == (wires[0], wires[1])
-    monkeypatch.setattr("validator.node.executor.MAX_BLOCK_TRANSACTIONS", 2)
+    monkeypatch.setattr("validator.node.executor.executor.MAX_BLOCK_TRANSACTIONS", 2)
     assert author.build(None, *wires).block.transactions == tuple(wires[:2])
-    monkeypatch.setattr("validator.node.executor.MAX_BLOCK_PAYLOAD_BYTES", len(wires[0]))
+    monkeypatch.setattr("validator.node.executor.executor.MAX_BLOCK_PAYLOAD_BYTES", len(wires[0]))
     assert author.build(None, *wires).block.transactions == (wires[0],)
 
 
@@ -209,7 +207,7 @@ def test_branches_do_not_see_each_other_and_the_index_follows_all_of_them() -> N
     for built in (*left[1:], fork):
         author.require_index(built.digest)
     for built in right:
-        assert built.digest not in author.executor._executed
+        assert built.digest not in author.executor._branches
     child = author.build(left[4].digest, wire(6))
     orphan = Block(msgspec.structs.replace(child.block.header, parent_hash=right[4].digest), child.block.transactions)
     assert author.execute(orphan) == "the parent is not executed"
@@ -227,7 +225,7 @@ def test_a_branch_that_is_final_while_the_index_stands_elsewhere() -> None:
 
 
 def test_an_executor_that_does_not_move_its_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Executor, "_move_index", lambda *_: None)
+    monkeypatch.setattr(Branches, "move_index", lambda *_: None)
     with pytest.raises((AssertionError, KeyError)):
         test_branches_do_not_see_each_other_and_the_index_follows_all_of_them()
 
@@ -311,7 +309,7 @@ def test_a_range_is_proved_by_its_last_block_or_by_headers_that_lead_to_a_certif
 
 def test_a_range_is_bounded_in_bytes_and_still_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     executor = archive_of({3, 4, 5, 6}).executor
-    monkeypatch.setattr("validator.node.executor.MAX_BLOCK_BYTES", 1)
+    monkeypatch.setattr("validator.node.executor.executor.MAX_BLOCK_BYTES", 1)
     assert read(executor, 1, 9) == ([1], [2, 3], b"certificate 3")
     assert read(executor, 4, 9) == ([4], [], b"certificate 4")
     monkeypatch.setattr("validator.storage.finality_proof.MAX_LINKS", 1)

@@ -17,10 +17,10 @@ from validator.chain.messages import (
     SnapshotRequest,
     encode_message,
 )
-from validator.node import pieces as pieces_module
-from validator.node import snapshot_service
-from validator.node.pieces import ChunkPieces
-from validator.node.snapshot_service import SNAPSHOT_INTERVAL, read_snapshot
+from validator.node.executor import snapshot_service
+from validator.node.executor.snapshot_service import SNAPSHOT_INTERVAL, read_snapshot
+from validator.node.joining import pieces as pieces_module
+from validator.node.joining.pieces import ChunkPieces
 from validator.primitives.types import Height
 from validator.state import LogStateStore
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk

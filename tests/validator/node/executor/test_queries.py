@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from validator.chain.records import Actor, ActorJobs, Job, actor_jobs_key, actor_key, encode_record, job_key
-from validator.node.queries import StatePages
+from validator.node.executor.queries import StatePages
 from validator.primitives.types import Address, Hash
 
 ONE, OTHER, IDLE = (Address(bytes([number]) * 20) for number in (1, 2, 3))

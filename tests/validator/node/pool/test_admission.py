@@ -12,9 +12,6 @@ from tests.validator.executors import Author, wire
 from tests.validator.network import Network
 from validator.chain.messages import TransactionsMessage, decode_message, encode_message
 from validator.chain.transactions import Transaction, Transfer, address_of, sign, transaction_hash
-from validator.node import admission as module
-from validator.node import mempool as mempool_module
-from validator.node.admission import Admission
 from validator.node.events import (
     Effect,
     Message,
@@ -27,8 +24,11 @@ from validator.node.events import (
     TransactionDropped,
     TransactionRefused,
 )
-from validator.node.executor import AccountsRead, Finalized, ReadAccounts
-from validator.node.mempool import Mempool, Refusal
+from validator.node.executor.jobs import AccountsRead, Finalized, ReadAccounts
+from validator.node.pool import admission as module
+from validator.node.pool import mempool as mempool_module
+from validator.node.pool.admission import Admission
+from validator.node.pool.mempool import Mempool, Refusal
 
 POOR = USERS[2]
 UNFUNDED_REQUESTS = 20

@@ -21,7 +21,7 @@ from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, MessageError
 from consensus.messages import decode as decode_consensus
 from consensus.types import FIRST_VIEW, View
-from validator.chain.block import BlockReceipts, Header, receipts_root
+from validator.chain.block import BlockReceipts, Header, decode_block, receipts_root
 from validator.chain.messages import (
     ChunkResponse,
     PeerMessage,
@@ -33,8 +33,7 @@ from validator.chain.messages import (
     encode_message,
 )
 from validator.node.events import Effect, Event, Joined, Message, PeerFault, Send, SetTimer, Started, Timeout, TimerName
-from validator.node.executor import decode_block
-from validator.node.pieces import ChunkPieces
+from validator.node.joining.pieces import ChunkPieces
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import Hash, Height
 from validator.state.intake import SnapshotIntake

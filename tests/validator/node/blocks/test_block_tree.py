@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from validator.chain.block import Block, Header, header_hash
-from validator.node import block_tree as module
-from validator.node.block_tree import BlockState, BlockTree, HeldBlock
+from validator.node.blocks import block_tree as module
+from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
 from validator.primitives.types import Hash
 
 GENESIS = Hash(bytes(32))
@@ -39,7 +39,7 @@ def held(tree: BlockTree) -> set[Hash]:
 
 
 def test_a_line_and_what_is_missing_from_it() -> None:
-    tree, blocks = BlockTree(GENESIS, 0), line_of(4)
+    tree, blocks = BlockTree(GENESIS, 0, 0), line_of(4)
     names = digests(blocks)
     for place in (3, 1, 0):
         add(tree, blocks[place])
@@ -54,7 +54,7 @@ def test_a_line_and_what_is_missing_from_it() -> None:
 
 
 def test_a_block_is_held_once_and_only_above_the_final_height() -> None:
-    tree, blocks = BlockTree(GENESIS, 0), line_of(2)
+    tree, blocks = BlockTree(GENESIS, 0, 0), line_of(2)
     first = tree.add(blocks[0], b"body")
     assert tree.add(blocks[0], b"other") is first
     assert isinstance(first, HeldBlock)
@@ -67,7 +67,7 @@ def test_a_block_is_held_once_and_only_above_the_final_height() -> None:
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_HELD_BLOCKS", 2)
-    tree = BlockTree(GENESIS, 0)
+    tree = BlockTree(GENESIS, 0, 0)
     add(tree, make(1, GENESIS, 1))
     add(tree, make(1, GENESIS, 2))
     assert tree.add(make(1, GENESIS, 3), b"") is None
@@ -81,7 +81,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_executed_means_final_or_valid() -> None:
-    tree, blocks = BlockTree(GENESIS, 0), line_of(1)
+    tree, blocks = BlockTree(GENESIS, 0, 0), line_of(1)
     (name,) = digests(blocks)
     add(tree, blocks[0])
     assert tree.is_executed(GENESIS)
@@ -95,7 +95,7 @@ def test_executed_means_final_or_valid() -> None:
 
 def test_finality_keeps_what_descends_and_what_may_yet() -> None:
     """One branch becomes final; the other goes with all its children; a block whose parent is unknown stays."""
-    tree = BlockTree(GENESIS, 0)
+    tree = BlockTree(GENESIS, 0, 0)
     chosen, other = line_of(4, salt=1), line_of(5, salt=2)
     fork = line_of(2, digests(chosen)[0], 1, salt=3)
     stray = make(5, b"\7" * 32)
@@ -111,7 +111,7 @@ def test_finality_keeps_what_descends_and_what_may_yet() -> None:
 
 
 def test_held_blocks_come_by_height() -> None:
-    tree, blocks = BlockTree(GENESIS, 0), line_of(4)
+    tree, blocks = BlockTree(GENESIS, 0, 0), line_of(4)
     for block in reversed(blocks):
         add(tree, block)
     assert [block.height for block in tree.held()] == [1, 2, 3, 4]

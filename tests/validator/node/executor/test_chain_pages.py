@@ -19,9 +19,10 @@ from validator.chain.block import Block, Header, header_hash
 from validator.chain.receipts import NOTHING_BURNED, Burned
 from validator.chain.records import GLOBALS, account_key, decode_record
 from validator.chain.transactions import Call
-from validator.node import queries as pages
-from validator.node.executor import Executor, Finalized
-from validator.node.queries import Cursor, EventFilter, StatePages
+from validator.node.executor import queries as pages
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Finalized
+from validator.node.executor.queries import Cursor, EventFilter, StatePages
 from validator.primitives.codec import decode
 from validator.primitives.types import address_text
 from validator.state import HistoryError

@@ -25,9 +25,9 @@ from validator.chain.transactions import (
     sign,
     transaction_hash,
 )
-from validator.node import mempool as module
-from validator.node.admission import MAX_OFFERED_TRANSACTIONS
-from validator.node.mempool import (
+from validator.node.pool import mempool as module
+from validator.node.pool.admission import MAX_OFFERED_TRANSACTIONS
+from validator.node.pool.mempool import (
     MAX_BLOCKS_WAITING,
     MAX_NONCES,
     NEAR_NONCES,
@@ -426,7 +426,7 @@ def test_only_so_many_idle_senders_are_remembered(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_documents_have_every_reason_and_number() -> None:
-    docs = Path(__file__).parents[3] / "docs"
+    docs = Path(__file__).parents[4] / "docs"
     rules = (docs / "protocol.md").read_text().split("### Mempool")[1].split("\n## ")[0]
     served = (docs / "http.md").read_text()
     for reason in [*Refusal, *Departure]:

@@ -19,8 +19,8 @@ from validator.chain.messages import MAX_GOSSIPED_TRANSACTIONS, MAX_MESSAGE_BYTE
 from validator.chain.records import Account
 from validator.chain.transactions import transaction_hash
 from validator.node.events import Effect, Reply, Run, Send, SubmitResult, TransactionDropped, TransactionRefused
-from validator.node.executor import AccountsRead, Finalized, ReadAccounts
-from validator.node.mempool import Departed, Mempool, Refusal, Refused
+from validator.node.executor.jobs import AccountsRead, Finalized, ReadAccounts
+from validator.node.pool.mempool import Departed, Mempool, Refusal, Refused
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 

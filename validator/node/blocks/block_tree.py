@@ -48,9 +48,10 @@ class HeldBlock:
 class BlockTree:
     """Blocks over the last final one."""
 
-    def __init__(self, final: Hash, height: int) -> None:
+    def __init__(self, final: Hash, height: int, view: int) -> None:
         self.final = final
         self.final_height = height
+        self.final_view = view
         self._held: dict[Hash, HeldBlock] = {}
         self._children: dict[Hash, list[Hash]] = {}
         self._bytes = 0
@@ -117,6 +118,10 @@ class BlockTree:
         blocks.reverse()
         return blocks
 
+    def bodies(self, digest: Hash) -> tuple[bytes, ...]:
+        """The bodies of :meth:`line`."""
+        return tuple(held.body for held in self.line(digest))
+
     def children(self, digest: Hash) -> Iterator[HeldBlock]:
         """The held children of a block, in the order in which they came."""
         for child in self._children.get(digest, ()):
@@ -132,7 +137,7 @@ class BlockTree:
         assert held.parent == self.final, "blocks become final in order"
         dead = {child.digest: child for child in self.children(self.final)}
         dead.update((block.digest, block) for block in self._held.values() if block.height <= held.height)
-        self.final, self.final_height = digest, held.height
+        self.final, self.final_height, self.final_view = digest, held.height, held.block.header.view
         queue = [block for block in dead.values() if block is not held]
         while queue:
             for child in self.children(queue.pop().digest):

@@ -1,0 +1,1 @@
+"""Blocks on their way to final: held, verified, executed, fetched and committed."""

@@ -1,0 +1,82 @@
+"""The node's own proposals: built once the parent is executed and the block interval has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from consensus import interface as engine_border
+from consensus.protocols import VotingEngine
+from consensus.types import Digest, View
+from validator.node.blocks.block_tree import BlockState, BlockTree
+from validator.node.events import Run, SetTimer, TimerName
+from validator.node.executor.jobs import Build, Built
+from validator.node.outbox import Outbox
+from validator.node.pool.mempool import Mempool
+from validator.primitives.types import Hash
+
+MAX_CANDIDATES: Final = 8_192
+"""Mempool transactions offered to a block builder."""
+PROPOSE_TIMER: Final = TimerName("propose")
+
+
+class Proposals:
+    """The proposal that the engine asked a node for, until it is built."""
+
+    def __init__(
+        self,
+        index: int,
+        engine: VotingEngine,
+        tree: BlockTree,
+        mempool: Mempool,
+        effects: Outbox,
+        consensus: Callable[[engine_border.Event], None],
+    ) -> None:
+        """``index`` is the node's own among the validators; ``consensus`` gives the engine the block."""
+        self._index = index
+        self._engine = engine
+        self._tree = tree
+        self._mempool = mempool
+        self._effects = effects
+        self._consensus = consensus
+        self._due: engine_border.Propose | None = None
+        self._may_build = False
+
+    @property
+    def is_due(self) -> bool:
+        return self._due is not None
+
+    def propose(self, proposal: engine_border.Propose, interval_ms: int) -> None:
+        """The engine asks for a proposal, to be built after the block interval."""
+        self._due, self._may_build = proposal, interval_ms == 0
+        if interval_ms:
+            self._effects.append(SetTimer(PROPOSE_TIMER, interval_ms))
+
+    def interval_passed(self) -> None:
+        self._may_build = True
+
+    def try_build(self) -> Hash | None:
+        """Build the proposal if that is possible now. Returns its parent if this has to be executed first."""
+        proposal = self._due
+        if proposal is None or not self._may_build:
+            return None
+        parent = Hash(proposal.parent.digest)
+        if proposal.view == self._engine.view and not self._tree.is_executed(parent):
+            return parent
+        self._due = None
+        if proposal.view == self._engine.view:
+            candidates = self._mempool.candidates(MAX_CANDIDATES)
+            self._effects.append(Run(Build(proposal.view, parent, self._index, candidates)))
+        return None
+
+    def built(self, built: Built) -> None:
+        """The executor built a block: propose it."""
+        self._mempool.refuse(built.refused)
+        held = self._tree.add(built.block, built.body)
+        if held is None:
+            return
+        held.state = BlockState.VALID
+        above = self._tree.get(built.parent)
+        view = self._tree.final_view if above is None else above.block.header.view
+        parent = engine_border.Parent(View(view), Digest(built.parent))
+        self._consensus(engine_border.BlockProposed(View(built.view), parent, Digest(built.digest), built.body))

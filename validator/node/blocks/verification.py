@@ -1,0 +1,100 @@
+"""The blocks that the consensus engine asks about: held against their proposals, executed, and answered for.
+
+An invalid block convicts whoever signed a vote for it (:mod:`validator.node.evidence`), and so is blamed on its leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from consensus import interface as engine_border
+from consensus.messages import Vote
+from validator.chain.block import Block, decode_block, header_hash
+from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
+from validator.node.evidence import INVALID_BLOCK, InvalidBlock, encode_misconduct
+from validator.node.outbox import Outbox
+from validator.primitives.types import Hash
+
+
+class Verification:
+    """The engine's open requests of one node."""
+
+    def __init__(self, tree: BlockTree, effects: Outbox, consensus: Callable[[engine_border.Event], None]) -> None:
+        """``consensus`` gives the engine its answers."""
+        self._tree = tree
+        self._effects = effects
+        self._consensus = consensus
+        self._requests: dict[Hash, list[engine_border.Verify]] = {}
+        """By digest of the block."""
+
+    @property
+    def awaited(self) -> list[Hash]:
+        """Digests of the blocks that the engine waits for."""
+        return list(self._requests)
+
+    def add(self, request: engine_border.Verify) -> bool:
+        """Take a request, and answer it if it can be. Returns whether its block has to be executed first."""
+        block = decode_block(request.body)
+        digest = Hash(request.digest)
+        if block is None or header_hash(block.header) != digest or not self._is_what_was_proposed(request, block):
+            self._answer(request, valid=False)
+            return False
+        held = self._tree.add(block, request.body)
+        if held is None:
+            return False  # below the final height, or no room: the engine's timeouts take care of it
+        self._requests.setdefault(digest, []).append(request)
+        if held.state not in (BlockState.VALID, BlockState.INVALID):
+            return True
+        self._answer_all(held)
+        return False
+
+    def executed(self, held: HeldBlock, is_valid: bool) -> None:
+        """A block was executed: answer for it, and for its descendants if it is invalid."""
+        if is_valid:
+            held.state = BlockState.VALID
+            self._answer_all(held)
+            return
+        bodies = self._tree.bodies(held.digest)
+        for request in self._requests.get(held.digest, ()):
+            self._prove_invalid(request.vote, bodies)
+        self._reject(held)
+
+    def forget_unheld(self) -> None:
+        """Blocks became final: drop the requests for those that cannot any more."""
+        self._requests = {digest: requests for digest, requests in self._requests.items() if digest in self._tree}
+
+    def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
+        """Whether the header says what its proposal does. If that shows its signer's guilt, this is proved."""
+        header, parent = block.header, Hash(request.parent.digest)
+        if header.view != request.view or header.proposer != request.proposer:
+            self._prove_invalid(request.vote, (request.body,))
+            return False
+        if header.parent_hash != parent:
+            return False  # the vote does not say its parent's digest
+        if self._tree.follows_its_parent(block):
+            return True
+        if self._tree.is_executed(parent):
+            self._prove_invalid(request.vote, (*self._tree.bodies(parent), request.body))
+        return False
+
+    def _prove_invalid(self, vote: Vote, bodies: tuple[bytes, ...]) -> None:
+        """Blame whoever signed a vote for the last of these bodies, unless they are too long to be shown."""
+        proof = encode_misconduct(InvalidBlock(vote, bodies))
+        if proof is not None:
+            self._effects.blame(INVALID_BLOCK, vote.signer, proof)
+
+    def _reject(self, held: HeldBlock) -> None:
+        """A block is invalid, and so is whatever builds on it."""
+        self._tree.reject(held)
+        self._answer_all(held)
+        for child in list(self._tree.children(held.digest)):
+            self._reject(child)
+
+    def _answer_all(self, held: HeldBlock) -> None:
+        for request in self._requests.pop(held.digest, ()):
+            self._answer(request, valid=held.state is BlockState.VALID)
+
+    def _answer(self, request: engine_border.Verify, *, valid: bool) -> None:
+        if not valid:
+            self._effects.fault(request.proposer, "invalid_block")
+        self._consensus(engine_border.BlockVerified(request.view, request.digest, valid))

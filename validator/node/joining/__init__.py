@@ -1,0 +1,1 @@
+"""Joining the chain by a snapshot that peers send."""

@@ -1,0 +1,1 @@
+"""Transactions on their way into a block: admission and the mempool."""
