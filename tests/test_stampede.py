@@ -203,13 +203,14 @@ def test_a_height_that_is_not_reached_is_one_line(watched: tuple[LiveTestnet, st
 
 
 def wait_for_faults(testnet: LiveTestnet, count: int) -> None:
-    """Until so many faults are over."""
+    """Until so many faults are over, with a look at each height."""
     deadline = time.monotonic() + FAULTS_S
     while True:
         page = json.loads(urllib3.request("GET", f"{testnet.url}/status", timeout=WAIT_S).data)
         if [fault["ended_ms"] is not None for fault in page.get("faults", [])] == [True] * count:
             return
         assert time.monotonic() < deadline, page
+        testnet.wait_for_height(page["height"] + 1, FAULTS_S, ["validator-0"])
 
 
 @pytest.mark.live

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,23 +27,31 @@ sys.stdin.read()
 """
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        os.sched_yield()
+VICTIM = """
+import signal, sys
+signal.signal(signal.SIGCONT, lambda *_: print("continued", flush=True))
+print("ready", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
-def victim() -> Iterator[Process]:
-    """A process that does nothing until its input ends."""
-    command = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
-    started = subprocess.Popen(command, stdin=subprocess.PIPE)
-    process = processes.find(started.pid)
-    assert process is not None
-    yield process
+def started() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that says when it is continued, and does nothing else until its input ends."""
+    command = [sys.executable, "-I", "-S", "-c", VICTIM]
+    started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"ready\n"
+    yield started
     started.kill()
     started.communicate()
+
+
+@pytest.fixture
+def victim(started: subprocess.Popen[bytes]) -> Process:
+    process = processes.find(started.pid)
+    assert process is not None
+    return process
 
 
 @pytest.fixture
@@ -65,8 +73,11 @@ def test_a_process_is_held_and_goes_on(victim: Process, signals: ProcessSignals)
 
 def test_a_process_that_is_held_can_be_killed(victim: Process, signals: ProcessSignals) -> None:
     signals.pause(victim)
+    handle = os.pidfd_open(victim.pid)
     assert signals.kill(victim)
-    wait_until(lambda: not signals.is_running(victim))
+    assert select.select([handle], [], [], WAIT_S)[0], "it can be read when the process has ended"
+    os.close(handle)
+    assert not signals.is_running(victim)
     assert not signals.is_paused(victim)
     assert not signals.kill(victim)
     assert not signals.pause(victim), "it is gone"
@@ -87,7 +98,9 @@ def test_closing_lets_everything_go_on(victim: Process, signals: ProcessSignals)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_process_goes_on_when_its_holder_dies(victim: Process, number: signal.Signals) -> None:
+def test_a_process_goes_on_when_its_holder_dies(
+    started: subprocess.Popen[bytes], victim: Process, number: signal.Signals
+) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(victim.pid)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -96,7 +109,10 @@ def test_a_process_goes_on_when_its_holder_dies(victim: Process, number: signal.
     assert victim.is_stopped
     holder.send_signal(number)
     holder.communicate(timeout=WAIT_S)
-    wait_until(lambda: not victim.is_stopped)
+    assert started.stdout is not None
+    assert select.select([started.stdout], [], [], WAIT_S)[0]
+    assert started.stdout.readline() == b"continued\n"
+    assert not victim.is_stopped
     assert victim.is_running
 
 

@@ -1,0 +1,174 @@
+"""Planted bugs for a whole test session, and the record of which tests reach the code that they replace.
+
+A mutant is planted in this process alone: a class that it derives, or a function that it replaces, stands wherever the
+original did. Processes that a test starts run the original.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import fields
+from functools import wraps
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+from cluster.misbehaviour.mutants.base import Mutant, RunCounter
+from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.tools.mutation import harness_mutants
+from cluster.tools.mutation.harness_mutants import HARNESS_MUTANTS
+from consensus.protocols import PROTOCOLS
+from validator.node.assembly import PRODUCTION, Parts
+
+CONTROL: Final = "control"
+"""Not a bug: an empty subclass of every part. A test that fails with it says nothing of a mutant."""
+PACKAGES: Final = ("consensus", "validator", "cluster", "loadgen", "stampede", "tests")
+KEPT: Final = ("cluster.misbehaviour.mutants.", "tests.tiers.")
+"""Modules that go on using the originals."""
+
+Pair = tuple[Any, Any]
+"""The original, and its replacement."""
+Place = tuple[Any, str]
+
+
+def all_names() -> list[str]:
+    """Every planted bug."""
+    return [*MUTANTS, *HARNESS_MUTANTS]
+
+
+def plant(name: str) -> ExitStack:
+    """Plant a bug until the process ends; a bug of the harness is there as long as the result is kept."""
+    kept = ExitStack()
+    if name in HARNESS_MUTANTS:
+        kept.enter_context(HARNESS_MUTANTS[name].plant(RunCounter()))
+    else:
+        for original, replacement in _control() if name == CONTROL else _pairs(MUTANTS[name]):
+            _replace_everywhere(original, replacement)
+    return kept
+
+
+def watch_reach(seen: set[str]) -> None:
+    """Wrap every function that mutants replace: a call adds the names of those mutants to ``seen``."""
+    names: defaultdict[tuple[Any, str], set[str]] = defaultdict(set)
+    for name in all_names():
+        for place in places_of(name):
+            names[place].add(name)
+    for (owner, attribute), reached in names.items():
+        _watch(owner, attribute, reached, seen)
+
+
+def places_of(name: str) -> list[Place]:
+    """The functions that a bug replaces: a class or a module each, and the name there."""
+    if name in HARNESS_MUTANTS:
+        return _replaced_by(name)
+    return [place for pair in _pairs(MUTANTS[name]) for place in _overridden(*pair)]
+
+
+def _pairs(mutant: Mutant) -> list[Pair]:
+    """What a mutant of validators replaces."""
+    counter = RunCounter()
+    if mutant.engine is not None:
+        engine = PROTOCOLS[mutant.hunt.protocol]
+        return [(engine, mutant.engine(engine, counter))]
+    assert mutant.parts is not None, "a mutant has an engine or parts"
+    parts = mutant.parts(counter)
+    both = [(getattr(PRODUCTION, field.name), getattr(parts, field.name)) for field in fields(Parts)]
+    return [pair for original, other in both if original is not other for pair in _with_nested(original, other)]
+
+
+def _with_nested(original: Any, replacement: Any) -> Iterator[Pair]:
+    """The pair, and those of the classes that the replacement names as its attributes."""
+    yield original, replacement
+    if isinstance(replacement, type):
+        for name, value in vars(replacement).items():
+            if isinstance(value, type) and isinstance(nested := getattr(original, name, None), type):
+                yield from _with_nested(nested, value)
+
+
+def _control() -> list[Pair]:
+    parts = [getattr(PRODUCTION, field.name) for field in fields(Parts)]
+    originals = [part for part in (*parts, *PROTOCOLS.values()) if isinstance(part, type)]
+    return [(original, type(original.__name__, (original,), {})) for original in originals]
+
+
+# --- planting ---------------------------------------------------------------------------------------------------------
+
+
+def _replace_everywhere(original: Any, replacement: Any) -> None:
+    """Replace an object in modules, classes, dictionaries of modules and default arguments."""
+    for module in list(sys.modules.values()):
+        if not module.__name__.startswith(KEPT) and module.__name__.partition(".")[0] in PACKAGES:
+            _replace_in(module, original, replacement)
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ == module.__name__:
+                    _replace_in(value, original, replacement)
+    for field in fields(Parts):
+        if getattr(PRODUCTION, field.name) is original:
+            object.__setattr__(PRODUCTION, field.name, replacement)
+
+
+def _replace_in(owner: ModuleType | type, original: Any, replacement: Any) -> None:
+    for name, value in list(vars(owner).items()):
+        function = getattr(value, "__func__", value)
+        if value is original:
+            setattr(owner, name, replacement)
+        elif isinstance(value, dict) and not name.startswith("__"):
+            value.update({key: replacement for key, held in value.items() if held is original})
+        elif isinstance(function, FunctionType):
+            given = function.__defaults__ or ()
+            if any(default is original for default in given):
+                function.__defaults__ = tuple(replacement if default is original else default for default in given)
+
+
+# --- reach ------------------------------------------------------------------------------------------------------------
+
+
+def _overridden(original: Any, replacement: Any) -> list[Place]:
+    """The functions that a replacement has in the place of the original's: who defines each, and its name."""
+    if not isinstance(original, type):
+        return [(sys.modules[original.__module__], original.__name__)]
+    found = []
+    for name, value in vars(replacement).items():
+        owner = next((base for base in original.__mro__ if name in vars(base)), object)
+        if callable(getattr(value, "__func__", value)) and not isinstance(value, type) and owner is not object:
+            found.append((owner, name))
+    return found
+
+
+def _replaced_by(name: str) -> list[Place]:
+    """The attributes that a mutant of the harness replaces; of the tuple of checks, the checks."""
+    places: list[Place] = []
+
+    def note(owner: Any, attribute: str, value: Any) -> AbstractContextManager[None]:
+        sighted = getattr(owner, attribute)
+        if isinstance(sighted, tuple):
+            places.extend((owner, one.__name__) for one, other in zip(sighted, value, strict=True) if one is not other)
+        else:
+            places.append((owner, attribute))
+        return nullcontext()
+
+    replaced, harness_mutants._replaced = harness_mutants._replaced, note  # type: ignore[assignment]
+    try:
+        with HARNESS_MUTANTS[name].plant(RunCounter()):
+            return places
+    finally:
+        harness_mutants._replaced = replaced
+
+
+def _watch(owner: Any, name: str, reached: set[str], seen: set[str]) -> None:
+    held = vars(owner)[name]
+    original: Callable[..., Any] = getattr(held, "__func__", held)
+
+    @wraps(original)
+    def watched(*given: Any, **named: Any) -> Any:
+        seen.update(reached)
+        return original(*given, **named)
+
+    if isinstance(owner, type):
+        setattr(owner, name, watched if held is original else type(held)(watched))
+    else:
+        _replace_everywhere(original, watched)
+        if name.startswith("check_"):
+            owner.CHECKS = tuple(watched if check is original else check for check in owner.CHECKS)

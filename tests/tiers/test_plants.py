@@ -1,0 +1,41 @@
+"""Planted bugs are there for a whole session, and what they replace can be watched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tiers.plants import CONTROL, all_names, places_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PLANT = """
+import sys
+from tests.tiers.plants import plant
+kept = plant(sys.argv[1])
+from validator.execution.timer_phase import TimerPhase
+from validator.node.assembly import PRODUCTION, Parts, open_validator
+from validator.transition.transition import Transition
+assert Parts().transition is PRODUCTION.transition is open_validator.__defaults__[0].transition is Transition
+print(Transition.__qualname__, Transition.timer_phase_class is TimerPhase, TimerPhase.__qualname__)
+"""
+
+
+@pytest.mark.parametrize("name", all_names())
+def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
+    assert places_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("double-fire", "_double_fire.<locals>.DoubleFire True _double_fire.<locals>.DoubleFirePhase"),
+        ("wrong-balance", "_wrong_balance.<locals>.WrongBalance True TimerPhase"),
+        (CONTROL, "Transition True TimerPhase"),
+    ],
+)
+def test_a_planted_bug_stands_wherever_the_original_did(name: str, expected: str) -> None:
+    done = subprocess.run([sys.executable, "-c", PLANT, name], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == (expected, "")
