@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from consensus import interface as engine_border
-from consensus.interface import TimerKind
+from consensus.interface import HARMLESS_REASONS, TimerKind, VotingConfig
 from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
@@ -30,10 +30,10 @@ from consensus.messages import Certificate, Vote, encode_evidence
 from consensus.messages import Message as EngineMessage
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
-from consensus.protocols import EngineType, VotingEngine
-from consensus.simplex import Simplex, SimplexConfig
+from consensus.protocols import EngineType
+from consensus.simplex import Simplex
 from consensus.types import FIRST_VIEW, Digest, Token, ValidatorIndex, View
-from consensus.voting import HARMLESS_REASONS, Sizes
+from consensus.voting import Sizes, VotingEngine
 from validator.chain.block import Block, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.messages import (
@@ -126,7 +126,7 @@ PROPOSE_TIMER: Final = TimerName("propose")
 class NodeConfig:
     """One node's settings. Validators may differ in them."""
 
-    voting: SimplexConfig
+    voting: VotingConfig
     """HotStuff does not look at what is Simplex's own."""
     engine: EngineType = Simplex
     """The consensus protocol; the same for all validators of a chain."""
@@ -329,7 +329,7 @@ class Node:
                 self._reading_for.add(sender)
                 self._effects.append(Run(ReadSnapshot(sender, request)))
             return
-        opening = self._engine.certificate_for(View(self._engine.view - 1))
+        opening = self._engine.certificates.best_of(View(self._engine.view - 1))
         if opening is not None or self._engine.view == FIRST_VIEW:
             proof = b"" if opening is None else encode_consensus(opening)
             self._send(sender, ViewReport(request.nonce[:MAX_NONCE_BYTES], proof))
@@ -687,7 +687,7 @@ class Node:
             self._given_bytes[sender] += len(held.body)
             self._send(sender, BlockResponse(held.body))
             return
-        newest = self._engine.certificate_for(self._engine.final_view)
+        newest = self._engine.certificates.best_of(self._engine.final_view)
         if newest is not None:
             encoded = encode_consensus(newest)
             self._given_bytes[sender] += len(encoded)
