@@ -60,56 +60,8 @@ for all others. These are the figures of Jolteon and of HotStuff-2 when pipeline
 smaller sets are faster, since collectors are part of every quorum. After a view that failed, a leader proposes one
 delay after the timeouts of a quorum were sent.
 
-Durability and restarts
-=======================
-
-A vote is journaled before it is sent or counted: :class:`~consensus.interface.Persist`, and the vote follows
-:class:`~consensus.interface.Durable`. A notarize vote is persisted with the block's body, so that a certified block
-lies on the disks of a quorum. Certificates are journaled in the order in which they were learned, hence before the
-votes that rest on them: with a finalize vote the lock comes back from the journal, and no timeout falls below it.
-
-A journaled vote counts as cast, whether or not it was sent. A validator resumes in the view after its newest
-certificate and repeats its votes there; its high block is the highest that the journal certifies. A leader that
-journaled a proposal does not propose again in that view.
-
-A validator that lost its journal is given ``abstain_through``, a view at or above all that it may have voted in. It
-does not vote or propose in views up to it; nor does it time out in any view before it knows a certified block of that
-view or a later one, for it may have voted to finalize what it has forgotten, and a timeout below that would break the
-safety argument. Until then it counts among the ``f``.
-
-When messages are lost
-======================
-
-8. **Rebroadcast.** While a view lasts, every ``rebroadcast_ms`` a validator broadcasts its votes of the view (a leader
-   its whole proposal, while it has it), its finalize votes of the two views before, the certificate that opened the
-   view, and the newest finalization. It also repeats its open request for certificates, to other peers each time. A
-   validator with no vote in the view, or an observer, asks for the certificates of the view.
-9. **Help.** A notarize or timeout vote for a view already left that repeats an earlier vote, or that is two or more
-   views behind, comes from a peer that is stuck: answer with the certificates of that view, with the one that opened
-   our view, and with the newest finalization. One jump brings the peer level.
-10. **Requests** are answered from retained certificates. No certificate goes to the same peer twice before our view
-    changes or our rebroadcast timer expires, and only so many of them.
-
-Hostile input
-=============
-
-As for Simplex: a vote counts only from its signer, a proposal only from its leader; one vote of each kind is kept per
-signer and view, within windows around the current and the newest final view; signatures are checked when votes would
-make a quorum. The certificate that a timeout carries is checked when it names a block that is not known to be
-certified, and a timeout is kept only if its high block is: so every timeout certificate made here can show the
-certificate of its high view. One that names a final block needs none. Evidence is two votes of a kind and view that
-differ, and a finalize vote beside a timeout vote, of the same view or a later one, that names a lower view.
-
-Deviations from the papers
-==========================
-
-- Both phases are votes of their own, so that finality has its own certificate; the papers' pipelined forms let the
-  notarize vote for a child stand for the second vote on its parent.
-- Certificates travel as messages of their own ahead of a proposal, not inside it. Who lacks one asks the leader.
-- HotStuff-2's leader waits for the delay bound after a failed view; here Jolteon's rule takes its place.
-- A validator that times out broadcasts its open votes, so that a failed collector does not cost the block before it.
-- Timeouts are plain signatures with their high views; there are no threshold signatures, so certificates are linear
-  in ``n``. Timeouts are constant, and certificates are broadcast by those who make them.
+Rules 8 to 10 are in :mod:`consensus.retransmission`. Restarts, hostile input and deviations from the papers are in
+``docs/consensus.md``.
 """
 
 from __future__ import annotations
@@ -117,41 +69,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from consensus.certificates import verify_timeout_certificate
-from consensus.interface import Broadcast, Finalized, Notarized, Nullified, Parent, SendTo
-from consensus.journal import encode_record
-from consensus.keys import Signer, ValidatorSet
-from consensus.leader import LeaderElection
+from consensus.interface import DUPLICATE, MALFORMED, STALE, UNPROVED, Broadcast, Parent, Rejected, SendTo
+from consensus.journal import Outgoing
 from consensus.messages import (
     NO_DIGEST,
     AnyCertificate,
     Certificate,
-    Message,
     Proposal,
     Timeout,
     TimeoutCertificate,
     Vote,
     VoteKind,
-    conflict,
-)
-from consensus.types import GENESIS_VIEW, Digest, ValidatorIndex, View
-from consensus.voting import (
-    BAD_SIGNATURE,
-    DUPLICATE,
-    MALFORMED,
-    STALE,
-    UNPROVED,
-    Ancestry,
-    Outgoing,
-    Round,
-    Sizes,
-    VotingConfig,
-    VotingEngine,
-    distinct,
     is_well_formed,
 )
-
-_CONTRADICTED_ACROSS_VIEWS = {VoteKind.FINALIZE: VoteKind.TIMEOUT, VoteKind.TIMEOUT: VoteKind.FINALIZE}
+from consensus.retransmission import distinct
+from consensus.tally import Round
+from consensus.types import ValidatorIndex, View
+from consensus.voting import Ancestry, VotingEngine
 
 
 class HotStuff(VotingEngine):
@@ -159,45 +93,10 @@ class HotStuff(VotingEngine):
 
     _gives_up: ClassVar[VoteKind] = VoteKind.TIMEOUT
     _finality_lag: ClassVar[int] = 2
-
-    def __init__(
-        self,
-        config: VotingConfig,
-        validators: ValidatorSet,
-        me: ValidatorIndex | None,
-        signer: Signer | None,
-        namespace: bytes,
-        root: Parent | Digest,
-        journal: Iterable[bytes] = (),
-        election: LeaderElection | None = None,
-        *,
-        abstain_through: View = GENESIS_VIEW,
-    ) -> None:
-        """Prepare an engine, replaying its journal; ``handle(Start())`` sets it going.
-
-        ``me`` and ``signer`` are ``None`` for an observer, which never votes. ``namespace`` names the chain (and
-        whatever else keeps votes apart). ``root`` is the final block from which everyone starts: a genesis digest, at
-        view 0, or a parent with a view. A later starting point is a finalization in ``journal``. ``abstain_through``
-        is the last view in which votes may have been cast that the journal does not hold. Raises
-        :class:`~consensus.journal.JournalError` for a journal that this validator cannot have written.
-        """
-        super().__init__(config, validators, me, signer, namespace, root, election, abstain_through)
-        self._timeouts: dict[View, TimeoutCertificate] = {}
-        self._announced: set[tuple[VoteKind, View]] = set()
-        """Certificates of late views that we broadcast when we made them."""
-        self._replay(journal)
-        notarizations = self._certificates[VoteKind.NOTARIZE]
-        self._high = self._block_of(max((*notarizations, self._final.view))) or self._final
-        """The block of the highest view that is known to be certified: what we build on, and what our timeouts name."""
-        timed_out = (view for view, own in self._own.items() if VoteKind.TIMEOUT in own)
-        self._timed_out = max(timed_out, default=self._root.view)
-        """The newest view in which we timed out."""
-
-    @property
-    def sizes(self) -> Sizes:
-        """Timeout certificates and those that were announced count as kinds of their own."""
-        kept = super().sizes
-        return kept._replace(certificates=max(kept.certificates, len(self._timeouts), len(self._announced)))
+    _high: Parent
+    """The block of the highest view that is known to be certified: what we build on, and what our timeouts name."""
+    _timed_out: View
+    """The newest view in which we timed out."""
 
     # --- proposing and verifying ------------------------------------------------------------------------------------
 
@@ -207,47 +106,48 @@ class HotStuff(VotingEngine):
 
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
         """Whether the parent is certified and no final block can lie between it and the proposal."""
-        before, parent_view = View(proposal.view - 1), proposal.parent_view
-        if parent_view < self._final.view:
+        known, before, parent_view = self.certificates, View(proposal.view - 1), proposal.parent_view
+        if parent_view < known.final.view:
             return Ancestry()
-        parent = self._block_of(parent_view)
+        parent = known.block(parent_view)
         if parent is not None and parent.digest != proposal.parent_digest:
             return Ancestry()
         missing = [] if parent is not None else [parent_view]
-        timeouts = self._timeouts.get(before)
-        if parent_view < before and (timeouts is None or timeouts.high_view > parent_view):
+        if parent_view < before and not self._permits(known.skips.get(before), parent_view):
             missing.append(before)
         return Ancestry(missing=tuple(missing)) if missing else Ancestry(parent)
 
-    # --- own votes --------------------------------------------------------------------------------------------------
+    # --- votes to time out and to finalize --------------------------------------------------------------------------
 
     def _give_up(self, round_: Round) -> None:
-        """Time out: never again finalize this view or one before, and say which block we would keep."""
-        if not self._may_vote(round_.view) or VoteKind.TIMEOUT in round_.own or VoteKind.FINALIZE in round_.own:
+        """Time out: never again finalize this view or one before, and name the block that we would keep (rule 4)."""
+        if not round_.may_vote or VoteKind.TIMEOUT in round_.own or VoteKind.FINALIZE in round_.own:
             return
-        if self._abstain_through > self._high.view:
+        if self._member.abstain_through > self._high.view:
             return  # we may have voted to finalize what is above our high block
         self._timed_out = round_.view
-        vote = self._sign(VoteKind.TIMEOUT, round_.view, self._high.view, NO_DIGEST)
-        self._cast(round_, vote, vote)
+        vote = self._member.sign(VoteKind.TIMEOUT, round_.view, self._high.view, NO_DIGEST)
+        self._journal.cast(round_.own, vote, vote)
 
     def _finalize(self, notarization: Certificate) -> None:
-        """Keep to this block: from here on no timeout of ours names a lower one."""
+        """Keep to this block: from here on no timeout of ours names a lower one (rule 5)."""
         view = notarization.view
-        if not self._may_vote(view) or view <= max(self._final.view, self._round_floor(), self._timed_out):
+        floor = max(self.final_view, self._rounds.floor(), self._timed_out)
+        if not self._member.may_vote(view) or view <= floor:
             return
-        round_ = self._round(view)
-        if VoteKind.FINALIZE in round_.own:
-            return
-        vote = self._sign(VoteKind.FINALIZE, view, notarization.parent_view, notarization.digest)
-        self._cast(round_, vote, vote)
+        round_ = self._rounds[view]
+        if VoteKind.FINALIZE not in round_.own:
+            vote = self._member.sign(VoteKind.FINALIZE, view, notarization.parent_view, notarization.digest)
+            self._journal.cast(round_.own, vote, vote)
 
-    def _say(self, outgoing: Outgoing) -> None:
+    # --- to whom votes are sent -------------------------------------------------------------------------------------
+
+    def _send(self, outgoing: Outgoing) -> None:
         """Proposals and timeouts go to everyone, other votes to the leader who needs them next."""
         vote, message = outgoing.vote, outgoing.message
         if isinstance(message, Proposal):
             for certificate in self._justification(message):
-                if (certificate.kind, certificate.view) not in self._announced:
+                if (certificate.kind, certificate.view) not in self._retransmission.announced:
                     self._effects.append(Broadcast(certificate))
             self._effects.append(Broadcast(message))
         elif vote.kind == VoteKind.NOTARIZE:
@@ -255,25 +155,19 @@ class HotStuff(VotingEngine):
         elif vote.kind == VoteKind.FINALIZE:
             self._send_to_leader(View(vote.view + 2), vote)
         else:
-            open_votes = self._said() if vote.view == self._view else [vote]
-            self._effects.extend(Broadcast(self._carrier(open_vote)) for open_vote in open_votes)
+            open_votes = self._retransmission.open_votes() if vote.view == self.view else [vote]
+            self._effects.extend(Broadcast(self._retransmission.carrier(open_vote)) for open_vote in open_votes)
 
     def _send_to_leader(self, view: View, vote: Vote) -> None:
         collector = self.leader(view)
-        if collector != self._me:
+        if collector != self._member.index:
             self._effects.append(SendTo(collector, vote))
 
     def _justification(self, proposal: Proposal) -> list[AnyCertificate]:
         """What others need in order to vote for ``proposal``."""
         before = View(proposal.view - 1)
-        timeouts = self._timeouts.get(before) if proposal.parent_view < before else None
-        return distinct(timeouts, self._block_certificate(proposal.parent_view))
-
-    def _carrier(self, vote: Vote) -> Message:
-        """A timeout vote goes with the certificate of the block that it names."""
-        if vote.kind == VoteKind.TIMEOUT:
-            return Timeout(vote, self._block_certificate(vote.parent_view))
-        return super()._carrier(vote)
+        timeouts = self.certificates.skips.get(before) if proposal.parent_view < before else None
+        return distinct(timeouts, self.certificates.of_block(proposal.parent_view))
 
     # --- timeouts ---------------------------------------------------------------------------------------------------
 
@@ -293,135 +187,57 @@ class HotStuff(VotingEngine):
         """Count the vote if its high block is certified: by what we know, or else by what it carries."""
         vote, high = timeout.vote, timeout.high
         if not is_well_formed(timeout):
-            self._reject(sender, MALFORMED)
+            self._effects.append(Rejected(sender, MALFORMED))
             return
-        if self._fault_of_vote(sender, vote) is None and not self._has_block(vote.parent_view):
+        if self._rounds.fault_of_vote(sender, vote) is None and not self._has_block(vote.parent_view):
             if high is None:
-                self._reject(sender, UNPROVED)
+                self._effects.append(Rejected(sender, UNPROVED))
                 return
-            if not self._believes(sender, lambda: self._is_certified(high)):
+            if not self._accountability.believes(sender, high):
                 return
-            self._compare_with_votes(high.votes())
             self._accept(high)
         super()._on_vote(sender, vote)
 
     def _on_timeout_certificate(self, sender: ValidatorIndex, certificate: TimeoutCertificate) -> None:
         high = certificate.high
         if not is_well_formed(certificate):
-            self._reject(sender, MALFORMED)
-        elif certificate.view <= self._final.view:
-            self._reject(sender, STALE)
+            self._effects.append(Rejected(sender, MALFORMED))
+        elif certificate.view <= self.final_view:
+            self._effects.append(Rejected(sender, STALE))
         elif not self._is_news(certificate):
-            self._reject(sender, DUPLICATE)
-        elif high is None and certificate.high_view > self._final.view:
-            self._reject(sender, UNPROVED)
-        elif self._believes(sender, lambda: self._is_timed_out(certificate)):
-            self._compare_with_votes(certificate.votes())
+            self._effects.append(Rejected(sender, DUPLICATE))
+        elif high is None and certificate.high_view > self.final_view:
+            self._effects.append(Rejected(sender, UNPROVED))
+        elif self._accountability.believes(sender, certificate):
             if high is not None and not self._has_block(high.view):
-                self._compare_with_votes(high.votes())
+                self._accountability.compare(high.votes())
                 self._learn(high)
-            self._accept_timeouts(certificate)
+            self._accept(certificate)
 
     def _is_news(self, certificate: TimeoutCertificate) -> bool:
         """Whether no other is known, or this one lets the leader of our view build on more."""
-        held = self._timeouts.get(certificate.view)
-        return held is None or (certificate.view == self._view - 1 and certificate.high_view < held.high_view)
+        held = self.certificates.skips.get(certificate.view)
+        return held is None or (certificate.view == self.view - 1 and not self._permits(held, certificate.high_view))
 
-    def _is_timed_out(self, certificate: TimeoutCertificate) -> bool:
-        round_ = self._rounds.get(certificate.view)
-        tally = None if round_ is None else round_.tally
-        return verify_timeout_certificate(certificate, self._validators, self._namespace, self._final.view, tally)
-
-    def _count(self, vote: Vote) -> None:
-        if vote.kind != VoteKind.TIMEOUT:
-            super()._count(vote)
-            return
-        round_ = self._rounds.get(vote.view)
-        if round_ is None or vote.view <= self._final.view or vote.view in self._timeouts:
-            return
-        votes, forgers = round_.tally.assemble_timeouts()
-        for forger in forgers:
-            self._reject(forger, BAD_SIGNATURE)
-        if votes:
-            high = self._block_certificate(max(one.parent_view for one in votes))
-            signatures = tuple((one.signer, one.parent_view, one.signature) for one in votes)
-            certificate = TimeoutCertificate(vote.view, high, signatures)
-            self._announce(certificate)
-            self._accept_timeouts(certificate)
-
-    def _accept_timeouts(self, certificate: TimeoutCertificate) -> None:
-        self._timeouts[certificate.view] = certificate
-        self._records.append(encode_record(certificate))
-        self._effects.append(Nullified(certificate))
-        self._move_past(certificate.view)
-
-    # --- certificates of blocks -------------------------------------------------------------------------------------
-
-    def _accept(self, certificate: Certificate) -> None:
-        self._learn(certificate)
-        self._move_past(certificate.view)
-
-    def _learn(self, certificate: Certificate) -> None:
-        """Note a good certificate of a block; it does not end a view yet."""
-        self._certificates[certificate.kind][certificate.view] = certificate
-        self._records.append(encode_record(certificate))
-        if certificate.view > self._high.view:
-            self._high = Parent(certificate.view, certificate.digest)
-        if certificate.kind == VoteKind.NOTARIZE:
-            self._effects.append(Notarized(certificate))
-            self._finalize(certificate)
-        else:
-            self._final = Parent(certificate.view, certificate.digest)
-            self._certificates[VoteKind.NOTARIZE].pop(certificate.view, None)
-            self._effects.append(Finalized(certificate))
-
-    def _move_past(self, view: View) -> None:
-        if view >= self._view:
-            self._enter(View(view + 1))
-        else:
-            self._prune()
-        self._retry()
-
-    def _announce(self, certificate: AnyCertificate) -> None:
-        super()._announce(certificate)
-        self._announced.add((certificate.kind, certificate.view))
-
-    def _block_certificate(self, view: View) -> Certificate | None:
-        """What certifies the block of ``view``, while it is retained; the root has none."""
-        finalization = self._certificates[VoteKind.FINALIZE].get(view)
-        return finalization or self._certificates[VoteKind.NOTARIZE].get(view)
+    @staticmethod
+    def _permits(timeouts: AnyCertificate | None, parent_view: View) -> bool:
+        """Whether a timeout certificate lets a leader build on the block of ``parent_view``."""
+        return isinstance(timeouts, TimeoutCertificate) and timeouts.high_view <= parent_view
 
     def _has_block(self, view: View) -> bool:
         """Whether ``view`` is known to have a certified block, or one that is final or overtaken by it."""
-        return view <= self._final.view or view in self._certificates[VoteKind.NOTARIZE]
+        return view <= self.final_view or view in self.certificates.notarizations
 
-    def _skip_certificate(self, view: View) -> AnyCertificate | None:
-        return self._timeouts.get(view)
+    # --- the high block ---------------------------------------------------------------------------------------------
 
-    def _prune(self) -> None:
-        super()._prune()
-        retained_from = self._final.view - self._config.retained_views
-        for view in [view for view in self._timeouts if view < retained_from]:
-            del self._timeouts[view]
-        self._announced = {(kind, view) for kind, view in self._announced if view >= self._view - 1}
+    def _learn(self, certificate: AnyCertificate) -> None:
+        if isinstance(certificate, Certificate) and certificate.view > self._high.view:
+            self._high = Parent(certificate.view, certificate.digest)
+        super()._learn(certificate)
 
-    # --- contradictions ---------------------------------------------------------------------------------------------
-
-    def _rivals(self, vote: Vote) -> list[Vote]:
-        """Finalize and timeout votes also contradict each other across views."""
-        rivals = super()._rivals(vote)
-        opposite = _CONTRADICTED_ACROSS_VIEWS.get(vote.kind)
-        if opposite is None:
-            return rivals
-        kept = [round_.tally.kept(opposite, vote.signer) for view, round_ in self._rounds.items() if view != vote.view]
-        return rivals + [other for other in kept if other is not None and conflict(vote, other) is not None]
-
-    # --- the journal ------------------------------------------------------------------------------------------------
-
-    def _restore_certificate(self, certificate: AnyCertificate) -> None:
-        if isinstance(certificate, Certificate):
-            super()._restore_certificate(certificate)
-            return
-        held = self._timeouts.get(certificate.view)
-        if held is None or certificate.high_view < held.high_view:
-            self._timeouts[certificate.view] = certificate
+    def _replay(self, journal: Iterable[bytes]) -> None:
+        super()._replay(journal)
+        known = self.certificates
+        self._high = known.block(max((*known.notarizations, known.final.view))) or known.final
+        timed_out = (view for view, own in self._journal.own.items() if VoteKind.TIMEOUT in own)
+        self._timed_out = max(timed_out, default=known.root.view)

@@ -22,16 +22,14 @@ are events and effects: they are made by the million, a struct in a third of a d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Final
 
 import msgspec
 
-from consensus.types import Digest, Token, ValidatorIndex, View
-
-if TYPE_CHECKING:
-    from consensus.messages import AnyCertificate, Certificate, Evidence, Message, Vote
+from consensus.messages import MAX_BODY_BYTES, AnyCertificate, Certificate, Evidence, Message, Vote
+from consensus.types import ConsensusError, Digest, Token, ValidatorIndex, View
 
 
 class Parent(msgspec.Struct, frozen=True):
@@ -207,26 +205,62 @@ Effect = (
 )
 
 
-class Engine(Protocol):
-    """What Simplex and HotStuff have in common."""
+# --- reasons of Rejected: why a message was dropped -------------------------------------------------------------------
 
-    @property
-    def view(self) -> View:
-        """The current view."""
+MALFORMED: Final = "malformed"
+OVERSIZED: Final = "oversized"
+UNKNOWN_SIGNER: Final = "unknown_signer"
+NOT_THE_SIGNER: Final = "not_the_signer"
+NOT_THE_LEADER: Final = "not_the_leader"
+NOT_A_MEMBER: Final = "not_a_member"
+OWN_KEY: Final = "own_key"
+BAD_SIGNATURE: Final = "bad_signature"
+BAD_CERTIFICATE: Final = "bad_certificate"
+CONFLICT: Final = "conflict"
+FOREIGN: Final = "foreign"
+UNPROVED: Final = "unproved"
+FUTURE: Final = "future"
+FLOOD: Final = "flood"
+DUPLICATE: Final = "duplicate"
+STALE: Final = "stale"
 
-    @property
-    def final_view(self) -> View:
-        """The newest view that a finalization is known for."""
+HARMLESS_REASONS: Final = (DUPLICATE, STALE, FUTURE, UNPROVED, FLOOD)
+"""Reasons that lost, repeated and late messages of honest peers also cause, and requests of one that is far behind; no
+peer should be scored for them.
+"""
 
-    def handle(self, event: Event) -> Sequence[Effect]:
-        """Take one event; return the effects that follow, in order."""
 
-    @property
-    def final(self) -> Parent:
-        """The newest final block."""
+# --- configuration --------------------------------------------------------------------------------------------------
 
-    def certificate_for(self, view: View) -> AnyCertificate | None:
-        """The finalization of ``view``, else its notarization, else what says that it was given up, while retained."""
 
-    def journal_snapshot(self) -> tuple[bytes, ...]:
-        """The records that replace the whole journal: what is still needed to restart and never vote twice."""
+@dataclass(frozen=True, slots=True)
+class VotingConfig:
+    """Timeouts and bounds of one engine. Validators may differ in them."""
+
+    leader_timeout_ms: int = 2_000
+    """From entering a view to its leader's proposal: two message delays and the time to build and execute a block."""
+    advance_timeout_ms: int = 3_000
+    """From entering a view to its certificate."""
+    rebroadcast_ms: int = 5_000
+    view_window: int = 16
+    """Views ahead of the current one for which votes are kept."""
+    proposal_window: int = 4
+    """Views ahead of the current one for which a proposal, with its body, is kept."""
+    retained_views: int = 64
+    """Views behind the newest final one whose certificates are kept; views behind the current one whose votes are."""
+    evidence_views: int = 8
+    """Views behind the newest final one whose votes are kept, to find contradictions."""
+    max_body_bytes: int = 1024 * 1024
+    skip_views: int = 0
+    """Simplex: views without a sign of a leader after which its views are nullified at once; 0: never."""
+
+    def __post_init__(self) -> None:
+        positive = ("leader_timeout_ms", "advance_timeout_ms", "rebroadcast_ms", "view_window", "retained_views")
+        for name in (*positive, "max_body_bytes"):
+            if getattr(self, name) < 1:
+                raise ConsensusError(f"{name} must be positive")
+        for name in ("proposal_window", "evidence_views", "skip_views"):
+            if getattr(self, name) < 0:
+                raise ConsensusError(f"{name} must not be negative")
+        if self.max_body_bytes > MAX_BODY_BYTES:
+            raise ConsensusError(f"max_body_bytes must not exceed {MAX_BODY_BYTES}")

@@ -1,4 +1,4 @@
-"""Records of the vote journal: what a validator must remember to restart and never vote twice.
+"""The vote journal: what a validator must remember to restart and never vote twice.
 
 A record is one version byte followed by the encoding (:mod:`consensus.messages`) of
 
@@ -9,23 +9,32 @@ A record is one version byte followed by the encoding (:mod:`consensus.messages`
 The order of the records carries meaning: a certificate stands before the votes of the views that it opened. Framing,
 checksums and files belong to whoever performs :class:`~consensus.interface.Persist`. What is read back is trusted: the
 signatures of journaled certificates are not checked again.
+
+:class:`VoteJournal` is the writing side, and keeps the own votes. :func:`recover` is the reading side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
+from consensus.certificates import CertificateStore
+from consensus.interface import Parent, Persist
 from consensus.messages import (
     MAX_VALIDATORS,
     SIGNATURE_BYTES,
+    AnyCertificate,
     Certificate,
+    Message,
     MessageError,
     TimeoutCertificate,
     Vote,
+    VoteKind,
     decode,
     encode,
 )
-from consensus.types import ConsensusError
+from consensus.types import ConsensusError, Token, View
 
 JOURNAL_VERSION: Final = 1
 MAX_RECORD_BYTES: Final = 1024 + 2 * MAX_VALIDATORS * (SIGNATURE_BYTES + 16)
@@ -56,3 +65,107 @@ def decode_record(encoded: bytes) -> Record:
     if not isinstance(record, Record):
         raise JournalError(f"a {type(record).__name__} is no journal record")
     return record
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """An own vote on its way to the disk, and the message that carries it afterwards."""
+
+    token: Token
+    vote: Vote
+    message: Message
+
+
+class VoteJournal:
+    """Own votes, and the records that wait for the disk. Nothing is sent that is not durable."""
+
+    def __init__(self) -> None:
+        self.own: dict[View, dict[VoteKind, Vote]] = {}
+        """Own votes above the newest final view."""
+        self.unsynced: list[Outgoing] = []
+        self.records: list[bytes] = []
+        """Records of the event that is being handled."""
+        self._body: bytes | None = None
+        self._token = Token(0)
+
+    def append(self, certificate: AnyCertificate) -> None:
+        """Record a certificate."""
+        self.records.append(encode_record(certificate))
+
+    def cast(self, own: dict[VoteKind, Vote], vote: Vote, message: Message, body: bytes | None = None) -> None:
+        """From here on the vote is ours, one of ``own``, those of its view. ``message`` is sent when it is durable."""
+        own[vote.kind] = vote
+        self.own[vote.view] = own
+        self.records.append(encode_record(vote))
+        if body is not None:
+            self._body = body
+        self.unsynced.append(Outgoing(self._token, vote, message))
+
+    def flush(self) -> Persist | None:
+        """All records since the last time."""
+        if not self.records:
+            return None
+        persist = Persist(self._token, tuple(self.records), self._body)
+        self._token = Token(self._token + 1)
+        self.records, self._body = [], None
+        return persist
+
+    def synced(self, token: Token) -> list[Outgoing]:
+        """The votes that became durable with ``token``."""
+        synced = [outgoing for outgoing in self.unsynced if outgoing.token <= token]
+        self.unsynced = [outgoing for outgoing in self.unsynced if outgoing.token > token]
+        return synced
+
+    def prune(self, final_view: View) -> None:
+        """Forget own votes of views that are final: no rule votes there."""
+        for view in [view for view in self.own if view <= final_view]:
+            del self.own[view]
+
+    def snapshot(self, certificates: CertificateStore) -> tuple[bytes, ...]:
+        """The records that replace the whole journal: the newest finalization, then the views above it.
+
+        Each view has its certificates between the own votes that may come before and the finalize vote, which rests on
+        the notarization.
+        """
+        finalization = certificates.newest_finalization()
+        records: list[Record] = [] if finalization is None else [finalization]
+        for view in range(certificates.final.view + 1, certificates.view + 1):
+            own = self.own.get(View(view), {})
+            votes = [own[kind] for kind in VoteKind if kind in own]
+            records += [vote for vote in votes if vote.kind != VoteKind.FINALIZE]
+            records += certificates.of_view(View(view))
+            records += [vote for vote in votes if vote.kind == VoteKind.FINALIZE]
+        return tuple(encode_record(record) for record in records)
+
+
+def recover(journal: Iterable[bytes], certificates: CertificateStore) -> list[Vote]:
+    """Restore the certificates of a journal, the view that follows from them, and the newest final block.
+
+    Returns the votes in it, in order. Raises :class:`JournalError`.
+    """
+    votes: list[Vote] = []
+    root = certificates.root
+    newest = root.view
+    for encoded in journal:
+        record = decode_record(encoded)
+        if isinstance(record, Vote):
+            votes.append(record)
+        elif record.kind not in certificates.by_kind:
+            raise JournalError(f"the journal holds a certificate of {record.kind.name}, which this protocol has not")
+        elif record.view > root.view or _finalizes(record, root):
+            certificates.add(record)
+            newest = max(newest, record.view)
+    if certificates.finalizations:
+        final = certificates.finalizations[max(certificates.finalizations)]
+        certificates.final = Parent(final.view, final.digest)
+    certificates.view = View(newest + 1)
+    return votes
+
+
+def _finalizes(certificate: AnyCertificate, root: Parent) -> bool:
+    """Whether it is the root's finalization: it opened our first view, and others may need it to follow."""
+    return (
+        isinstance(certificate, Certificate)
+        and certificate.kind == VoteKind.FINALIZE
+        and (certificate.view, certificate.digest) == (root.view, root.digest)
+    )

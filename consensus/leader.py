@@ -1,4 +1,4 @@
-"""Who leads a view.
+"""Who leads a view, and what one validator may do in it.
 
 Every validator must name the same leader for a view without having seen the same certificates: a certificate of the
 view before may be a notarization here and a nullification there, and even equal certificates differ in their signers.
@@ -8,14 +8,16 @@ else. It chooses among the view's committee.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from blake3 import blake3
 
-from consensus.keys import ValidatorSet
-from consensus.types import ValidatorIndex, View
+from consensus.keys import Signer, ValidatorSet
+from consensus.messages import MAX_VALIDATORS, Vote, VoteKind, vote_signing_bytes
+from consensus.types import ConsensusError, Digest, ValidatorIndex, View
 
 ELECTION_CONTEXT: Final = "stampede/consensus/leader/1"
 
@@ -61,3 +63,49 @@ ELECTIONS: Final[dict[str, Callable[[ValidatorSet, bytes], LeaderElection]]] = {
     "random": PseudoRandom,
 }
 """Elections by the name that configurations use, made of the validators and the namespace."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One validator, or an observer, as it sees itself. Raises :class:`ConsensusError` for fields that do not fit."""
+
+    validators: ValidatorSet
+    index: ValidatorIndex | None
+    """``None``, and no signer, for an observer."""
+    signer: Signer | None
+    namespace: bytes
+    election: LeaderElection
+    abstain_through: View
+    """The last view in which votes may have been cast that the journal does not hold."""
+
+    def __post_init__(self) -> None:
+        validators, index = self.validators, self.index
+        if not 1 <= len(validators) <= MAX_VALIDATORS:
+            raise ConsensusError(f"a validator set has between 1 and {MAX_VALIDATORS} members")
+        if len(set(validators.public_keys)) != len(validators):
+            raise ConsensusError("a validator set has no key twice")
+        if index is None:
+            return
+        if not 0 <= index < len(validators):
+            raise ConsensusError(f"validator {index} is not in a set of {len(validators)}")
+        if self.signer is None or self.signer.public_key != validators.public_keys[index]:
+            raise ConsensusError(f"the signer's key is not that of validator {index}")
+
+    def may_vote(self, view: View) -> bool:
+        """Whether we are in the view's committee, and no vote of ours in it can be forgotten."""
+        me = self.index
+        return me is not None and view > self.abstain_through and me in self.validators.committee(view)
+
+    def sign(self, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Vote:
+        """Our vote; only for whoever :meth:`may_vote`."""
+        assert self.index is not None
+        assert self.signer is not None
+        message = vote_signing_bytes(self.namespace, kind, view, parent_view, digest)
+        return Vote(kind, view, parent_view, digest, self.index, self.signer.sign(message))
+
+    def peers_from(self, first: int, view: View) -> tuple[ValidatorIndex, ...]:
+        """More peers than can be byzantine, of the view's committee, in the order of their indices from ``first``."""
+        committee = self.validators.committee(view)
+        start = bisect_left(committee.members, first % len(self.validators))
+        ring = committee.members[start:] + committee.members[:start]
+        return tuple([peer for peer in ring if peer != self.index][: committee.faults_withstood + 1])

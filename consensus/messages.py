@@ -300,6 +300,15 @@ def check(message: Message) -> None:
             _check_timeout(message)
 
 
+def is_well_formed(message: Message) -> bool:
+    """Whether a message's fields fit together."""
+    try:
+        check(message)
+    except MessageError:
+        return False
+    return True
+
+
 def check_vote(vote: Vote) -> None:
     """Raise :class:`MessageError` unless the vote's fields fit together."""
     if len(vote.signature) != SIGNATURE_BYTES:

@@ -6,11 +6,8 @@ from typing import Final
 
 from consensus.hotstuff import HotStuff
 from consensus.simplex import Simplex
-from consensus.voting import VotingEngine
 
 EngineType = type[Simplex] | type[HotStuff]
-"""Every engine is made with the same arguments (:class:`consensus.simplex.Simplex`)."""
+"""Every engine is made with the same arguments (:class:`consensus.voting.VotingEngine`)."""
 
 PROTOCOLS: Final[dict[str, EngineType]] = {"simplex": Simplex, "hotstuff": HotStuff}
-
-__all__ = ["PROTOCOLS", "EngineType", "VotingEngine"]

@@ -98,7 +98,7 @@ def test_what_a_page_names_is_where_it_says(page: str) -> None:
     "line",
     [
         "| a step | `consensus/voting.py` | `VotingEngine._no_such()` |",
-        "| a step | `consensus/voting.py` | `Simplex._accept()` |",
+        "| a step | `consensus/voting.py` | `Simplex._finalize()` |",
         "| a step | `consensus/voting.py` | `handle()` |",
         "`NoSuchClass` of `consensus/voting.py`",
         "`KillFault` in `consensus/voting.py`",
@@ -113,8 +113,8 @@ def test_a_name_that_is_elsewhere_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "`VotingEngine.handle()` and `Round` of `consensus/voting.py`",
-        "`is_well_formed()` is in `consensus/voting.py`, `Simplex._accept()` in `consensus/simplex.py`",
+        "`VotingEngine.handle()` and `Sizes` of `consensus/voting.py`",
+        "`is_well_formed()` is in `consensus/messages.py`, `Simplex._finalize()` in `consensus/simplex.py`",
         "`make test` and `Message` stand alone",
     ],
 )

@@ -12,10 +12,10 @@ from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import chain_id, validator_signer
+from consensus.interface import VotingConfig
 from consensus.keys import ValidatorSet
 from consensus.messages import VoteKind
 from consensus.protocols import PROTOCOLS
-from consensus.simplex import SimplexConfig
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.assembly import PRODUCTION, Parts
 from validator.node.executor.executor import StorageConfig
@@ -28,7 +28,7 @@ SKIP_SILENT_LEADER_VIEWS: Final = 16
 def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:
     """A node's settings; its engine is the protocol's, or its mutant's: the named one, or the scenario's."""
     section = scenario.consensus
-    voting = SimplexConfig(
+    voting = VotingConfig(
         leader_timeout_ms=section.leader_timeout_ms,
         advance_timeout_ms=section.advance_timeout_ms,
         rebroadcast_ms=section.rebroadcast_ms,

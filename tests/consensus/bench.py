@@ -24,6 +24,7 @@ from consensus.interface import (
     Start,
     TimerExpired,
     TimerKind,
+    VotingConfig,
 )
 from consensus.journal import decode_record
 from consensus.keys import Committee, KeyedHashScheme, SignatureScheme, ValidatorSet
@@ -39,7 +40,7 @@ from consensus.messages import (
     VoteKind,
     vote_signing_bytes,
 )
-from consensus.simplex import Simplex, SimplexConfig
+from consensus.simplex import Simplex
 from consensus.types import GENESIS_VIEW, Digest, PublicKey, Signature, ValidatorIndex, View
 
 NAMESPACE = b"bench"
@@ -75,7 +76,7 @@ class Bench:
         self,
         n: int = 4,
         me: int | None = 0,
-        config: SimplexConfig | None = None,
+        config: VotingConfig | None = None,
         journal: Iterable[bytes] = (),
         root: Parent = ROOT,
         start: bool = True,
@@ -90,7 +91,7 @@ class Bench:
         signer = None if me is None else self.signers[me]
         self.journal = list(journal)
         self.effects: list[Effect] = []
-        parameters = (config or SimplexConfig(), self.validators, self.me, signer, NAMESPACE, root, tuple(self.journal))
+        parameters = (config or VotingConfig(), self.validators, self.me, signer, NAMESPACE, root, tuple(self.journal))
         self.engine = self.engine_type(*parameters, **options)
         if start:
             self.feed(Start())

@@ -20,12 +20,12 @@ from blake3 import blake3
 
 from consensus.certificates import verify_certificate, verify_timeout_certificate
 from consensus.interface import (
+    HARMLESS_REASONS,
     BlockProposed,
     BlockVerified,
     Broadcast,
     Durable,
     Effect,
-    Engine,
     Event,
     Finalized,
     Notarized,
@@ -42,6 +42,7 @@ from consensus.interface import (
     TimerExpired,
     Verify,
     ViewEntered,
+    VotingConfig,
 )
 from consensus.journal import encode_record
 from consensus.keys import KeyedHashScheme, SignatureScheme, Signer, ValidatorSet
@@ -59,13 +60,13 @@ from consensus.messages import (
     encode,
     verify_evidence,
 )
-from consensus.simplex import Simplex, SimplexConfig
+from consensus.simplex import Simplex
 from consensus.types import Digest, ValidatorIndex, View
-from consensus.voting import HARMLESS_REASONS
+from consensus.voting import VotingEngine
 
 NAMESPACE = b"test chain"
 GENESIS = Digest(blake3(b"genesis").digest())
-CONFIG = SimplexConfig(leader_timeout_ms=400, advance_timeout_ms=600, rebroadcast_ms=700)
+CONFIG = VotingConfig(leader_timeout_ms=400, advance_timeout_ms=600, rebroadcast_ms=700)
 
 
 def digest_of(body: bytes) -> Digest:
@@ -82,14 +83,14 @@ class MakeEngine(Protocol):
 
     def __call__(
         self,
-        config: SimplexConfig,
+        config: VotingConfig,
         validators: ValidatorSet,
         me: ValidatorIndex | None,
         signer: Signer | None,
         namespace: bytes,
         root: Parent | Digest,
         journal: Iterable[bytes] = ...,
-    ) -> Engine: ...
+    ) -> VotingEngine: ...
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Host:
 
     index: ValidatorIndex
     place: int
-    engine: Engine | None = None
+    engine: VotingEngine | None = None
     incarnation: int = 0
     disk: list[bytes] = field(default_factory=list)
     durable: set[bytes] = field(default_factory=set)
@@ -141,7 +142,7 @@ class Network:
         seed: int,
         faults: Faults | None = None,
         scheme: SignatureScheme | None = None,
-        config: SimplexConfig = CONFIG,
+        config: VotingConfig = CONFIG,
         silent: tuple[int, ...] = (),
         invalid_leaders: tuple[int, ...] = (),
         twins: tuple[int, ...] = (),
@@ -316,7 +317,7 @@ class Network:
 
         self.at(self.draw(self.faults.sync_ms), synced)
 
-    def compact(self, host: Host, engine: Engine) -> None:
+    def compact(self, host: Host, engine: VotingEngine) -> None:
         """Replace the journal by the engine's snapshot, having made durable the bodies that its votes stand for."""
         bodies = [persist.body for persist in host.unsynced if persist.body is not None]
         host.bodies.update({digest_of(body): body for body in bodies})

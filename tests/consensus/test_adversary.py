@@ -32,6 +32,7 @@ from consensus.interface import (
     TimerExpired,
     TimerKind,
     Verify,
+    VotingConfig,
 )
 from consensus.journal import JournalError
 from consensus.keys import KeyedHashScheme, ValidatorSet
@@ -47,7 +48,6 @@ from consensus.messages import (
     VoteKind,
     vote_signing_bytes,
 )
-from consensus.simplex import SimplexConfig
 from consensus.types import Digest, ValidatorIndex, View
 from consensus.voting import Ancestry
 from tests.consensus.bench import GENESIS, block
@@ -59,7 +59,7 @@ from tests.consensus.test_planted import (
 )
 
 NAMESPACE = b"adversary"
-CONFIG = SimplexConfig(view_window=64, proposal_window=64)
+CONFIG = VotingConfig(view_window=64, proposal_window=64)
 BYZANTINE = ValidatorIndex(3)
 HONEST = tuple(ValidatorIndex(index) for index in range(3))
 LAST_VIEW = 9

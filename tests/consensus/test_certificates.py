@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from consensus.certificates import (
-    VoteTally,
     verify_certificate,
     verify_finalization,
     verify_signed,
@@ -17,6 +16,7 @@ from consensus.certificates import (
 from consensus.keys import Committee, Ed25519Scheme, ValidatorSet
 from consensus.leader import ELECTIONS, PseudoRandom, RoundRobin
 from consensus.messages import TimeoutCertificate, encode
+from consensus.tally import VoteTally
 from consensus.types import ConsensusError, ValidatorIndex, View
 from tests.consensus.bench import (
     FINALIZE,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consensus.interface import Broadcast, Finalized, Rejected, Verify
+from consensus.interface import Broadcast, Finalized, Rejected, Verify, VotingConfig
 from consensus.messages import (
     Certificate,
     CertificateRequest,
@@ -21,12 +21,11 @@ from consensus.messages import (
     decode,
     encode,
 )
-from consensus.simplex import SimplexConfig
 from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, Bench, HotStuffBench, of
 from tests.consensus.test_messages import messages
 
-CONFIG = SimplexConfig(view_window=4, proposal_window=2, retained_views=3, evidence_views=1, max_body_bytes=64)
+CONFIG = VotingConfig(view_window=4, proposal_window=2, retained_views=3, evidence_views=1, max_body_bytes=64)
 senders = st.integers(-2, 9).map(ValidatorIndex)
 
 
@@ -52,11 +51,11 @@ def test_well_formed_nonsense_changes_nothing(
     bench_type: type[Bench], story: list[tuple[ValidatorIndex, Message]]
 ) -> None:
     bench = running(bench_type)
-    before = (bench.engine.view, bench.engine.final, bench.engine.journal_snapshot())
+    before = (bench.engine.view, bench.engine.certificates.final, bench.engine.journal_snapshot())
     for sender, message in story:
         effects = bench.receive(sender, message)
         assert of(Rejected, effects) or isinstance(message, Vote | Timeout | CertificateRequest)
-    assert (bench.engine.view, bench.engine.final, bench.engine.journal_snapshot()) == before
+    assert (bench.engine.view, bench.engine.certificates.final, bench.engine.journal_snapshot()) == before
 
 
 @st.composite
@@ -113,7 +112,7 @@ def test_mutated_messages_never_raise_and_memory_stays_bounded(
             sender = data.draw(senders)
         bench.receive(sender, message)
         engine = bench.engine
-        floor = engine._round_floor()
+        floor = engine._rounds.floor()
         assert all(floor < view <= engine.view + CONFIG.view_window for view in engine._rounds)
     finalized = [effect.certificate.view for effect in of(Finalized, bench.effects)]
     assert finalized == sorted(set(finalized))
@@ -159,9 +158,9 @@ def test_floods_of_well_signed_votes_and_proposals_stay_bounded() -> None:
             bench.receive(1, bench.proposal(view, f"p{step}", 4))
     rounds = engine._rounds
     assert all(view <= engine.view + ahead for view in rounds)
-    assert len(rounds) <= ahead + engine.view - engine._round_floor()
+    assert len(rounds) <= ahead + engine.view - engine._rounds.floor()
     assert all(sum(len(kept) for kept in round_.tally._kept) <= 2 * len(VoteKind) for round_ in rounds.values())
     assert all(
         round_.proposal is None or view <= engine.view + CONFIG.proposal_window for view, round_ in rounds.items()
     )
-    assert engine._certificates[NOTARIZE].keys() <= {4}
+    assert engine.certificates.notarizations.keys() <= {4}

@@ -13,7 +13,6 @@ from consensus.interface import (
     BlockVerified,
     Broadcast,
     Durable,
-    Engine,
     Finalized,
     Notarized,
     Nullified,
@@ -28,6 +27,7 @@ from consensus.interface import (
     TimerKind,
     Verify,
     ViewEntered,
+    VotingConfig,
 )
 from consensus.journal import decode_record
 from consensus.keys import Ed25519Scheme
@@ -43,9 +43,8 @@ from consensus.messages import (
     Vote,
     verify_evidence,
 )
-from consensus.simplex import SimplexConfig
 from consensus.types import GENESIS_VIEW, ConsensusError, Digest, ValidatorIndex, View
-from consensus.voting import VotingConfig
+from consensus.voting import VotingEngine
 from tests.consensus.bench import (
     FINALIZE,
     GENESIS,
@@ -77,14 +76,14 @@ def own_timeout(bench: HotStuffBench) -> Timeout:
 
 
 def test_hotstuff_is_an_engine() -> None:
-    engine: Engine = HotStuffBench().engine
-    assert (engine.view, engine.final_view, engine.certificate_for(View(1))) == (1, 0, None)
-    assert engine.final == Parent(GENESIS_VIEW, GENESIS)
+    engine: VotingEngine = HotStuffBench().engine
+    assert (engine.view, engine.final_view, engine.certificates.best_of(View(1))) == (1, 0, None)
+    assert engine.certificates.final == Parent(GENESIS_VIEW, GENESIS)
     assert engine.journal_snapshot() == ()
 
 
 def test_a_view_begins_with_three_timers() -> None:
-    bench = HotStuffBench(config=SimplexConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
+    bench = HotStuffBench(config=VotingConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
     assert of(ViewEntered, bench.effects) == [ViewEntered(View(1), peer(1))]
     assert [(timer.kind, timer.delay_ms) for timer in of(StartTimer, bench.effects)] == [
         (LEADER, 11),
@@ -101,7 +100,7 @@ def test_each_certificate_opens_the_next_view_however_far_ahead(ahead: int) -> N
         effects = bench.receive(2, certificate)
         assert bench.engine.view == ahead + 1
         assert of(ViewEntered, effects) == [ViewEntered(View(ahead + 1), peer((ahead + 1) % 4))]
-        assert bench.engine.certificate_for(View(ahead)) == certificate
+        assert bench.engine.certificates.best_of(View(ahead)) == certificate
 
 
 def test_the_next_leader_collects_the_votes_and_proposes_on_them() -> None:
@@ -216,7 +215,7 @@ def test_other_timeouts_of_the_view_before_may_permit_more() -> None:
     assert reasons(bench.receive(1, bench.timeouts(4, 3))) == [(1, "duplicate")], "the one that permits more is kept"
     assert reasons(bench.receive(1, bench.timeouts(4, 1, 1))) == [(1, "duplicate")]
     again = HotStuffBench(me=0, journal=bench.journal)
-    assert again.engine.certificate_for(View(4)) == lower
+    assert again.engine.certificates.best_of(View(4)) == lower
 
 
 def test_an_impossible_parent_times_the_view_out_at_once() -> None:
@@ -269,7 +268,7 @@ def test_a_quorum_of_finalize_votes_is_a_finalization_that_stands_alone() -> Non
     certificate = bench.certificate(FINALIZE, 1, "b1", signers=(1, 2, 3))
     assert of(Finalized, effects) == [Finalized(certificate)]
     assert Broadcast(certificate) in effects
-    assert bench.engine.final == Parent(View(1), block("b1"))
+    assert bench.engine.certificates.final == Parent(View(1), block("b1"))
 
 
 def test_a_certified_child_alone_makes_nothing_final() -> None:
@@ -586,9 +585,10 @@ def test_memory_is_bounded_under_a_flood() -> None:
         bench.receive(1, bench.timeouts(step, step - 1), bench.certificate(FINALIZE, step, f"b{step}"))
         engine = bench.engine
         assert len(engine._rounds) <= config.view_window + config.evidence_views + 1
-        assert sum(len(held) for held in engine._certificates.values()) <= 2 * (config.retained_views + 1)
-        assert len(engine._timeouts) <= config.retained_views + 1
-        assert len(engine._announced) <= 3
+        known = engine.certificates
+        assert len(known.notarizations) + len(known.finalizations) <= 2 * (config.retained_views + 1)
+        assert len(known.skips) <= config.retained_views + 1
+        assert len(engine._retransmission.announced) <= 3
         bench.effects.clear()
 
 
@@ -659,4 +659,4 @@ def test_an_observer_follows_and_never_votes() -> None:
     assert (bench.engine.final_view, bench.engine.view) == (1, 3)
     assert not bench.own_votes()
     assert not [effect for effect in of(Broadcast, bench.effects) if isinstance(effect.message, Proposal)]
-    assert isinstance(bench.engine.certificate_for(View(2)), TimeoutCertificate)
+    assert isinstance(bench.engine.certificates.best_of(View(2)), TimeoutCertificate)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from consensus.hotstuff import HotStuff
-from consensus.interface import Effect, Finalized, Propose
+from consensus.interface import Effect, Finalized, Propose, VotingConfig
 from consensus.keys import Ed25519Scheme
 from consensus.messages import MAX_REQUESTED_VIEWS
-from consensus.simplex import Simplex, SimplexConfig
+from consensus.simplex import Simplex
 from consensus.voting import VotingEngine
 from tests.consensus.network import Faults, Host, MakeEngine, Network
 
@@ -96,7 +96,7 @@ def test_more_silent_validators_than_tolerated_stop_the_chain_safely(engine: Mak
 
 def test_silent_leaders_are_skipped_when_asked_for() -> None:
     def views_reached(skip_views: int) -> int:
-        config = SimplexConfig(400, 600, 700, skip_views=skip_views)
+        config = VotingConfig(400, 600, 700, skip_views=skip_views)
         network = Network(4, seed=5, silent=(1,), config=config)
         network.run(until_ms=20_000)
         network.chain()

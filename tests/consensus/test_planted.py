@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from consensus.certificates import VoteTally
 from consensus.hotstuff import HotStuff
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, Persist
+from consensus.journal import decode_record
 from consensus.keys import Committee
-from consensus.messages import NO_PARENT, Certificate, Proposal, Vote, VoteKind
+from consensus.messages import NO_DIGEST, NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
 from consensus.simplex import Simplex
+from consensus.tally import Round, VoteTally
 from consensus.types import View
-from consensus.voting import Ancestry, Round
+from consensus.voting import Ancestry
 from tests.consensus.network import MakeEngine, Network
 from tests.consensus.test_network import faults_for, return_to_a_backlog, survive
 
@@ -21,13 +23,17 @@ from tests.consensus.test_network import faults_for, return_to_a_backlog, surviv
 class SendsBeforeDurable(Simplex):
     def handle(self, event: Event) -> list[Effect]:
         effects = list(super().handle(event))
-        sent: list[Effect] = [Broadcast(outgoing.message) for outgoing in self._unsynced]
+        sent: list[Effect] = [Broadcast(outgoing.message) for outgoing in self._journal.unsynced]
         return sent + effects
 
 
+def without_votes(journal: Iterable[bytes]) -> list[bytes]:
+    return [encoded for encoded in journal if not isinstance(decode_record(encoded), Vote)]
+
+
 class ForgetsItsVotes(Simplex):
-    def _restore_vote(self, vote: object) -> None:
-        pass
+    def _replay(self, journal: Iterable[bytes]) -> None:
+        super()._replay(without_votes(journal))
 
 
 class JournalsNothing(Simplex):
@@ -44,32 +50,34 @@ class PersistsNoBody(Simplex):
 
 class FinalizesAfterNullify(Simplex):
     def _finalize(self, notarization: Certificate) -> None:
-        nullify = self._round(notarization.view).own.pop(VoteKind.NULLIFY, None)
+        nullify = self._rounds[notarization.view].own.pop(VoteKind.NULLIFY, None)
         super()._finalize(notarization)
         if nullify is not None:
-            self._round(notarization.view).own[VoteKind.NULLIFY] = nullify
+            self._rounds[notarization.view].own[VoteKind.NULLIFY] = nullify
 
 
 class SkipsWithoutNullification(Simplex):
     def _best_parent(self, view: View) -> Ancestry:
-        return Ancestry(self._final)
+        return Ancestry(self.certificates.final)
 
     def _ancestry_of(self, proposal: Any) -> Ancestry:
-        return Ancestry(self._block_of(proposal.parent_view) or self._final)
+        return Ancestry(self.certificates.block(proposal.parent_view) or self.certificates.final)
 
 
 class NeverRepeats(Simplex):
-    def _repeat(self) -> None:
-        pass
+    def __init__(self, *parameters: Any, **named: Any) -> None:
+        super().__init__(*parameters, **named)
+        self._retransmission.repeat = lambda round_, missing: None  # type: ignore[method-assign]
 
 
 class NeverRequests(Simplex):
-    def _request(self, round_: Round, missing: object, peers: object) -> None:
-        pass
+    def __init__(self, *parameters: Any, **named: Any) -> None:
+        super().__init__(*parameters, **named)
+        self._retransmission.request = lambda round_, missing, peers: None  # type: ignore[method-assign]
 
 
 class NeverNullifies(Simplex):
-    def _nullify(self, round_: Round) -> None:
+    def _give_up(self, round_: Round) -> None:
         pass
 
 
@@ -91,13 +99,13 @@ PLANTED = {
 class HotStuffSendsBeforeDurable(HotStuff):
     def handle(self, event: Event) -> list[Effect]:
         effects = list(super().handle(event))
-        sent: list[Effect] = [Broadcast(outgoing.message) for outgoing in self._unsynced]
+        sent: list[Effect] = [Broadcast(outgoing.message) for outgoing in self._journal.unsynced]
         return sent + effects
 
 
 class HotStuffForgetsItsVotes(HotStuff):
-    def _restore_vote(self, vote: object) -> None:
-        pass
+    def _replay(self, journal: Iterable[bytes]) -> None:
+        super()._replay(without_votes(journal))
 
 
 class HotStuffJournalsNothing(HotStuff):
@@ -115,13 +123,15 @@ class HotStuffPersistsNoBody(HotStuff):
 class TimesOutWithoutItsLock(HotStuff):
     """Its timeouts name the root, whatever it finalized."""
 
-    def _sign(self, kind: VoteKind, view: View, parent_view: View, digest: Any) -> Vote:
-        return super()._sign(kind, view, NO_PARENT if kind == VoteKind.TIMEOUT else parent_view, digest)
+    def _give_up(self, round_: Round) -> None:
+        high, self._high = self._high, Parent(NO_PARENT, NO_DIGEST)
+        super()._give_up(round_)
+        self._high = high
 
 
 class FinalizesAfterTimeout(HotStuff):
     def _finalize(self, notarization: Certificate) -> None:
-        timed_out, self._timed_out = self._timed_out, self._root.view
+        timed_out, self._timed_out = self._timed_out, self.certificates.root.view
         super()._finalize(notarization)
         self._timed_out = timed_out
 
@@ -131,33 +141,34 @@ class ForgetsItsLock(HotStuff):
 
     def __init__(self, *parameters: Any) -> None:
         super().__init__(*parameters)
-        self._high = self._final
+        self._high = self.certificates.final
 
 
 class BuildsBelowTimeouts(HotStuff):
     """Proposes on the final block after a failed view and takes such proposals, whatever the timeouts name."""
 
     def _best_parent(self, view: View) -> Ancestry:
-        return Ancestry(self._high if self._high.view == view - 1 else self._final)
+        return Ancestry(self._high if self._high.view == view - 1 else self.certificates.final)
 
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
         parent = Parent(proposal.parent_view, proposal.parent_digest)
-        return Ancestry(parent) if parent.view >= self._final.view else Ancestry()
+        return Ancestry(parent) if parent.view >= self.final_view else Ancestry()
 
 
 class FinalizesOnOneCertificate(HotStuff):
     """Takes a certified block for a final one: a single phase."""
 
-    def _learn(self, certificate: Certificate) -> None:
+    def _learn(self, certificate: AnyCertificate) -> None:
         super()._learn(certificate)
-        if certificate.kind == VoteKind.NOTARIZE:
-            self._final = Parent(certificate.view, certificate.digest)
+        if isinstance(certificate, Certificate) and certificate.kind == VoteKind.NOTARIZE:
+            self.certificates.final = Parent(certificate.view, certificate.digest)
             self._effects.append(Finalized(certificate))
 
 
 class HotStuffNeverRepeats(HotStuff):
-    def _repeat(self) -> None:
-        pass
+    def __init__(self, *parameters: Any, **named: Any) -> None:
+        super().__init__(*parameters, **named)
+        self._retransmission.repeat = lambda round_, missing: None  # type: ignore[method-assign]
 
 
 class NeverTimesOut(HotStuff):

@@ -27,10 +27,10 @@ from consensus.interface import (
     TimerExpired,
     TimerKind,
     ViewEntered,
+    VotingConfig,
 )
 from consensus.journal import JournalError, encode_record
 from consensus.messages import Message, Vote, conflict
-from consensus.simplex import SimplexConfig
 from consensus.types import GENESIS_VIEW, ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, GENESIS, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench, block, of
 
@@ -40,7 +40,7 @@ LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.RE
 class Machine:
     """A bench with a disk that can crash. Every vote that leaves is held against all that left before."""
 
-    def __init__(self, me: int, config: SimplexConfig | None = None, bench_type: type[Bench] = Bench) -> None:
+    def __init__(self, me: int, config: VotingConfig | None = None, bench_type: type[Bench] = Bench) -> None:
         self.me = me
         self.bench_type = bench_type
         self.config = config
@@ -261,7 +261,7 @@ def test_it_resumes_in_the_view_after_its_newest_certificate_and_repeats_its_vot
     bench.receive(1, bench.certificate(NULLIFY, 3))
     again = Bench(me=0, journal=bench.journal)
     assert again.engine.view == 4
-    assert again.engine.final == Parent(View(1), block("b1"))
+    assert again.engine.certificates.final == Parent(View(1), block("b1"))
     assert of(ViewEntered, again.effects) == [ViewEntered(View(4), ValidatorIndex(0))]
     assert of(Finalized, again.effects) == [Finalized(bench.certificate(FINALIZE, 1, "b1"))]
     assert of(Notarized, again.effects) == [Notarized(bench.certificate(NOTARIZE, 2, "b2"))]
@@ -445,7 +445,7 @@ def test_no_order_of_events_syncs_and_crashes_makes_two_votes(
 
     In HotStuff also across views: no timeout names a lower view than one that was finalized before it.
     """
-    machine = Machine(me, SimplexConfig(retained_views=2, evidence_views=1, view_window=3), bench_type)
+    machine = Machine(me, VotingConfig(retained_views=2, evidence_views=1, view_window=3), bench_type)
     for action in story:
         before = machine.bench.engine.view
         act(machine, action)
@@ -473,10 +473,10 @@ def test_what_start_repeats_is_in_order() -> None:
 
 def test_a_vote_is_remembered_until_its_view_is_final_whatever_the_windows() -> None:
     """The snapshot was made with a narrow window, the restart has a wide one."""
-    bench = Bench(me=0, config=SimplexConfig(retained_views=2))
+    bench = Bench(me=0, config=VotingConfig(retained_views=2))
     bench.expire(LEADER)
     bench.advance_to(30)
-    again = Bench(me=0, journal=bench.engine.journal_snapshot(), config=SimplexConfig(retained_views=100))
-    again.engine._certificates[NULLIFY].pop(View(1))
+    again = Bench(me=0, journal=bench.engine.journal_snapshot(), config=VotingConfig(retained_views=100))
+    again.engine.certificates.skips.pop(View(1))
     again.receive(1, again.certificate(NOTARIZE, 1, "b1"))
     assert not [vote for vote in again.own_votes() if vote[0] == FINALIZE]

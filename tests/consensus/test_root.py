@@ -25,7 +25,7 @@ def begun(bench: type[Bench], name: str = "b10") -> tuple[Bench, Certificate]:
 def test_the_finalization_of_the_root_is_kept_and_given(bench: type[Bench]) -> None:
     engine, certificate = begun(bench)
     assert engine.engine.view == ROOT_VIEW + 1
-    assert engine.engine.certificate_for(View(ROOT_VIEW)) == certificate
+    assert engine.engine.certificates.best_of(View(ROOT_VIEW)) == certificate
     assert of(Finalized, engine.effects) == [Finalized(certificate)]
     answers = of(SendTo, engine.receive(2, CertificateRequest((View(ROOT_VIEW),))))
     assert [answer.message for answer in answers] == [certificate]
@@ -36,8 +36,8 @@ def test_the_finalization_of_the_root_is_kept_and_given(bench: type[Bench]) -> N
 @pytest.mark.parametrize("bench", BENCHES)
 def test_another_blocks_finalization_in_the_roots_view_is_not_taken_for_it(bench: type[Bench]) -> None:
     engine, _ = begun(bench, "other")
-    assert engine.engine.certificate_for(View(ROOT_VIEW)) is None
-    assert engine.engine.final == ROOT
+    assert engine.engine.certificates.best_of(View(ROOT_VIEW)) is None
+    assert engine.engine.certificates.final == ROOT
 
 
 def test_the_high_block_is_never_below_the_final_one() -> None:

@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from consensus import voting
+from consensus import evidence
 from consensus.certificates import verify_certificate
 from consensus.interface import (
     BlockProposed,
     BlockVerified,
     Broadcast,
     Durable,
-    Engine,
     Finalized,
     Notarized,
     Nullified,
@@ -29,6 +28,7 @@ from consensus.interface import (
     TimerKind,
     Verify,
     ViewEntered,
+    VotingConfig,
 )
 from consensus.journal import decode_record
 from consensus.keys import Committee, ValidatorSet
@@ -44,9 +44,10 @@ from consensus.messages import (
     VoteKind,
     verify_evidence,
 )
-from consensus.simplex import Simplex, SimplexConfig
+from consensus.retransmission import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER
+from consensus.simplex import Simplex
 from consensus.types import GENESIS_VIEW, ConsensusError, Digest, Token, ValidatorIndex, View
-from consensus.voting import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER
+from consensus.voting import VotingEngine
 from tests.consensus.bench import (
     FINALIZE,
     GENESIS,
@@ -73,7 +74,7 @@ def notarize_first_block(bench: Bench) -> None:
 
 
 def test_a_view_begins_with_three_timers() -> None:
-    bench = Bench(config=SimplexConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
+    bench = Bench(config=VotingConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
     assert of(ViewEntered, bench.effects) == [ViewEntered(View(1), ValidatorIndex(1))]
     assert of(StartTimer, bench.effects) == [
         StartTimer(LEADER, View(1), 11),
@@ -180,7 +181,7 @@ def test_a_block_that_comes_after_the_leader_nullified_is_not_proposed() -> None
 
 
 def test_an_oversized_own_block_is_a_bug_of_the_driver() -> None:
-    bench = Bench(me=1, config=SimplexConfig(max_body_bytes=3))
+    bench = Bench(me=1, config=VotingConfig(max_body_bytes=3))
     with pytest.raises(ValueError, match="exceeds"):
         bench.propose(bench.effects, "long body")
 
@@ -435,7 +436,7 @@ def test_a_forged_or_foreign_nullify_does_not_nullify() -> None:
 
 
 def test_silent_leaders_are_skipped_only_when_a_quorum_was_heard() -> None:
-    bench = Bench(me=0, config=SimplexConfig(skip_views=2))
+    bench = Bench(me=0, config=VotingConfig(skip_views=2))
     for view in range(1, 5):
         for peer in (2, 3):
             bench.receive(peer, bench.vote(peer, NULLIFY, view))
@@ -444,7 +445,7 @@ def test_silent_leaders_are_skipped_only_when_a_quorum_was_heard() -> None:
     assert bench.engine.leader(View(5)) == 1
     assert bench.own_votes()[-1] == (NULLIFY, 5, b"")
 
-    alone = Bench(me=0, config=SimplexConfig(skip_views=2))
+    alone = Bench(me=0, config=VotingConfig(skip_views=2))
     alone.advance_to(5)
     assert not alone.own_votes(), "nobody was heard: the silence may be our own"
 
@@ -565,18 +566,18 @@ def test_finalizations_are_announced_once_and_ascending() -> None:
     for view in (3, 2, 3, 5, 4):
         bench.receive(1, bench.certificate(FINALIZE, view, f"b{view}"))
     assert [effect.certificate.view for effect in of(Finalized, bench.effects)] == [3, 5]
-    assert bench.engine.final == Parent(View(5), block("b5"))
+    assert bench.engine.certificates.final == Parent(View(5), block("b5"))
 
 
 def test_the_best_certificate_of_a_view_is_served() -> None:
     bench = Bench()
     bench.receive(1, bench.certificate(NULLIFY, 1))
-    assert bench.engine.certificate_for(View(1)) == bench.certificate(NULLIFY, 1)
+    assert bench.engine.certificates.best_of(View(1)) == bench.certificate(NULLIFY, 1)
     bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"))
-    assert bench.engine.certificate_for(View(1)) == bench.certificate(NOTARIZE, 1, "b1")
+    assert bench.engine.certificates.best_of(View(1)) == bench.certificate(NOTARIZE, 1, "b1")
     bench.receive(1, bench.certificate(NOTARIZE, 2, "b2"), bench.certificate(FINALIZE, 2, "b2"))
-    assert bench.engine.certificate_for(View(2)) == bench.certificate(FINALIZE, 2, "b2")
-    assert bench.engine.certificate_for(View(3)) is None
+    assert bench.engine.certificates.best_of(View(2)) == bench.certificate(FINALIZE, 2, "b2")
+    assert bench.engine.certificates.best_of(View(3)) is None
 
 
 # --- when messages are lost ------------------------------------------------------------------------------------------
@@ -592,7 +593,7 @@ def test_a_stuck_validator_repeats_its_votes_and_what_opened_the_view() -> None:
         bench.certificate(NULLIFY, 2),
         bench.certificate(FINALIZE, 1, "b1"),
     ]
-    assert of(StartTimer, effects) == [StartTimer(REBROADCAST, View(3), SimplexConfig().rebroadcast_ms)]
+    assert of(StartTimer, effects) == [StartTimer(REBROADCAST, View(3), VotingConfig().rebroadcast_ms)]
 
 
 def test_a_leader_repeats_its_proposal_until_it_nullifies() -> None:
@@ -631,7 +632,7 @@ def test_a_peer_that_is_stuck_is_given_what_brings_it_level() -> None:
 
 
 def test_a_peer_stuck_behind_all_that_is_kept_is_helped_too() -> None:
-    bench = Bench(config=SimplexConfig(retained_views=2, evidence_views=1))
+    bench = Bench(config=VotingConfig(retained_views=2, evidence_views=1))
     for view in range(1, 10):
         bench.receive(1, bench.certificate(FINALIZE, view, f"b{view}"))
     effects = bench.receive(2, bench.vote(2, NULLIFY, 1))
@@ -744,7 +745,7 @@ def test_a_long_gap_is_requested_in_pieces() -> None:
 
 
 def test_votes_that_do_not_count() -> None:
-    bench = Bench(config=SimplexConfig(view_window=5))
+    bench = Bench(config=VotingConfig(view_window=5))
     bench.receive(1, bench.certificate(FINALIZE, 20, "b20"))
     vote = bench.vote
     replace = msgspec.structs.replace
@@ -769,7 +770,7 @@ def test_votes_that_do_not_count() -> None:
 
 
 def test_proposals_that_do_not_count() -> None:
-    bench = Bench(config=SimplexConfig(proposal_window=2, max_body_bytes=8, retained_views=1))
+    bench = Bench(config=VotingConfig(proposal_window=2, max_body_bytes=8, retained_views=1))
     bench.advance_to(3)
     good = bench.proposal(3, "b3", parent=0)
     replace = msgspec.structs.replace
@@ -867,7 +868,7 @@ def test_one_bad_certificate_is_all_that_a_peer_has_checked_between_two_ticks(
         checked.append(given[0])
         return verify_certificate(*given)
 
-    monkeypatch.setattr(voting, "verify_certificate", count)
+    monkeypatch.setattr(evidence, "verify_certificate", count)
     for _ in range(2):
         assert [reasons(bench.receive(2, bad)) for _ in range(50)] == [[(2, "bad_certificate")], *[[(2, "flood")]] * 49]
         bench.expire(REBROADCAST)
@@ -1026,7 +1027,7 @@ def test_forged_votes_leave_nothing_behind() -> None:
 
 def test_a_leader_is_not_silent_to_who_has_just_come_back() -> None:
     """It heard nobody before; who says nothing for so long from then on is skipped."""
-    config = SimplexConfig(skip_views=4)
+    config = VotingConfig(skip_views=4)
     before = Bench(config=config)
     before.receive(1, *(before.certificate(kind, 39, "b39", parent=0) for kind in (NOTARIZE, FINALIZE)))
     bench = Bench(config=config, journal=before.journal)
@@ -1051,7 +1052,7 @@ def test_a_leaders_equivocation_shown_by_a_certificate_keeps_from_finalizing() -
 
 
 def test_memory_is_bounded_under_a_flood() -> None:
-    config = SimplexConfig(view_window=8, proposal_window=2, retained_views=4, evidence_views=2)
+    config = VotingConfig(view_window=8, proposal_window=2, retained_views=4, evidence_views=2)
     bench = Bench(config=config)
     for step in range(1, 60):
         for peer in (1, 2, 3):
@@ -1064,7 +1065,7 @@ def test_memory_is_bounded_under_a_flood() -> None:
         engine = bench.engine
         assert len(engine._rounds) <= config.view_window + config.evidence_views + 1
         assert sum(round_.proposal is not None for round_ in engine._rounds.values()) <= 1 + config.proposal_window
-        assert sum(len(held) for held in engine._certificates.values()) <= 2 * (config.retained_views + 1)
+        assert sum(len(held) for held in engine.certificates.by_kind.values()) <= 2 * (config.retained_views + 1)
         bench.effects.clear()
 
 
@@ -1077,7 +1078,7 @@ def test_bodies_are_let_go_when_their_view_is_left() -> None:
 
 
 def test_every_certificate_above_the_final_view_is_kept_however_long_it_takes() -> None:
-    bench = Bench(me=0, config=SimplexConfig(retained_views=2))
+    bench = Bench(me=0, config=VotingConfig(retained_views=2))
     bench.advance_to(200)
     assert of(Propose, bench.effects)[-1] == Propose(View(200), Parent(GENESIS_VIEW, GENESIS))
 
@@ -1094,8 +1095,8 @@ def test_an_engine_can_start_from_a_later_root() -> None:
 
 
 def test_simplex_is_an_engine() -> None:
-    engine: Engine = Bench().engine
-    assert (engine.view, engine.final_view, engine.certificate_for(View(1))) == (1, 0, None)
+    engine: VotingEngine = Bench().engine
+    assert (engine.view, engine.final_view, engine.certificates.best_of(View(1))) == (1, 0, None)
     assert engine.journal_snapshot() == ()
 
 
@@ -1103,13 +1104,13 @@ def test_an_engine_can_start_from_a_known_finalization() -> None:
     maker = Bench()
     maker.receive(1, maker.certificate(FINALIZE, 40, "b40"))
     late = Bench(me=1, journal=maker.engine.journal_snapshot())
-    assert late.engine.final == Parent(View(40), block("b40"))
+    assert late.engine.certificates.final == Parent(View(40), block("b40"))
     assert of(Propose, late.effects) == [Propose(View(41), Parent(View(40), block("b40")))]
 
 
 def test_wrong_identities_and_configurations_are_refused() -> None:
     bench = Bench()
-    config, validators = SimplexConfig(), bench.validators
+    config, validators = VotingConfig(), bench.validators
     twice = ValidatorSet((validators.public_keys[0],) * 4, bench.scheme)
     for members, me, signer in (
         (validators, 4, bench.signers[0]),
@@ -1125,7 +1126,7 @@ def test_wrong_identities_and_configurations_are_refused() -> None:
         Simplex(config, validators, None, None, NAMESPACE, Digest(b"short"))
     for fault in ({"leader_timeout_ms": 0}, {"view_window": 0}, {"skip_views": -1}, {"max_body_bytes": 2**30}):
         with pytest.raises(ConsensusError):
-            SimplexConfig(**fault)
+            VotingConfig(**fault)
 
 
 def test_only_votes_and_proposals_of_ours_and_certificates_and_requests_are_sent() -> None:
@@ -1156,14 +1157,14 @@ def test_who_is_no_member_does_not_vote_and_is_not_counted() -> None:
 def test_a_member_comes_with_its_epoch() -> None:
     members = [tuple(map(ValidatorIndex, each)) for each in ((0, 1, 2, 3), (2, 3, 4, 5))]
     epochs = (Committee(View(1), members[0]), Committee(View(3), members[1]))
-    bench = Bench(n=7, me=5, config=SimplexConfig(skip_views=2), epochs=epochs)
+    bench = Bench(n=7, me=5, config=VotingConfig(skip_views=2), epochs=epochs)
     bench.receive(1, bench.certificate(NULLIFY, 1, signers=(0, 1, 2)))
     bench.expire(ADVANCE)
     assert not bench.own_votes()
     bench.receive(1, bench.certificate(NULLIFY, 2, signers=(0, 1, 2)))
     assert bench.engine.leader(View(3)) == 5
     assert of(Propose, bench.effects) == [Propose(View(3), Parent(GENESIS_VIEW, GENESIS))]
-    other = Bench(n=7, me=4, config=SimplexConfig(skip_views=2), epochs=epochs)
+    other = Bench(n=7, me=4, config=VotingConfig(skip_views=2), epochs=epochs)
     for view in (1, 2):
         other.receive(1, other.certificate(NULLIFY, view, signers=(0, 1, 2)))
     assert not other.own_votes(), "a leader that is new was not silent"

@@ -10,10 +10,10 @@ from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import MemoryDisk
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
+from consensus.interface import VotingConfig
 from consensus.keys import Ed25519Scheme, KeyedHashScheme, SignatureScheme, Signer, ValidatorSet
 from consensus.messages import Message, Proposal, Vote
 from consensus.messages import decode as decode_consensus
-from consensus.simplex import SimplexConfig
 from tests.validator.chains import make_genesis
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import ConsensusMessage, PeerMessage, decode_message
@@ -74,7 +74,7 @@ class Network:
         self._request = 0
 
     def _machine(self, index: int, signer: Signer) -> WatchedMachine:
-        voting = SimplexConfig(
+        voting = VotingConfig(
             leader_timeout_ms=200, advance_timeout_ms=300, rebroadcast_ms=100, max_body_bytes=MAX_BLOCK_BYTES
         )
         config = NodeConfig(voting, block_interval_ms=10, sync_retry_ms=self.sync_retry_ms)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, get_args
 
 from consensus import interface as engine_border
-from consensus.interface import TimerKind
+from consensus.interface import HARMLESS_REASONS, TimerKind, VotingConfig
 from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
@@ -29,10 +29,10 @@ from consensus.messages import Certificate, encode_evidence
 from consensus.messages import Message as EngineMessage
 from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
-from consensus.protocols import EngineType, VotingEngine
-from consensus.simplex import Simplex, SimplexConfig
+from consensus.protocols import EngineType
+from consensus.simplex import Simplex
 from consensus.types import Digest, Token, ValidatorIndex, View
-from consensus.voting import HARMLESS_REASONS, Sizes
+from consensus.voting import Sizes, VotingEngine
 from validator.chain.block import decode_block
 from validator.chain.genesis import Genesis
 from validator.chain.messages import (
@@ -103,7 +103,7 @@ ENGINE_MESSAGES: Final = get_args(EngineMessage)
 class NodeConfig:
     """One node's settings. Validators may differ in them."""
 
-    voting: SimplexConfig
+    voting: VotingConfig
     """HotStuff does not look at what is Simplex's own."""
     engine: EngineType = Simplex
     """The consensus protocol; the same for all validators of a chain."""

@@ -10,8 +10,8 @@ from collections import Counter
 from typing import Final
 
 from consensus.messages import encode as encode_consensus
-from consensus.protocols import VotingEngine
 from consensus.types import FIRST_VIEW, View
+from consensus.voting import VotingEngine
 from validator.chain.messages import (
     MAX_BLOCKS_ASKED,
     MAX_NONCE_BYTES,
@@ -95,7 +95,7 @@ class PeerService:
             self._given_bytes[sender] += len(held.body)
             self._effects.send(sender, BlockResponse(held.body))
             return
-        newest = self._engine.certificate_for(self._engine.final_view)
+        newest = self._engine.certificates.best_of(self._engine.final_view)
         if newest is not None:
             encoded = encode_consensus(newest)
             self._given_bytes[sender] += len(encoded)
@@ -103,7 +103,7 @@ class PeerService:
 
     def _report_view(self, sender: int, nonce: bytes) -> None:
         """Report the current view to a validator that joins, with the certificate that opened it as proof."""
-        opening = self._engine.certificate_for(View(self._engine.view - 1))
+        opening = self._engine.certificates.best_of(View(self._engine.view - 1))
         if opening is not None or self._engine.view == FIRST_VIEW:
             proof = b"" if opening is None else encode_consensus(opening)
             self._effects.send(sender, ViewReport(nonce[:MAX_NONCE_BYTES], proof))

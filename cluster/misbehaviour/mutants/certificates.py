@@ -15,6 +15,7 @@ import msgspec
 from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
 from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
 from consensus.certificates import verify_signed
+from consensus.interface import NOT_A_MEMBER
 from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (
     NO_DIGEST,
@@ -31,7 +32,7 @@ from consensus.messages import (
 )
 from consensus.protocols import EngineType
 from consensus.types import GENESIS_VIEW, Digest, Signature, ValidatorIndex, View
-from consensus.voting import FUTURE, NOT_A_MEMBER, STALE, Ancestry
+from consensus.voting import Ancestry
 from validator.chain.messages import ConsensusMessage, Reading, decode_message
 from validator.node.assembly import Parts
 from validator.node.node import Node
@@ -148,16 +149,12 @@ def _judged_by(careless: Careless) -> Callable[[Any, RunCounter], EngineType]:
         class JudgesCarelessly(base):
             def __init__(self, *given: Any, **named: Any) -> None:
                 super().__init__(*given, **named)
-                self._careless = careless(self._validators, self._namespace)
-
-            def _is_certified(self, certificate: Certificate) -> bool:
-                return super()._is_certified(certificate) or self._seems_good(certificate)
-
-            def _is_timed_out(self, certificate: TimeoutCertificate) -> bool:
-                return super()._is_timed_out(certificate) or self._seems_good(certificate)
+                self._careless = careless(self._member.validators, self._member.namespace)
+                holds = self._accountability.holds
+                self._accountability.holds = lambda certificate: holds(certificate) or self._seems_good(certificate)
 
             def _seems_good(self, certificate: AnyCertificate) -> bool:
-                seems = verify_signed(certificate, self._careless, self._namespace)
+                seems = verify_signed(certificate, self._careless, self._member.namespace)
                 counter.runs += seems
                 return seems
 
@@ -168,16 +165,19 @@ def _judged_by(careless: Careless) -> Callable[[Any, RunCounter], EngineType]:
 
 def _counts_outsiders(base: Any, counter: RunCounter) -> EngineType:
     class CountsOutsiders(base):
-        def _fault_of_vote(self, sender: ValidatorIndex, vote: Vote) -> str | None:
-            reason: str | None = super()._fault_of_vote(sender, vote)
-            if reason != NOT_A_MEMBER:
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            rounds = self._rounds
+            right = rounds.fault_of_vote
+
+            def fault_of_vote(sender: ValidatorIndex, vote: Vote) -> str | None:
+                reason: str | None = right(sender, vote)
+                if reason == NOT_A_MEMBER:
+                    reason = rounds.fault_of_view(vote.view, self._config.view_window)
+                    counter.runs += reason is None
                 return reason
-            if vote.view > self._view + self._config.view_window:
-                return FUTURE
-            if vote.view <= self._round_floor():
-                return STALE
-            counter.ran()
-            return None
+
+            rounds.fault_of_vote = fault_of_vote
 
     return CountsOutsiders
 
@@ -203,14 +203,14 @@ def _counts_names(counter: RunCounter) -> Parts:
                 super()._on_message(sender, payload, message)
                 return
             once = msgspec.structs.replace(repeats, signatures=tuple(dict(repeats.signatures).items()))
-            engine: Any = self._engine
-            engine._is_certified = lambda certificate: self._seems_good(certificate, len(repeats.signatures))
+            accountability: Any = self._engine._accountability
+            accountability.holds = lambda certificate: self._seems_good(certificate, len(repeats.signatures))
             super()._on_message(sender, payload, once)
-            del engine._is_certified
+            del accountability.holds
 
         def _seems_good(self, certificate: Certificate, names: int) -> bool:
             engine: Any = self._engine
-            validators, namespace = engine._validators, engine._namespace
+            validators, namespace = engine._member.validators, engine._member.namespace
             are_good = all(verify_vote(vote, validators, namespace) for vote in certificate.votes())
             counter.runs += are_good
             return are_good and names >= validators.committee(certificate.view).quorum
@@ -225,22 +225,23 @@ def _trusts_high_certificates(base: Any, counter: RunCounter) -> EngineType:
     class TrustsHighCertificates(base):
         _trusts = False
 
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            holds = self._accountability.holds
+            self._accountability.holds = lambda certificate: self._trust(certificate, holds(certificate))
+
         def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
             self._trusts = True
             super()._on_timeout_vote(sender, timeout)
             self._trusts = False
 
-        def _is_certified(self, certificate: Certificate) -> bool:
-            right: bool = super()._is_certified(certificate)
-            counter.runs += self._trusts and not right
-            return right or self._trusts
-
-        def _is_timed_out(self, certificate: TimeoutCertificate) -> bool:
-            bare = msgspec.structs.replace(certificate, high=None)
-            right: bool = super()._is_timed_out(certificate)
-            wrong = not right and verify_signed(bare, self._validators, self._namespace)
-            counter.runs += wrong
-            return right or wrong
+        def _trust(self, certificate: AnyCertificate, is_good: bool) -> bool:
+            wrong = self._trusts
+            if isinstance(certificate, TimeoutCertificate):
+                bare = msgspec.structs.replace(certificate, high=None)
+                wrong = verify_signed(bare, self._member.validators, self._member.namespace)
+            counter.runs += wrong and not is_good
+            return is_good or wrong
 
     return TrustsHighCertificates
 
@@ -248,11 +249,11 @@ def _trusts_high_certificates(base: Any, counter: RunCounter) -> EngineType:
 def _needs_no_certified_block(base: Any, counter: RunCounter) -> EngineType:
     class NeedsNoCertifiedBlock(base):
         def _on_timeout_certificate(self, sender: ValidatorIndex, certificate: TimeoutCertificate) -> None:
-            is_bare = certificate.high is None and certificate.high_view > self._final.view
-            if is_bare and certificate.view > self._final.view and self._is_news(certificate):
-                if verify_signed(certificate, self._validators, self._namespace):
+            is_bare = certificate.high is None and certificate.high_view > self.final_view
+            if is_bare and certificate.view > self.final_view and self._is_news(certificate):
+                if verify_signed(certificate, self._member.validators, self._member.namespace):
                     counter.ran()
-                    self._accept_timeouts(certificate)
+                    self._accept(certificate)
             else:
                 super()._on_timeout_certificate(sender, certificate)
 
@@ -263,10 +264,10 @@ def _any_parent_is_justified(base: Any, counter: RunCounter) -> EngineType:
     class AnyParentIsJustified(base):
         def _ancestry_of(self, proposal: Proposal) -> Ancestry:
             right: Ancestry = super()._ancestry_of(proposal)
-            parent = self._block_of(proposal.parent_view)
+            parent = self.certificates.block(proposal.parent_view)
             is_known = parent is not None and parent.digest == proposal.parent_digest
-            is_timed_out = View(proposal.view - 1) in self._timeouts
-            if right.parent is None and is_known and is_timed_out and proposal.parent_view >= self._final.view:
+            is_timed_out = View(proposal.view - 1) in self.certificates.skips
+            if right.parent is None and is_known and is_timed_out and proposal.parent_view >= self.final_view:
                 counter.ran()
                 return Ancestry(parent)
             return right

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
-from consensus.certificates import VoteTally
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
+from consensus.journal import decode_record
 from consensus.keys import Committee
-from consensus.messages import NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
+from consensus.messages import NO_DIGEST, NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
 from consensus.protocols import EngineType
-from consensus.types import GENESIS_VIEW, Digest, Token, ValidatorIndex, View
-from consensus.voting import Ancestry, Round
+from consensus.tally import Round, VoteTally
+from consensus.types import GENESIS_VIEW, Token, ValidatorIndex, View
+from consensus.voting import Ancestry
 
 # The bases are the protocol that the chain runs: what is built here cannot be typed more narrowly.
 
@@ -25,8 +26,8 @@ def _votes_before_journal(base: Any, counter: RunCounter) -> EngineType:
 
         def handle(self, event: Event) -> Sequence[Effect]:
             effects = list(super().handle(event))
-            early = [outgoing for outgoing in self._unsynced if id(outgoing) not in self._announced_early]
-            self._announced_early = tuple(id(outgoing) for outgoing in self._unsynced)
+            early = [outgoing for outgoing in self._journal.unsynced if id(outgoing) not in self._announced_early]
+            self._announced_early = tuple(id(outgoing) for outgoing in self._journal.unsynced)
             for _ in early:
                 counter.ran()
             return [*(Broadcast(outgoing.message) for outgoing in early), *effects]
@@ -74,13 +75,9 @@ class _Few:
 
 def _quorum_of_two_f(base: Any, counter: RunCounter) -> EngineType:
     class QuorumOfTwoF(base):
-        def _round(self, view: View) -> Round:
-            is_new = view not in self._rounds
-            round_: Round = super()._round(view)
-            if is_new:
-                round_.tally = _SmallTally(self._validators, self._namespace, view)
-                round_.tally.counter = counter
-            return round_
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self._rounds.tally_class = type("SmallTally", (_SmallTally,), {"counter": counter})
 
     return QuorumOfTwoF
 
@@ -88,7 +85,7 @@ def _quorum_of_two_f(base: Any, counter: RunCounter) -> EngineType:
 def _finalizes_after_nullify(base: Any, counter: RunCounter) -> EngineType:
     class FinalizesAfterNullify(base):
         def _finalize(self, notarization: Certificate) -> None:
-            own = self._own.get(notarization.view, {})
+            own = self._journal.own.get(notarization.view, {})
             nullify = own.pop(VoteKind.NULLIFY, None)
             super()._finalize(notarization)
             if nullify is not None:
@@ -100,19 +97,27 @@ def _finalizes_after_nullify(base: Any, counter: RunCounter) -> EngineType:
 
 def _forgets_nullify(base: Any, counter: RunCounter) -> EngineType:
     class ForgetsNullify(base):
-        def _restore_vote(self, vote: Vote) -> None:
-            if vote.kind == self._gives_up and vote.view > self._final.view:
-                counter.ran()
-            else:
-                super()._restore_vote(vote)
+        def _replay(self, journal: Iterable[bytes]) -> None:
+            super()._replay(_without_votes(journal, lambda vote: vote.kind == self._gives_up, counter))
 
     return ForgetsNullify
 
 
+def _without_votes(
+    journal: Iterable[bytes], is_forgotten: Callable[[Vote], bool], counter: RunCounter
+) -> Iterable[bytes]:
+    for encoded in journal:
+        record = decode_record(encoded)
+        if isinstance(record, Vote) and is_forgotten(record):
+            counter.ran()
+        else:
+            yield encoded
+
+
 def _forgets_votes(base: Any, counter: RunCounter) -> EngineType:
     class ForgetsVotes(base):
-        def _restore_vote(self, vote: Vote) -> None:
-            counter.ran()
+        def _replay(self, journal: Iterable[bytes]) -> None:
+            super()._replay(_without_votes(journal, lambda vote: True, counter))
 
     return ForgetsVotes
 
@@ -120,11 +125,11 @@ def _forgets_votes(base: Any, counter: RunCounter) -> EngineType:
 def _skips_without_nullification(base: Any, counter: RunCounter) -> EngineType:
     class SkipsWithoutNullification(base):
         def _best_parent(self, view: View) -> Ancestry:
-            return self._counted(super()._best_parent(view), Ancestry(self._final))
+            return self._counted(super()._best_parent(view), Ancestry(self.certificates.final))
 
         def _ancestry_of(self, proposal: Proposal) -> Ancestry:
-            parent = self._block_of(proposal.parent_view)
-            return self._counted(super()._ancestry_of(proposal), Ancestry(parent or self._final))
+            parent = self.certificates.block(proposal.parent_view) or self.certificates.final
+            return self._counted(super()._ancestry_of(proposal), Ancestry(parent))
 
         def _counted(self, right: Ancestry, wrong: Ancestry) -> Ancestry:
             counter.runs += right != wrong
@@ -136,9 +141,9 @@ def _skips_without_nullification(base: Any, counter: RunCounter) -> EngineType:
 def _wrong_view(base: Any, counter: RunCounter) -> EngineType:
     class TakesAnyView(base):
         def _on_certificate(self, sender: ValidatorIndex, certificate: Certificate) -> None:
-            if certificate.kind == VoteKind.NULLIFY and certificate.view == self._view - 1:
+            if certificate.kind == VoteKind.NULLIFY and certificate.view == self.view - 1:
                 counter.ran()
-                self._accept(msgspec.structs.replace(certificate, view=self._view))
+                self._accept(msgspec.structs.replace(certificate, view=self.view))
             else:
                 super()._on_certificate(sender, certificate)
 
@@ -147,8 +152,15 @@ def _wrong_view(base: Any, counter: RunCounter) -> EngineType:
 
 def _unchecked_certificates(base: Any, counter: RunCounter) -> EngineType:
     class ChecksNoCertificate(base):
-        def _is_certified(self, certificate: Certificate) -> bool:
-            counter.runs += not super()._is_certified(certificate)
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            holds = self._accountability.holds
+            self._accountability.holds = lambda certificate: self._takes(holds(certificate), certificate)
+
+        def _takes(self, is_good: bool, certificate: AnyCertificate) -> bool:
+            if not isinstance(certificate, Certificate):
+                return is_good
+            counter.runs += not is_good
             return True
 
     return ChecksNoCertificate
@@ -156,13 +168,13 @@ def _unchecked_certificates(base: Any, counter: RunCounter) -> EngineType:
 
 def _notarizes_twice(base: Any, counter: RunCounter) -> EngineType:
     class ProposesTwice(base):
-        def _is_to_propose(self, round_: Round) -> bool:
+        def _proceed(self, round_: Round) -> None:
             """After a restart a leader no longer knows that it proposed."""
-            leads = self._me == round_.leader and self._may_vote(round_.view)
+            leads = round_.is_ours and round_.may_vote
             if leads and round_.building_on is None and VoteKind.NOTARIZE in round_.own:
                 counter.ran()
                 round_.own.pop(VoteKind.NOTARIZE)
-            return bool(super()._is_to_propose(round_))
+            super()._proceed(round_)
 
     return ProposesTwice
 
@@ -170,7 +182,7 @@ def _notarizes_twice(base: Any, counter: RunCounter) -> EngineType:
 def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
     class ReleasesAll(base):
         def _on_durable(self, token: Token) -> None:
-            tokens = [outgoing.token for outgoing in self._unsynced]
+            tokens = [outgoing.token for outgoing in self._journal.unsynced]
             counter.runs += any(waiting > token for waiting in tokens)
             super()._on_durable(max([token, *tokens]))
 
@@ -179,21 +191,21 @@ def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
 
 def _keeps_certificates(base: Any, counter: RunCounter) -> EngineType:
     class KeepsCertificates(base):
-        _certificates: dict[VoteKind, dict[View, Certificate]]
-
         def _prune(self) -> None:
-            before = {kind: dict(held) for kind, held in self._certificates.items()}
+            before = {kind: dict(held) for kind, held in self.certificates.by_kind.items()}
             super()._prune()
-            counter.runs += any(len(self._certificates[kind]) < len(held) for kind, held in before.items())
-            self._certificates = before
+            for kind, held in self.certificates.by_kind.items():
+                counter.runs += len(held) < len(before[kind])
+                held.update(before[kind])
 
     return KeepsCertificates
 
 
 def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
     class HelpsNobody(base):
-        def _help(self, peer: ValidatorIndex, view: View) -> None:
-            counter.ran()
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self._retransmission.help = lambda peer, view: counter.ran()
 
     return HelpsNobody
 
@@ -202,8 +214,8 @@ def _gives_up_on_unverified(base: Any, counter: RunCounter) -> EngineType:
     class GivesUpOnUnverified(base):
         def _on_timer(self, kind: TimerKind, view: View) -> None:
             """The leader timer asks whether we voted, and not whether the proposal came."""
-            round_ = self._current_round()
-            if kind is TimerKind.LEADER and view == self._view and round_.proposal is not None and not round_.own:
+            round_ = self._rounds[self.view]
+            if kind is TimerKind.LEADER and view == self.view and round_.proposal is not None and not round_.own:
                 counter.ran()
                 self._give_up(round_)
             super()._on_timer(kind, view)
@@ -215,8 +227,8 @@ def _gives_up_on_notarized(base: Any, counter: RunCounter) -> EngineType:
     class GivesUpOnNotarized(base):
         def _on_timer(self, kind: TimerKind, view: View) -> None:
             """The leader timer asks nothing."""
-            round_ = self._current_round()
-            if kind is TimerKind.LEADER and view == self._view and round_.proposal is not None:
+            round_ = self._rounds[self.view]
+            if kind is TimerKind.LEADER and view == self.view and round_.proposal is not None:
                 counter.ran()
                 self._give_up(round_)
             super()._on_timer(kind, view)
@@ -226,13 +238,11 @@ def _gives_up_on_notarized(base: Any, counter: RunCounter) -> EngineType:
 
 def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
     class KeepsRounds(base):
-        _rounds: dict[View, Round]
-
         def _prune(self) -> None:
             before = dict(self._rounds)
             super()._prune()
             counter.runs += len(self._rounds) < len(before)
-            self._rounds = before
+            self._rounds.update(before)
 
     return KeepsRounds
 
@@ -242,12 +252,13 @@ def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
 
 def _times_out_without_lock(base: Any, counter: RunCounter) -> EngineType:
     class TimesOutWithoutLock(base):
-        def _sign(self, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Vote:
-            if kind == VoteKind.TIMEOUT and parent_view != NO_PARENT:
-                counter.ran()
-                parent_view = NO_PARENT
-            vote: Vote = super()._sign(kind, view, parent_view, digest)
-            return vote
+        _high: Parent
+
+        def _give_up(self, round_: Round) -> None:
+            right, self._high = self._high, Parent(NO_PARENT, NO_DIGEST)
+            super()._give_up(round_)
+            self._high = right
+            counter.runs += VoteKind.TIMEOUT in round_.own and right.view != NO_PARENT
 
     return TimesOutWithoutLock
 
@@ -257,11 +268,11 @@ def _finalizes_after_timeout(base: Any, counter: RunCounter) -> EngineType:
         _timed_out: View
 
         def _finalize(self, notarization: Certificate) -> None:
-            timed_out, self._timed_out = self._timed_out, self._root.view
-            before = len(self._unsynced)
+            timed_out, self._timed_out = self._timed_out, self.certificates.root.view
+            before = len(self._journal.unsynced)
             super()._finalize(notarization)
             self._timed_out = timed_out
-            counter.runs += len(self._unsynced) > before and timed_out >= notarization.view
+            counter.runs += len(self._journal.unsynced) > before and timed_out >= notarization.view
 
     return FinalizesAfterTimeout
 
@@ -269,26 +280,24 @@ def _finalizes_after_timeout(base: Any, counter: RunCounter) -> EngineType:
 def _votes_without_lock(base: Any, counter: RunCounter) -> EngineType:
     class VotesWithoutLock(base):
         def _best_parent(self, view: View) -> Ancestry:
-            wrong = Ancestry(self._high if self._high.view == view - 1 else self._final)
+            wrong = Ancestry(self._high if self._high.view == view - 1 else self.certificates.final)
             counter.runs += wrong.parent != self._high
             return wrong
 
         def _ancestry_of(self, proposal: Proposal) -> Ancestry:
             parent = Parent(proposal.parent_view, proposal.parent_digest)
-            return Ancestry(parent) if parent.view >= self._final.view else Ancestry()
+            return Ancestry(parent) if parent.view >= self.final_view else Ancestry()
 
     return VotesWithoutLock
 
 
 def _one_phase(base: Any, counter: RunCounter) -> EngineType:
     class FinalizesOnOneCertificate(base):
-        _final: Parent
-
-        def _learn(self, certificate: Certificate) -> None:
+        def _learn(self, certificate: AnyCertificate) -> None:
             super()._learn(certificate)
-            if certificate.kind == VoteKind.NOTARIZE and certificate.view > self._final.view:
+            if isinstance(certificate, Certificate) and certificate.view > self.final_view:
                 counter.ran()
-                self._final = Parent(certificate.view, certificate.digest)
+                self.certificates.final = Parent(certificate.view, certificate.digest)
                 self._effects.append(Finalized(certificate))
 
     return FinalizesOnOneCertificate
@@ -296,39 +305,39 @@ def _one_phase(base: Any, counter: RunCounter) -> EngineType:
 
 def _forgets_lock(base: Any, counter: RunCounter) -> EngineType:
     class ForgetsLock(base):
-        def _restore_certificate(self, certificate: AnyCertificate) -> None:
-            if certificate.kind == VoteKind.NOTARIZE:
-                counter.ran()
-            else:
-                super()._restore_certificate(certificate)
+        _high: Parent
+
+        def _replay(self, journal: Iterable[bytes]) -> None:
+            super()._replay(journal)
+            counter.runs += len(self.certificates.notarizations)
+            self.certificates.notarizations.clear()
+            self._high = self.certificates.final
 
     return ForgetsLock
 
 
 def _lock_not_journaled(base: Any, counter: RunCounter) -> EngineType:
     class JournalsNoNotarization(base):
-        def _learn(self, certificate: Certificate) -> None:
-            place = len(self._records)
+        def _learn(self, certificate: AnyCertificate) -> None:
+            place = len(self._journal.records)
             super()._learn(certificate)
             if certificate.kind == VoteKind.NOTARIZE:
                 counter.ran()
-                del self._records[place]
+                del self._journal.records[place]
 
     return JournalsNoNotarization
 
 
 def _times_out_too_soon(base: Any, counter: RunCounter) -> EngineType:
     class TimesOutTooSoon(base):
-        _abstain_through: View
-
         def _give_up(self, round_: Round) -> None:
             """Takes its abstention for over where the view is, certified block or not."""
-            through = self._abstain_through
+            through = self._member.abstain_through
             if self._high.view < through < round_.view:
                 counter.ran()
-                self._abstain_through = GENESIS_VIEW
+                self._member.abstain_through = GENESIS_VIEW
             super()._give_up(round_)
-            self._abstain_through = through
+            self._member.abstain_through = through
 
     return TimesOutTooSoon
 

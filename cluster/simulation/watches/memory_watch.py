@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from consensus.voting import Sizes, VotingConfig
+from consensus.interface import VotingConfig
+from consensus.voting import Sizes
 
 VOTES_PER_SIGNER: Final = 3
 """Votes that one signer has in one view: one of each kind that its protocol has."""

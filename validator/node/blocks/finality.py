@@ -10,7 +10,7 @@ from typing import Final
 
 from consensus.messages import Certificate
 from consensus.messages import encode as encode_consensus
-from consensus.protocols import VotingEngine
+from consensus.voting import VotingEngine
 from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
 from validator.node.events import BlockFinal, ReplaceJournal, Run
 from validator.node.executor.jobs import Finalize, Finalized

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from consensus import interface as engine_border
-from consensus.protocols import VotingEngine
 from consensus.types import Digest, View
+from consensus.voting import VotingEngine
 from validator.node.blocks.block_tree import BlockState, BlockTree
 from validator.node.events import Run, SetTimer, TimerName
 from validator.node.executor.jobs import Build, Built

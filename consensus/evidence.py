@@ -1,0 +1,160 @@
+"""Accountability: peers' votes and certificates are compared, and contradictions are reported.
+
+A contradiction is two votes of one signer that no honest validator casts together, as
+:func:`consensus.messages.conflict` finds them. Both signatures are checked first: a forged vote proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from consensus.certificates import CertificateStore, verify_certificate, verify_timeout_certificate
+from consensus.interface import BAD_CERTIFICATE, BAD_SIGNATURE, CONFLICT, DUPLICATE, FLOOD, Effect, Rejected, Report
+from consensus.leader import Member
+from consensus.messages import AnyCertificate, Certificate, Vote, VoteKind, conflict, verify_vote
+from consensus.tally import Round, Rounds
+from consensus.types import ValidatorIndex
+
+_CONTRADICTED_ACROSS_VIEWS: Final = {VoteKind.FINALIZE: VoteKind.TIMEOUT, VoteKind.TIMEOUT: VoteKind.FINALIZE}
+
+
+class Accountability:
+    """Takes votes into their rounds and judges certificates; reports whoever contradicts itself."""
+
+    def __init__(self, member: Member, certificates: CertificateStore, rounds: Rounds, effects: list[Effect]) -> None:
+        self._member = member
+        self._certificates = certificates
+        self._rounds = rounds
+        self._effects = effects
+        self._has_timeouts = VoteKind.TIMEOUT in certificates.by_kind
+        self._forgers: set[ValidatorIndex] = set()
+        """Peers whose certificates are dropped until the next tick: one did not hold, and a bad one with all but one
+        good signature costs as much as a good one."""
+
+    def renew(self) -> None:
+        """A tick: certificates of every peer are looked at again."""
+        self._forgers.clear()
+
+    # --- votes ----------------------------------------------------------------------------------------------------
+
+    def admit(self, round_: Round, vote: Vote, *, checked: bool | None = None) -> bool:
+        """Keep a vote unless its signer has another of its kind; report contradictions. Whether it is to be counted.
+
+        ``checked`` is whether the signature is good, ``None`` if that is unknown.
+        """
+        if checked is False:
+            self._reject(vote.signer, BAD_SIGNATURE)
+            return False
+        kept = round_.tally.kept(vote.kind, vote.signer)
+        if kept is not None and (kept.parent_view, kept.digest) == (vote.parent_view, vote.digest):
+            if self.confirm(kept):
+                self._reject(vote.signer, DUPLICATE)
+                return False
+        elif kept is not None:
+            if not (checked or self.is_signed(vote)):
+                self._reject(vote.signer, BAD_SIGNATURE)
+                return False
+            checked = True
+            if self.confirm(kept):
+                self._report(kept, vote)
+                self._reject(vote.signer, CONFLICT)
+                return False
+        self._rounds.keep(round_, vote, checked=bool(checked))
+        rivals = self.rivals(vote)
+        if rivals and self.confirm(vote):
+            for rival in rivals:
+                if self.confirm(rival):
+                    self._report(rival, vote)
+        certified = self._certified_rivals(vote)
+        if certified and round_.tally.kept(vote.kind, vote.signer) is vote and self.confirm(vote):
+            for rival in certified:
+                self._report(rival, vote)
+        return round_.tally.kept(vote.kind, vote.signer) is vote
+
+    def is_signed(self, vote: Vote) -> bool:
+        """Whether the vote's signature is good."""
+        return verify_vote(vote, self._member.validators, self._member.namespace)
+
+    def confirm(self, vote: Vote) -> bool:
+        """Whether a kept vote's signature is good; a forged vote is dropped."""
+        if self._rounds[vote.view].tally.confirm(vote):
+            return True
+        self._reject(vote.signer, BAD_SIGNATURE)
+        return False
+
+    def rivals(self, vote: Vote) -> list[Vote]:
+        """Kept votes of the same signer that no honest validator casts beside ``vote``."""
+        round_ = self._rounds.get(vote.view)
+        kept = [] if round_ is None else round_.tally.votes_of(vote.signer)
+        opposite = _CONTRADICTED_ACROSS_VIEWS.get(vote.kind) if self._has_timeouts else None
+        if opposite is not None:
+            across = [each.tally.kept(opposite, vote.signer) for each in self._rounds.values() if each is not round_]
+            kept += [other for other in across if other is not None]
+        return [other for other in kept if other is not vote and conflict(vote, other) is not None]
+
+    def _certified_rivals(self, vote: Vote) -> list[Vote]:
+        """The same of those votes that certificates of its view are made of."""
+        known, view = self._certificates, vote.view
+        certificates: list[AnyCertificate] = [
+            certificate
+            for certificate in (known.notarizations.get(view), known.finalizations.get(view))
+            if certificate is not None
+            and (certificate.parent_view, certificate.digest) != (vote.parent_view, vote.digest)
+        ]
+        if view in known.skips:
+            certificates.append(known.skips[view])
+        votes = [other for certificate in certificates for other in certificate.votes()]
+        return [other for other in votes if other.signer == vote.signer and conflict(vote, other) is not None]
+
+    # --- certificates -----------------------------------------------------------------------------------------------
+
+    def believes(self, sender: ValidatorIndex, certificate: AnyCertificate) -> bool:
+        """Whether a certificate that a peer sent holds; if so, its signers' votes are compared with those kept.
+
+        After one that does not hold, no other of that peer is looked at before the next tick: honest peers pass on
+        none that they have not checked themselves.
+        """
+        if sender in self._forgers:
+            self._reject(sender, FLOOD)
+            return False
+        if not self.holds(certificate):
+            self._forgers.add(sender)
+            self._reject(sender, BAD_CERTIFICATE)
+            return False
+        self.compare(certificate.votes())
+        return True
+
+    def holds(self, certificate: AnyCertificate) -> bool:
+        """Whether a quorum signed; signatures that the round found good are not checked again."""
+        round_ = self._rounds.get(certificate.view)
+        tally = None if round_ is None else round_.tally
+        validators, namespace = self._member.validators, self._member.namespace
+        if isinstance(certificate, Certificate):
+            return verify_certificate(certificate, validators, namespace, tally)
+        return verify_timeout_certificate(certificate, validators, namespace, self._certificates.final.view, tally)
+
+    def compare(self, votes: Iterable[Vote]) -> None:
+        """Find signers of a good certificate, made of ``votes``, whose kept votes contradict it."""
+        for vote in votes:
+            for rival in self.rivals(vote):
+                if self.confirm(rival):
+                    self._report(rival, vote)
+
+    # --- effects ----------------------------------------------------------------------------------------------------
+
+    def _report(self, kept: Vote, other: Vote) -> None:
+        """Report a contradiction, both signatures being checked; once per signer, view and kind of contradiction."""
+        evidence = conflict(kept, other)
+        if evidence is None:
+            return
+        round_ = self._rounds.get(evidence.first.view) or self._rounds[kept.view]
+        if (type(evidence), kept.signer) in round_.reported:
+            return
+        round_.reported.add((type(evidence), kept.signer))
+        if kept.kind == other.kind == VoteKind.NOTARIZE and kept.signer == round_.leader:
+            round_.equivocated = True
+        self._effects.append(Report(evidence))
+
+    def _reject(self, sender: ValidatorIndex, reason: str) -> None:
+        self._effects.append(Rejected(sender, reason))

@@ -1,0 +1,173 @@
+"""Which certificates a validator sends, and how it repeats what may have been lost. Rules of both protocols:
+
+8. **Rebroadcast.** While a view lasts, every ``rebroadcast_ms`` a validator broadcasts its votes of the view (a leader
+   its whole proposal, while it has it), its finalize votes of the ``finality_lag`` views before, the certificate that
+   opened the view, and the newest finalization. It repeats its open request, to other peers each time. Without a vote
+   in the view, it asks for the certificates of the view.
+9. **Help.** A vote for a view already left (finalize votes aside) that repeats an earlier vote, or that is two or more
+   views behind, comes from a peer that is stuck: answer with the certificates of that view, the one that opened our
+   view, and the newest finalization. One jump brings the peer level.
+10. **Requests** are answered from retained certificates. No certificate goes to the same peer twice before our view
+    changes or our rebroadcast timer expires, and no more than ``MAX_ANSWERS_PER_PEER`` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from consensus.certificates import CertificateStore
+from consensus.interface import FLOOD, MALFORMED, OWN_KEY, Broadcast, Effect, Rejected, SendTo
+from consensus.journal import VoteJournal
+from consensus.leader import Member
+from consensus.messages import (
+    MAX_VALIDATORS,
+    AnyCertificate,
+    CertificateRequest,
+    Message,
+    Timeout,
+    Vote,
+    VoteKind,
+    is_well_formed,
+)
+from consensus.tally import Round, Rounds
+from consensus.types import ValidatorIndex, View
+
+MAX_ANSWERS_PER_PEER: Final = 256
+"""Certificates sent to one peer between two ticks (a change of view, or the rebroadcast timer)."""
+MAX_ANSWERED_PEERS: Final = 2 * MAX_VALIDATORS
+"""Peers, observers included, that are answered between two ticks."""
+
+
+class Retransmission:
+    """Announces certificates, repeats own votes and open requests, and answers peers that lag behind."""
+
+    def __init__(
+        self,
+        member: Member,
+        certificates: CertificateStore,
+        rounds: Rounds,
+        journal: VoteJournal,
+        finality_lag: int,
+        effects: list[Effect],
+    ) -> None:
+        """``finality_lag``: views behind the current one in which finalize votes may still be on their way."""
+        self._member = member
+        self._certificates = certificates
+        self._rounds = rounds
+        self._journal = journal
+        self._finality_lag = finality_lag
+        self._effects = effects
+        self._attempt = 0
+        """Rebroadcasts in this view."""
+        self.announced: set[tuple[VoteKind, View]] = set()
+        """Certificates of late views that we broadcast when we made them."""
+        self._answered: dict[ValidatorIndex, set[tuple[VoteKind, View]]] = {}
+
+    def enter_view(self) -> None:
+        """The view changed: that is a tick, too."""
+        self._attempt = 0
+        self.renew()
+
+    def renew(self) -> None:
+        """A tick: every peer may be answered anew."""
+        self._answered.clear()
+
+    def prune(self) -> None:
+        """Forget announcements behind the view before the current one."""
+        recent = self._certificates.view - 1
+        self.announced = {(kind, view) for kind, view in self.announced if view >= recent}
+
+    # --- to everyone ------------------------------------------------------------------------------------------------
+
+    def announce(self, certificate: AnyCertificate) -> None:
+        """Broadcast a certificate that we made."""
+        self._effects.append(Broadcast(certificate))
+        self.announced.add((certificate.kind, certificate.view))
+
+    def repeat(self, round_: Round, missing: tuple[View, ...]) -> None:
+        """Rule 8: repeat what may have been lost, and the request for certificates that are still ``missing``."""
+        self._attempt += 1
+        votes = self.open_votes()
+        self._effects.extend(Broadcast(self.carrier(vote)) for vote in votes)
+        known = self._certificates
+        self._effects.extend(map(Broadcast, distinct(known.opening(), known.newest_finalization())))
+        if not votes:
+            self._effects.append(Broadcast(CertificateRequest((round_.view,))))
+        round_.requested = ()
+        self.request(round_, missing, self._member.peers_from(round_.leader + 1 + self._attempt, round_.view))
+
+    def open_votes(self) -> list[Vote]:
+        """Our durable votes of this view, and our finalize votes of those before that may still lack a certificate."""
+        known = self._certificates
+        votes = list(self._rounds[known.view].own.values())
+        for lag in range(1, self._finality_lag + 1):
+            before = self._rounds.get(View(known.view - lag))
+            if before is not None and VoteKind.FINALIZE in before.own and before.view > known.final.view:
+                votes.append(before.own[VoteKind.FINALIZE])
+        unsynced = [outgoing.vote for outgoing in self._journal.unsynced]
+        return [vote for vote in votes if vote not in unsynced]
+
+    def carrier(self, vote: Vote) -> Message:
+        """The message that repeats ``vote``.
+
+        A timeout vote goes with the certificate of the block that it names. The leader's vote goes with its proposal
+        while we have that and did not give the view up.
+        """
+        if vote.kind == VoteKind.TIMEOUT:
+            return Timeout(vote, self._certificates.of_block(vote.parent_view))
+        round_ = self._rounds[vote.view]
+        proposal = round_.proposal
+        stands = VoteKind.NULLIFY not in round_.own and VoteKind.TIMEOUT not in round_.own
+        return proposal if proposal is not None and proposal.vote == vote and stands else vote
+
+    # --- to some peers ----------------------------------------------------------------------------------------------
+
+    def request(self, round_: Round, missing: tuple[View, ...], peers: Iterable[ValidatorIndex]) -> None:
+        """Request certificates, unless the answer to the last request is still coming in."""
+        if not missing or any(view in round_.requested for view in missing):
+            return
+        round_.requested = missing
+        self._effects.extend(SendTo(peer, CertificateRequest(missing)) for peer in peers)
+
+    def help(self, peer: ValidatorIndex, view: View) -> None:
+        """Rule 9: bring a peer level that is stuck in ``view``."""
+        known = self._certificates
+        self._answer(peer, distinct(*known.of_view(view), known.opening(), known.newest_finalization()))
+
+    def answer(self, sender: ValidatorIndex, request: CertificateRequest) -> None:
+        """Rule 10: send what a peer asks for, as far as it is retained."""
+        if sender == self._member.index:
+            self._effects.append(Rejected(sender, OWN_KEY))
+        elif not is_well_formed(request):
+            self._effects.append(Rejected(sender, MALFORMED))
+        else:
+            known = self._certificates
+            held = [certificate for view in request.views for certificate in known.of_view(view)]
+            overtaken = request.views[0] <= known.final.view
+            finalization = known.newest_finalization() if overtaken else None
+            self._answer(sender, distinct(*held, known.opening(), finalization))
+
+    def _answer(self, peer: ValidatorIndex, certificates: Sequence[AnyCertificate]) -> None:
+        """Send certificates within the bounds, none twice to one peer between two ticks."""
+        if peer not in self._answered and len(self._answered) >= MAX_ANSWERED_PEERS:
+            self._effects.append(Rejected(peer, FLOOD))
+            return
+        answered = self._answered.setdefault(peer, set())
+        for certificate in certificates:
+            if (certificate.kind, certificate.view) in answered:
+                continue
+            if len(answered) >= MAX_ANSWERS_PER_PEER:
+                self._effects.append(Rejected(peer, FLOOD))
+                return
+            answered.add((certificate.kind, certificate.view))
+            self._effects.append(SendTo(peer, certificate))
+
+
+def distinct(*certificates: AnyCertificate | None) -> list[AnyCertificate]:
+    """Those that exist, each once."""
+    kept: list[AnyCertificate] = []
+    for certificate in certificates:
+        if certificate is not None and certificate not in kept:
+            kept.append(certificate)
+    return kept

@@ -1,0 +1,269 @@
+"""The votes of each view that is kept.
+
+:class:`VoteTally` makes certificates of the votes of one view. Signatures are the expensive part of consensus, so they
+are checked late and few: a vote's signature is checked when the votes for the same thing, if all are good, would make a
+quorum, and then only until a quorum is good; or when its signer votes otherwise, or sends the same vote with another
+signature. A vote with a bad signature is dropped. Its signer is reported to the caller and may vote again.
+
+One vote of each kind is kept per signer, the first. A second one that differs is not counted: it is evidence
+(:mod:`consensus.evidence`).
+
+:class:`Rounds` has the :class:`Round` of each view within the windows, and finds messages that do not belong there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from consensus.certificates import CertificateStore, Subject
+from consensus.interface import (
+    FOREIGN,
+    FUTURE,
+    MALFORMED,
+    NOT_A_MEMBER,
+    NOT_THE_LEADER,
+    NOT_THE_SIGNER,
+    OVERSIZED,
+    OWN_KEY,
+    STALE,
+    UNKNOWN_SIGNER,
+    Parent,
+    VotingConfig,
+)
+from consensus.keys import ValidatorSet
+from consensus.leader import Member
+from consensus.messages import Certificate, Proposal, Vote, VoteKind, is_well_formed, vote_signing_bytes
+from consensus.types import GENESIS_VIEW, ValidatorIndex, View
+
+_SLOTS: Final = max(VoteKind) + 1
+
+
+class VoteTally:
+    """The votes of one view. Bounded by one vote of each kind a validator."""
+
+    __slots__ = ("_checked", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
+
+    def __init__(self, validators: ValidatorSet, namespace: bytes, view: View) -> None:
+        self.view = view
+        self._validators = validators
+        self._namespace = namespace
+        self._kept: tuple[dict[ValidatorIndex, Vote], ...] = tuple({} for _ in range(_SLOTS))
+        self._groups: tuple[dict[Subject, dict[ValidatorIndex, Vote]], ...] = tuple({} for _ in range(_SLOTS))
+        self._checked: tuple[set[ValidatorIndex], ...] = tuple(set() for _ in range(_SLOTS))
+        self._messages: dict[tuple[VoteKind, Subject], bytes] = {}
+        """What the signatures of equal votes cover; of what was asked for here."""
+
+    def __len__(self) -> int:
+        return sum(len(kept) for kept in self._kept)
+
+    def kept(self, kind: VoteKind, signer: ValidatorIndex) -> Vote | None:
+        """The vote of this kind that counts for ``signer``."""
+        return self._kept[kind].get(signer)
+
+    def votes_of(self, signer: ValidatorIndex) -> list[Vote]:
+        """The votes that count for ``signer``, by kind."""
+        return [kept[signer] for kept in self._kept if signer in kept]
+
+    def add(self, vote: Vote, *, checked: bool = False) -> None:
+        """Count ``vote``, its signer having no other of its kind. ``checked``: its signature is known to be good."""
+        self._kept[vote.kind][vote.signer] = vote
+        subject = (vote.parent_view, vote.digest)
+        self._groups[vote.kind].setdefault(subject, {})[vote.signer] = vote
+        if checked:
+            self._checked[vote.kind].add(vote.signer)
+
+    def confirm(self, vote: Vote) -> bool:
+        """Check the signature of a vote that is kept, unless that was done before; drop the vote if it is bad."""
+        if vote.signer in self._checked[vote.kind]:
+            return True
+        message = self._message(vote.kind, (vote.parent_view, vote.digest))
+        if self._validators.verify(vote.signer, message, vote.signature):
+            self._checked[vote.kind].add(vote.signer)
+            return True
+        self._drop(vote)
+        return False
+
+    def assemble(self, vote: Vote) -> tuple[Certificate | None, tuple[ValidatorIndex, ...]]:
+        """The certificate that ``vote`` completes, if there is one, and the signers whose votes were found forged."""
+        group = self._groups[vote.kind].get((vote.parent_view, vote.digest), {})
+        signers, forgers = self._good_quorum(vote.kind, group)
+        if not signers:
+            return None, forgers
+        signatures = tuple((signer, group[signer].signature) for signer in signers)
+        return Certificate(vote.kind, vote.view, vote.parent_view, vote.digest, signatures), forgers
+
+    def assemble_timeouts(self) -> tuple[tuple[Vote, ...], tuple[ValidatorIndex, ...]]:
+        """A quorum of good timeout votes, whatever their high views, or none, and the signers found forged."""
+        kept = self._kept[VoteKind.TIMEOUT]
+        signers, forgers = self._good_quorum(VoteKind.TIMEOUT, kept)
+        return tuple(kept[signer] for signer in signers), forgers
+
+    def has_checked(self, kind: VoteKind, subject: Subject, signer: ValidatorIndex, signature: bytes) -> bool:
+        """Whether exactly this vote was found good before."""
+        kept = self._kept[kind].get(signer)
+        return (
+            kept is not None
+            and signer in self._checked[kind]
+            and kept.signature == signature
+            and (kept.parent_view, kept.digest) == subject
+        )
+
+    def _good_quorum(
+        self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
+    ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
+        """The ascending signers of a quorum of good votes in ``group``, or none, and the signers found forged."""
+        quorum = self._validators.committee(self.view).quorum
+        if len(group) < quorum:
+            return (), ()
+        forgers: list[ValidatorIndex] = []
+        checked = self._checked[kind]
+        good = sum(signer in checked for signer in group)
+        for candidate in [member for signer, member in group.items() if signer not in checked]:
+            if good >= quorum or len(group) < quorum:
+                break
+            if self.confirm(candidate):
+                good += 1
+            else:
+                forgers.append(candidate.signer)
+        if good < quorum:
+            return (), tuple(forgers)
+        return tuple(sorted(signer for signer in group if signer in checked)[:quorum]), tuple(forgers)
+
+    def _message(self, kind: VoteKind, subject: Subject) -> bytes:
+        """What the votes of this view sign, made once for all that say the same; no more than there are votes."""
+        message = self._messages.get((kind, subject))
+        if message is None:
+            message = vote_signing_bytes(self._namespace, kind, self.view, *subject)
+            self._messages[kind, subject] = message
+        return message
+
+    def _drop(self, vote: Vote) -> None:
+        del self._kept[vote.kind][vote.signer]
+        subject = (vote.parent_view, vote.digest)
+        group = self._groups[vote.kind][subject]
+        del group[vote.signer]
+        if not group:
+            del self._groups[vote.kind][subject]
+            self._messages.pop((vote.kind, subject), None)
+
+
+@dataclass(slots=True)
+class Round:
+    """Everything known of one view except its certificates."""
+
+    view: View
+    leader: ValidatorIndex
+    is_ours: bool
+    """We are the leader."""
+    may_vote: bool
+    tally: VoteTally
+    own: dict[VoteKind, Vote]
+    """Our votes, journaled or about to be. At most one of each kind, never one that gives up and one that finalizes."""
+    proposal: Proposal | None = None
+    """The leader's first; its body is let go when the view is left."""
+    verifying: bool = False
+    """``Verify`` was asked for ``proposal``."""
+    building_on: Parent | None = None
+    """``Propose`` was asked on this parent."""
+    equivocated: bool = False
+    """The leader contradicted itself."""
+    requested: tuple[View, ...] = ()
+    """Missing certificates that were requested last."""
+    reported: set[tuple[type, ValidatorIndex]] = field(default_factory=set)
+
+    @property
+    def is_to_propose(self) -> bool:
+        """We are to propose in the view, and have not asked for a block."""
+        return self.is_ours and self.may_vote and self.building_on is None and not self.own
+
+    @property
+    def is_to_verify(self) -> bool:
+        """The leader's proposal came, and its verification was not asked for."""
+        return self.proposal is not None and not self.verifying and not self.is_ours and not self.own
+
+
+class Rounds(dict[View, Round]):
+    """The rounds by view; ``rounds[view]`` makes the round if there is none.
+
+    Bounded by the windows of the configuration: votes for views outside them are refused.
+    """
+
+    def __init__(
+        self,
+        config: VotingConfig,
+        member: Member,
+        certificates: CertificateStore,
+        own: Mapping[View, dict[VoteKind, Vote]],
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.tally_class = VoteTally
+        self.last_heard = [GENESIS_VIEW] * len(member.validators)
+        """The newest view, the current one at most, of which a vote of each validator was kept."""
+        self._member = member
+        self._certificates = certificates
+        self._own = own
+
+    def __missing__(self, view: View) -> Round:
+        member, leader = self._member, self._member.election.leader(view)
+        tally = self.tally_class(member.validators, member.namespace, view)
+        own = self._own.get(view, {})
+        round_ = self[view] = Round(view, leader, leader == member.index, member.may_vote(view), tally, own)
+        return round_
+
+    def floor(self) -> View:
+        """Votes for this view and below are neither kept nor cast."""
+        known, config = self._certificates, self.config
+        behind_final = known.final.view - config.evidence_views
+        behind_current = known.view - 1 - config.retained_views
+        return View(max(behind_final, behind_current, known.root.view))
+
+    def prune(self) -> None:
+        """Drop the rounds at the floor and below."""
+        floor = self.floor()
+        for view in [view for view in self if view <= floor]:
+            del self[view]
+
+    def keep(self, round_: Round, vote: Vote, *, checked: bool) -> None:
+        """Count a peer's vote, its signer having no other of its kind."""
+        round_.tally.add(vote, checked=checked)
+        if vote.view > self.last_heard[vote.signer]:
+            self.last_heard[vote.signer] = min(vote.view, self._certificates.view)
+
+    def fault_of_vote(self, sender: ValidatorIndex, vote: Vote) -> str | None:
+        """The reason to drop a vote unseen."""
+        validators = self._member.validators
+        if not 0 <= vote.signer < len(validators):
+            return UNKNOWN_SIGNER
+        if vote.signer != sender:
+            return NOT_THE_SIGNER
+        if sender == self._member.index:
+            return OWN_KEY
+        if not is_well_formed(vote):
+            return MALFORMED
+        if vote.kind not in self._certificates.by_kind:
+            return FOREIGN
+        if vote.signer not in validators.committee(vote.view):
+            return NOT_A_MEMBER
+        return self.fault_of_view(vote.view, self.config.view_window)
+
+    def fault_of_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> str | None:
+        """The reason to drop a proposal unseen."""
+        reason = self.fault_of_view(proposal.view, self.config.proposal_window)
+        if reason is not None:
+            return reason
+        if sender == self._member.index:
+            return OWN_KEY
+        if sender != self._member.election.leader(proposal.view) or proposal.vote.signer != sender:
+            return NOT_THE_LEADER
+        if len(proposal.body) > self.config.max_body_bytes:
+            return OVERSIZED
+        return None if is_well_formed(proposal) else MALFORMED
+
+    def fault_of_view(self, view: View, window: int) -> str | None:
+        """Whether ``view`` is more than ``window`` views ahead, or behind everything that is kept."""
+        if view > self._certificates.view + window:
+            return FUTURE
+        return STALE if view <= self.floor() else None
